@@ -1,0 +1,125 @@
+"""Declared parameters: what a component accepts, and the check of what it is given.
+
+A component declares its parameters by ``get_required_params`` and
+``get_optional_params``, each a dict from name to a *spec*:
+
+* a type, or a tuple of types: ``int``, ``(str, type)``;
+* a list of allowed values: ``["layernorm_L1", "layernorm_L2"]``;
+* ``Param(spec, default, doc, unit)``, which adds a default and a description.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.utils.errors import did_you_mean
+
+Specs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Param:
+    """Declaration of one parameter.
+
+    Attributes:
+      type: a type, a tuple of types, or a list of allowed values.
+      default: value when absent (optional parameters only).
+      doc: one sentence for the generated parameter reference.
+      unit: what a number counts: ``tokens``, ``seconds``, ``steps``, ``examples``.
+    """
+
+    type: Any
+    default: Any = None
+    doc: str = ""
+    unit: str = ""
+
+
+def as_param(spec: Any) -> Param:
+    """Returns the spec as a ``Param``."""
+    return spec if isinstance(spec, Param) else Param(spec)
+
+
+def describe_type(spec: Any) -> str:
+    """Returns the spec in words: ``int or None``, ``one of 'a', 'b'``."""
+    kind = as_param(spec).type
+    if isinstance(kind, list):
+        return "one of " + ", ".join(repr(v) for v in kind)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    names = {type(None): "None", type: "a class", str: "a string", bool: "True or False"}
+    return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in kinds)
+
+
+def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
+    """Fits a value to a spec: ints become floats, numeric strings become numbers.
+
+    YAML reads ``1e-3`` as a string, so strings are parsed where a number is declared
+    and a string is not.
+
+    Returns:
+      (value, whether it fits).
+    """
+    param = as_param(spec)
+    kind = param.type
+    if isinstance(kind, list):
+        return value, value in kind
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if value is None:
+        return value, type(None) in kinds or (isinstance(spec, Param) and param.default is None)
+    if object in kinds:
+        return value, True
+    if callable in kinds and callable(value):
+        return value, True
+    types = tuple(k for k in kinds if isinstance(k, type))
+    if isinstance(value, bool):
+        return value, bool in types
+    if isinstance(value, types):
+        return value, True
+    if float in types and isinstance(value, int):
+        return float(value), True
+    return _parse_number(value, types) if isinstance(value, str) else (value, False)
+
+
+def _parse_number(text: str, types: tuple[type, ...]) -> tuple[Any, bool]:
+    for kind in (int, float):
+        if kind in types:
+            try:
+                return kind(text), True
+            except ValueError:
+                continue
+    return text, False
+
+
+def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
+                 path: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Checks a params dict against declarations, and fits its values to them.
+
+    Args:
+      params: what the user gave.
+      required: name to spec of the parameters that must be present.
+      optional: name to spec of the others; their defaults fill what is absent.
+      path: where the dict stands in the config, for messages: ``encoder_params``.
+
+    Returns:
+      (params with defaults filled in, problems: one sentence each).
+    """
+    known = {**optional, **required}
+    prefix = f"{path}/" if path else ""
+    problems: list[str] = []
+    checked: dict[str, Any] = {}
+    for name, value in params.items():
+        if name not in known:
+            problems.append(f"Unknown parameter '{prefix}{name}'." + did_you_mean(name, known))
+            continue
+        checked[name], fits = coerce(value, known[name])
+        if not fits:
+            problems.append(f"'{prefix}{name}' is {value!r} but has to be {describe_type(known[name])}.")
+    for name in required:
+        if name not in params:
+            problems.append(f"'{prefix}{name}' is missing: give {describe_type(known[name])}.")
+    for name, spec in optional.items():
+        if name not in checked and isinstance(spec, Param):
+            checked[name] = copy.deepcopy(spec.default)
+    return checked, problems

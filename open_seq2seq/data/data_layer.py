@@ -1,0 +1,70 @@
+"""The base of data layers: numbered examples, their lengths, and batches of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.parts.component import Component
+
+
+class DataLayer(Component):
+    """Base of data layers.
+
+    A data layer knows how many examples there are, how long each is, and makes a padded
+    batch of any examples asked for by number. Order, shuffling, batching, sharding and
+    resuming are made from that by ``data.batching``, alike for every task.
+
+    A batch is a dict ``{"source_tensors": [values, lengths, …], "target_tensors":
+    [values, lengths, …], "ids": [batch]}`` of NumPy arrays, batch first.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {}
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model."),
+            "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens"),
+            "batch_size_unit": Param(["sentences", "tokens"], "sentences",
+                                     "Whether a batch is measured in sentences, or in padded tokens of its longer side."),
+            "shuffle": Param(bool, False, "Whether examples come in a new random order in each epoch."),
+            "repeat": Param(bool, True, "Accepted for old configs; training repeats, evaluation never does."),
+            "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of floating-point features."),
+            "length_buckets": Param(bool, True, "Whether examples of like length are batched together."),
+        }
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples there are, after filtering."""
+        raise NotImplementedError("A data layer says how many examples it has by the property num_examples.")
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Length of each example ``[num_examples]``, or of its source and target ``[num_examples, 2]``."""
+        return np.ones(self.num_examples, np.int64)
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        """Makes the padded batch of the examples with these numbers ``[batch]``.
+
+        Called from a background thread, one call at a time.
+        """
+        raise NotImplementedError("A data layer makes a batch by make_batch(examples).")
+
+    @property
+    def input_signature(self) -> dict[str, Any]:
+        """A ``tf.TensorSpec`` for each array of a batch, unknown dimensions as None."""
+        raise NotImplementedError("A data layer describes its batches by the property input_signature.")
+
+    def make_interactive_batch(self, inputs: list[Any]) -> dict[str, Any]:
+        """Makes a batch of what a user typed or handed over in Python."""
+        raise NotImplementedError(f"{type(self).__name__} takes no interactive input.")
+
+    def report_dropped(self) -> dict[str, int]:
+        """Returns how many examples were dropped, by reason."""
+        return {}

@@ -1,0 +1,28 @@
+"""The base of encoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from open_seq2seq.parts.component import Component
+
+
+class Encoder(Component):
+    """Base of encoders: subclasses implement ``_encode``."""
+
+    def encode(self, input_dict: dict[str, Any], training: bool = False) -> dict[str, Any]:
+        """Encodes a batch.
+
+        Args:
+          input_dict: ``source_tensors``: a list ``[values, lengths, …]``.
+          training: whether dropout and the like are on (``self.training`` in the body).
+
+        Returns:
+          A dict with ``outputs`` ``[batch, time, hidden]`` and ``outputs_length``
+          ``[batch]`` for sequence encoders, and whatever the decoder needs besides.
+        """
+        with self.in_training(training):
+            return self._encode(input_dict)
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError("An encoder implements _encode(input_dict).")

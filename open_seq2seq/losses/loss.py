@@ -1,0 +1,56 @@
+"""The base of losses, and the terms that they return."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Component
+
+
+class LossTerm(NamedTuple):
+    """One term of a loss: the run minimises Σ weight · sum / units.
+
+    Units are added over all micro-batches and ranks of an update before the division,
+    so that any split of a batch gives the same gradient.
+
+    Attributes:
+      sum: FP32 scalar, summed over the micro-batch.
+      units: FP32 scalar, how many units the sum covers.
+      weight: factor of the term.
+      unit: what is counted: ``token``, ``utterance``, ``frame``, ``image``, ``example``.
+      name: the term's name in logs.
+    """
+
+    sum: tf.Tensor
+    units: tf.Tensor
+    weight: float = 1.0
+    unit: str = "token"
+    name: str = "loss"
+
+
+class Loss(Component):
+    """Base of losses: subclasses implement ``_compute_loss``."""
+
+    def compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
+        """Computes the loss terms of a micro-batch.
+
+        Args:
+          input_dict: ``decoder_output`` (what the decoder returned) and
+            ``target_tensors`` (values, lengths, …).
+
+        Returns:
+          The terms. A body may also return one ``LossTerm``, or a scalar: the mean
+          over the examples of the micro-batch.
+        """
+        result = self._compute_loss(input_dict)
+        if isinstance(result, LossTerm):
+            return [result]
+        if isinstance(result, (list, tuple)):
+            return list(result)
+        examples = tf.cast(tf.shape(input_dict["target_tensors"][0])[0], tf.float32)
+        return [LossTerm(tf.cast(result, tf.float32) * examples, examples, unit="example")]
+
+    def _compute_loss(self, input_dict: dict[str, Any]) -> Any:
+        raise NotImplementedError("A loss implements _compute_loss(input_dict).")

@@ -1,0 +1,1 @@
+"""Console output and errors: what every other room may use."""

@@ -1,0 +1,19 @@
+"""Lines for the terminal: every line of the toolkit starts with ``*** ``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
+    """Prints one line with the toolkit's prefix.
+
+    Args:
+      line: the text; further lines of a multi-line text get the prefix too.
+      offset: indentation in steps of three spaces.
+      end: what follows the text.
+    """
+    prefix = "*** " + "   " * offset
+    text = ("\n" + prefix).join(line.split("\n"))
+    sys.stdout.write(prefix + text + end)
+    sys.stdout.flush()
