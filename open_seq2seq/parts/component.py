@@ -107,7 +107,7 @@ class Component(Module):
                  mode: str = "train") -> None:
         super().__init__(name=name)
         checked, problems = check_params(
-            params, self.get_required_params(), self.get_optional_params(), f"{self.name}_params")
+            params, self.get_required_params(), self.get_optional_params(), self.params_path)
         if problems:
             raise ConfigError(problems)
         # A plain dict would be wrapped by tf.Module's attribute tracking.
@@ -132,6 +132,11 @@ class Component(Module):
             "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels."),
             "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
         }
+
+    @property
+    def params_path(self) -> str:
+        """Where this component's parameters stand in the config, for messages."""
+        return f"{self.name}_params"
 
     @property
     def params(self) -> Mapping[str, Any]:

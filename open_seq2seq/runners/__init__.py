@@ -1,0 +1,5 @@
+"""Runners: who computes, and how gradients and results meet."""
+
+from open_seq2seq.runners.runner import Runner
+
+__all__ = ["Runner"]

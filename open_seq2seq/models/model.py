@@ -1,0 +1,161 @@
+"""The base of models: a task, its parameters, and how it is trained and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.parts.component import Component
+
+SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
+             "variable_norm", "loss_scale")
+_STEPS = (int, type(None))
+_CLASS = (type, str)
+_FUNCTION = (callable, str, type(None))
+
+
+class Model(Component):
+    """Base of models. The builder gives a model its parts after creating it.
+
+    Subclasses say what the forward pass is (``loss_terms``, ``predict``) and how results
+    are judged and written (``evaluate``, ``finalize_evaluation``, ``infer``,
+    ``finalize_inference``, ``maybe_print_logs``).
+
+    Args:
+      params: the parameters of one mode, merged and with classes resolved.
+      mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
+    """
+
+    data_layer: DataLayer
+    object_name = "objects"
+
+    def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
+        super().__init__(params, None, "model", mode)
+
+    @property
+    def params_path(self) -> str:
+        return ""
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            "batch_size_per_gpu": Param(int, doc="Batch size on each device.", unit="examples or tokens"),
+            "data_layer": Param(_CLASS, doc="Data layer class."),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**_run_params(), **_optimization_params(), **_reporting_params()}
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        """Returns parameters of ``encoder``, ``decoder`` or ``loss`` that follow from the data layer."""
+        return {}
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Names of the model's parts besides the data layer, in order of construction."""
+        return ()
+
+    def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
+        """Computes the loss of a batch: (terms, the decoder's output)."""
+        raise NotImplementedError("A model implements loss_terms(batch, training).")
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Computes the outputs for evaluation and inference from the source tensors alone."""
+        raise NotImplementedError("A model implements predict(batch).")
+
+    @property
+    def predicts_in_evaluation(self) -> bool:
+        """Whether evaluation needs ``predict``'s outputs besides the loss."""
+        return True
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts what the speed is measured in: tokens, frames, images. ``batch`` is NumPy."""
+        return int(len(batch["ids"]))
+
+    def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
+                         training_step: int) -> dict[str, float]:
+        """Prints samples of a training batch; returns scalars for TensorBoard."""
+        return {}
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
+        """Judges one evaluation batch; the results of all batches go to ``finalize_evaluation``."""
+        return None
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        """Prints and returns the metrics of an evaluation pass."""
+        return {}
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
+        """Turns one inference batch into results; those of all batches go to ``finalize_inference``."""
+        raise NotImplementedError("A model that can infer implements infer(input_values, output_values).")
+
+    def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
+        """Writes the results of an inference pass, in the order of the input."""
+        raise NotImplementedError("A model that can infer implements finalize_inference(results, output_file).")
+
+
+def _run_params() -> dict[str, Any]:
+    return {
+        "use_horovod": Param([False], False, "Runs on one device; kept so that old configs load."),
+        "num_gpus": Param([1], 1, "Runs on one device; kept so that old configs load."),
+        "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
+        "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
+                                         "batch_size_per_gpu by default.", "examples or tokens"),
+        "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
+        "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
+        "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),
+        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default."),
+        "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs"),
+        "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates"),
+        "hooks": Param(list, [], "Hook classes, called as Hook(train_model=…, eval_model=…)."),
+        "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
+        "prefetch_batches": Param(int, 8, "Batches made ahead of the step.", "batches"),
+    }
+
+
+def _optimization_params() -> dict[str, Any]:
+    return {
+        "dtype": Param((str, tf.DType), "float32", "float32; mixed (float16 on GPUs, bfloat16 on CPUs); "
+                       "mixed_float16; mixed_bfloat16."),
+        "optimizer": Param((type, str, type(None)), None, "Optimizer class or name."),
+        "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
+        "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name."),
+        "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
+        "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient."),
+        "loss_scaling": Param((float, str, type(None)), None, "A number, Backoff or LogMax; used with half-precision "
+                              "arithmetic. By default Backoff for float16 and 1.0 for bfloat16."),
+        "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
+        "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),
+        "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay fixed."),
+        "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder."),
+        "initializer_params": Param(dict, {}, "Arguments of the initialiser."),
+        "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of encoder and decoder."),
+        "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
+    }
+
+
+def _reporting_params() -> dict[str, Any]:
+    return {
+        "save_summaries_steps": Param(_STEPS, None, "TensorBoard summaries; None is off.", "updates"),
+        "print_loss_steps": Param(_STEPS, None, "Progress lines; None is off.", "updates"),
+        "print_samples_steps": Param(_STEPS, None, "Samples of a training batch; None is off.", "updates"),
+        "print_bench_info_steps": Param(_STEPS, None, "Speed lines; None is off.", "updates"),
+        "save_checkpoint_steps": Param(_STEPS, None, "Checkpoints; None is off.", "updates"),
+        "num_checkpoints": Param(int, 5, "How many regular and how many best checkpoints are kept."),
+        "eval_steps": Param(_STEPS, None, "Evaluation during train_eval.", "updates"),
+        "best_metric": Param(str, "val_loss", "Metric that chooses the best checkpoints: val_loss, or a name that "
+                             "the model's evaluation returns."),
+        "best_metric_mode": Param(["min", "max"], "min", "Whether a smaller or a larger metric is better."),
+        "average_checkpoints": Param(_STEPS, None, "At the end of training, average this many of the last checkpoints; "
+                                     "evaluation and inference then use the average."),
+        "bench_start": Param(int, 10, "First step that is timed.", "updates"),
+        "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale"],
+                           "What goes to TensorBoard: " + ", ".join(SUMMARIES) + "."),
+    }

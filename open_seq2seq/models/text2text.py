@@ -1,0 +1,88 @@
+"""Text to text: translation and every other task from token sequence to token sequence."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.utils.console import deco_print
+
+
+class Text2Text(EncoderDecoderModel):
+    """Translation: judged by sacreBLEU and chrF on detokenised text, written line by line."""
+
+    object_name = "tokens"
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **EncoderDecoderModel.get_optional_params(),
+            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the set and prints BLEU and chrF."),
+            "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
+                                  "the decoder's n_best hypotheses instead of the best text alone."),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer: Any = self.data_layer
+        sizes = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_size": layer.target_vocab_size}
+        return {**sizes, "batch_size": self.params["batch_size_per_gpu"]}
+
+    @property
+    def predicts_in_evaluation(self) -> bool:
+        return self.params["eval_using_bleu"]
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns ids ``[batch, n_best, length]`` and scores ``[batch, n_best]``, best first."""
+        if "beam_ids" in decoded:
+            return [decoded["beam_ids"], decoded["beam_scores"]]
+        best = decoded["outputs"][0]
+        return [best[:, tf.newaxis], tf.zeros([tf.shape(best)[0], 1])]
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts source and target tokens without padding."""
+        target = batch.get("target_tensors")
+        return int(batch["source_tensors"][1].sum()) + (int(target[1].sum()) if target else 0)
+
+    def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
+                         training_step: int) -> dict[str, float]:
+        layer: Any = self.data_layer
+        deco_print("Train source:     " + layer.source_to_text(input_values["source_tensors"][0][0]), offset=1)
+        deco_print("Train target:     " + layer.ids_to_text(input_values["target_tensors"][0][0]), offset=1)
+        deco_print("Train prediction: " + layer.ids_to_text(output_values[0][0]), offset=1)
+        return {}
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
+        """Returns (example, hypothesis, reference) for each sentence of the batch."""
+        layer: Any = self.data_layer
+        return [(int(example), layer.ids_to_text(ids[0]), layer.reference_text(int(example)))
+                for example, ids in zip(input_values["ids"], output_values[0], strict=True)]
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        result = corpus_bleu([row[1] for row in rows], [row[2] for row in rows])
+        deco_print(f"BLEU: {result.bleu:.2f}  ({result.signature})", offset=1)
+        deco_print(f"chrF: {result.chrf:.2f}", offset=1)
+        return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray],
+              ) -> list[tuple[int, list[tuple[float, str]]]]:
+        """Returns (example, [(score, text) best first]) for each sentence of the batch."""
+        layer: Any = self.data_layer
+        return [(int(example), [(float(s), layer.ids_to_text(h)) for s, h in zip(scores, ids, strict=True)])
+                for example, ids, scores in zip(input_values["ids"], *output_values, strict=True)]
+
+    def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
+        rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row[0])
+        os.makedirs(os.path.dirname(os.path.abspath(output_file)), exist_ok=True)
+        with open(output_file, "w", encoding="utf-8") as out:
+            for example, hypotheses in rows:
+                if self.params["write_scores"]:
+                    out.writelines(f"{example}\t{score:.6f}\t{text}\n" for score, text in hypotheses)
+                else:
+                    out.write(hypotheses[0][1] + "\n")

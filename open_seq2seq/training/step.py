@@ -1,0 +1,172 @@
+"""One update of the weights: forward, backward, accumulation over micro-batches, optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.parts.component import regularized_variables
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.runners.runner import Runner
+
+Tensors = dict[str, Any]
+
+
+class TrainStep:
+    """Consumes ``iter_size`` micro-batches and makes one update.
+
+    The update's gradient is that of Σ weight · sum / units, with units added over all
+    micro-batches and replicas. Each micro-batch differentiates its local mean, which
+    keeps half-precision gradients in range whatever the batch, and is weighted by its
+    units in FP32 afterwards.
+
+    Args:
+      model: a model built for training.
+      optimizer: wraps the optimizer proper; already built for ``variables``.
+      variables: the trainable variables by name.
+      runner: adds gradients up over replicas.
+      seed: the run's ``random_seed``.
+      iter_size: micro-batches an update.
+      report_gradients: return the gradients with the results, for summaries.
+      use_xla_jit: compile the step.
+    """
+
+    def __init__(self, model: Model, optimizer: MixedPrecisionOptimizer, variables: dict[str, tf.Variable],
+                 runner: Runner, seed: int, iter_size: int = 1, report_gradients: bool = False,
+                 use_xla_jit: bool = False) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._variables = variables
+        self._runner = runner
+        self._seed = seed
+        self._iter_size = iter_size
+        self._report_gradients = report_gradients
+        trainable = {id(variable) for variable in variables.values()}
+        self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
+        self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._exact_in_one_go = iter_size == 1 and runner.world_size == 1
+        self._sums: dict[str, tuple[dict[str, tf.Variable], tf.Variable]] = {}
+        signature = [model.data_layer.input_signature]
+        self._single = tf.function(self._update_from_one, input_signature=signature, jit_compile=use_xla_jit or None)
+        self._accumulate = tf.function(self._accumulate_one, input_signature=signature,
+                                       jit_compile=use_xla_jit or None)
+        self._finish = tf.function(self._update_from_sums, input_signature=[])
+
+    def __call__(self, batches: list[Any]) -> Tensors:
+        """Makes one update.
+
+        Args:
+          batches: ``iter_size`` micro-batches.
+
+        Returns:
+          ``loss`` (of the last micro-batch), ``applied``, ``learning_rate``, ``grad_norm``,
+          ``clipped_grad_norm``, ``loss_scale``, and ``gradients`` when asked for: tensors,
+          not fetched.
+        """
+        if self._exact_in_one_go:
+            return self._runner.run(self._single, batches[0])
+        for batch in batches:
+            loss = self._runner.run(self._accumulate, batch)
+        return {**self._finish(), "loss": loss}
+
+    @property
+    def traces(self) -> int:
+        """How often the step was traced; more than one a function means retracing."""
+        return sum(f.experimental_get_tracing_count() for f in (self._single, self._accumulate, self._finish))
+
+    def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns, by unit, the local means of the loss and their units."""
+        with random_scope(self._seed, self.batches * self._runner.world_size + self._runner.replica_rank), \
+                weight_cast_scope():
+            terms, _ = self._model.loss_terms(batch, training=True)
+        return local_means(terms)
+
+    def _regularization(self) -> tf.Tensor:
+        return tf.add_n([tf.cast(regularizer(variable), tf.float32) for variable, regularizer in self._regularized])
+
+    def _update_from_one(self, batch: Any) -> Tensors:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(self._variables.values()))
+            means, _ = self._forward(batch)
+            loss = tf.add_n(list(means.values()))
+            total = loss + self._regularization() if self._regularized else loss
+            scaled = self._optimizer.scale(total)
+        gradients = self._gradients(tape, scaled)
+        self.batches.assign_add(1)
+        return {**self._apply(gradients), "loss": total}
+
+    def _accumulate_one(self, batch: Any) -> tf.Tensor:
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(list(self._variables.values()))
+            means, units = self._forward(batch)
+            scaled = {unit: self._optimizer.scale(mean) for unit, mean in means.items()}
+        for unit, loss in scaled.items():
+            sums, total_units = self._accumulators(unit)
+            for name, gradient in self._gradients(tape, loss).items():
+                sums[name].assign_add(tf.cast(tf.convert_to_tensor(gradient), tf.float32) * units[unit])
+            total_units.assign_add(units[unit])
+        self.batches.assign_add(1)
+        return tf.add_n(list(means.values()))
+
+    def _update_from_sums(self) -> Tensors:
+        gradients: Tensors = {}
+        for sums, units in self._sums.values():
+            reduced = self._runner.reduce({**sums, "": units})
+            total_units = reduced.pop("")
+            for name, value in reduced.items():
+                mean = tf.math.divide_no_nan(tf.convert_to_tensor(value), total_units)
+                gradients[name] = gradients[name] + mean if name in gradients else mean
+        for name, gradient in self._regularization_gradients().items():
+            gradients[name] += gradient
+        results = self._apply(gradients)
+        for variable in tf.nest.flatten(self._sums):
+            variable.assign(tf.zeros_like(variable))
+        return results
+
+    def _regularization_gradients(self) -> Tensors:
+        if not self._regularized:
+            return {}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(self._variables.values()))
+            scaled = self._optimizer.scale(self._regularization())
+        return self._gradients(tape, scaled)
+
+    def _gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> Tensors:
+        found = tape.gradient(loss, self._variables)
+        return {name: gradient for name, gradient in found.items() if gradient is not None}
+
+    def _apply(self, gradients: Tensors) -> Tensors:
+        info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
+        results: Tensors = dict(info._asdict())
+        if self._report_gradients:
+            results["gradients"] = {
+                name: tf.convert_to_tensor(gradient) / info.loss_scale for name, gradient in gradients.items()}
+        return results
+
+    def _accumulators(self, unit: str) -> tuple[dict[str, tf.Variable], tf.Variable]:
+        """Returns the sums for a loss unit; they are made when the step is traced, which tells the units."""
+        if unit not in self._sums:
+            with tf.init_scope():
+                sums = {name: tf.Variable(tf.zeros(v.shape), trainable=False) for name, v in self._variables.items()}
+                self._sums[unit] = (sums, tf.Variable(0.0, trainable=False))
+        return self._sums[unit]
+
+
+def local_means(terms: list[LossTerm]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    """Adds up loss terms that count the same unit.
+
+    Returns:
+      ({unit: Σ weight · sum / units}, {unit: units}), FP32 scalars.
+    """
+    means: dict[str, tf.Tensor] = {}
+    units: dict[str, tf.Tensor] = {}
+    for term in terms:
+        mean = term.weight * tf.math.divide_no_nan(tf.cast(term.sum, tf.float32), tf.cast(term.units, tf.float32))
+        means[term.unit] = means[term.unit] + mean if term.unit in means else mean
+        units[term.unit] = tf.cast(term.units, tf.float32)
+    return means, units
