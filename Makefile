@@ -1,0 +1,49 @@
+# Every target sets up what it needs in .venv, once; a change of setup.py sets it up again.
+
+PYTHON ?= python3
+VENV ?= .venv
+# Which build of TensorFlow: gpu where there is an NVIDIA device, else cpu.
+DEVICE ?= $(shell if nvidia-smi -L >/dev/null 2>&1 || [ -d /proc/driver/nvidia/gpus ]; then echo gpu; else echo cpu; fi)
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint docs clean
+
+help:  ## Show the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; name one by: make PYTHON=python3.11 …" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
+
+# One stamp for each set of packages that setup.py names.
+$(VENV)/.installed-%: setup.py | $(BIN)/python
+	@echo "Installing the package with the extras $(DEVICE),$* in $(VENV) (once) …"
+	@$(PIP_INSTALL) --editable '.[$(DEVICE),$*]'
+	@touch $@
+
+demo: $(VENV)/.installed-plots  ## Train a small model on a made-up task, evaluate it, translate with it.
+	@bash example_configs/text2text/toy-reversal/demo.sh $(BIN)/python
+
+test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.
+	$(BIN)/python -m pytest --cov $(PYTEST_ARGS)
+
+test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included.
+	$(BIN)/python -m pytest --cov -m "slow or not slow" $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-lint  ## Check style and types.
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.installed-docs  ## Build the documentation into site/.
+	$(BIN)/mkdocs build --strict
+
+clean:  ## Remove everything that make made.
+	rm -rf $(VENV) build dist site demo_run *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

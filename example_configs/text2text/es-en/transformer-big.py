@@ -1,0 +1,121 @@
+"""Spanish to English: Transformer big in mixed precision.
+
+Data, in data_root: ParaCrawl, Europarl and Common Crawl, cut into pieces by one joint SentencePiece
+model of 32768 pieces; m_common.vocab is its vocabulary, special tokens included (pad 0, eos 1, bos 2, unk 3).
+Run:  python run.py --config_file=example_configs/text2text/es-en/transformer-big.py --mode=train_eval
+
+The published recipe ran through Horovod (use_horovod True), each worker with 256 sentence pairs; this one
+runs on one device with the same numbers. iter_size makes the batch of an update larger, as workers did.
+"""
+from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
+from open_seq2seq.optimizers.lr_policies import transformer_policy
+
+from open_seq2seq.decoders import TransformerDecoder
+from open_seq2seq.encoders import TransformerEncoder
+from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
+from open_seq2seq.models import Text2Text
+
+base_model = Text2Text
+data_root = "wmt16_en_es/"
+d_model = 1024
+num_layers = 6
+num_heads = 16
+filter_size = 4 * d_model
+attention_dropout = 0.1
+relu_dropout = 0.3
+layer_postprocess_dropout = 0.3
+
+base_params = {
+    "use_horovod": False,
+    "num_gpus": 1,
+    "batch_size_per_gpu": 256,  # sentence pairs
+    "max_steps": 300000,
+    "save_summaries_steps": 100,
+    "print_loss_steps": 100,
+    "print_samples_steps": 100,
+    "eval_steps": 4001,
+    # The published recipe saved once, at step 299998: a crash would have cost everything.
+    "save_checkpoint_steps": 4001,
+    "logdir": "transformer-big-es-en",
+    "dtype": "mixed",
+    "loss_scaling": "Backoff",
+
+    "optimizer": "LazyAdam",
+    "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
+    "lr_policy": transformer_policy,
+    "lr_policy_params": {"learning_rate": 2.0, "warmup_steps": 8000, "d_model": d_model},
+
+    "encoder": TransformerEncoder,
+    "encoder_params": {
+        "encoder_layers": num_layers,
+        "hidden_size": d_model,
+        "num_heads": num_heads,
+        "filter_size": filter_size,
+        "attention_dropout": attention_dropout,
+        "relu_dropout": relu_dropout,
+        "layer_postprocess_dropout": layer_postprocess_dropout,
+        "pad_embeddings_2_eight": True,
+        "remove_padding": True,
+    },
+
+    "decoder": TransformerDecoder,
+    "decoder_params": {
+        "num_hidden_layers": num_layers,
+        "hidden_size": d_model,
+        "num_heads": num_heads,
+        "filter_size": filter_size,
+        "attention_dropout": attention_dropout,
+        "relu_dropout": relu_dropout,
+        "layer_postprocess_dropout": layer_postprocess_dropout,
+        "beam_size": 4,
+        "alpha": 0.6,
+        "extra_decode_length": 50,
+        "EOS_ID": SpecialTextTokens.EOS_ID.value,
+        "GO_SYMBOL": SpecialTextTokens.S_ID.value,
+        "END_SYMBOL": SpecialTextTokens.EOS_ID.value,
+        "PAD_SYMBOL": SpecialTextTokens.PAD_ID.value,
+    },
+
+    "loss": PaddedCrossEntropyLossWithSmoothing,
+    "loss_params": {"label_smoothing": 0.1},
+
+    "data_layer": ParallelTextDataLayer,
+    "data_layer_params": {
+        "src_vocab_file": data_root + "m_common.vocab",
+        "tgt_vocab_file": data_root + "m_common.vocab",
+        "pad_vocab_to_eight": True,
+        "delimiter": " ",
+    },
+}
+
+train_params = {
+    "data_layer_params": {
+        "source_file": data_root + "train.clean.es.shuffled.BPE_common.32K.tok",
+        "target_file": data_root + "train.clean.en.shuffled.BPE_common.32K.tok",
+        "shuffle": True,
+        "repeat": True,
+        "max_length": 56,
+    },
+}
+
+eval_params = {
+    "batch_size_per_gpu": 16,
+    "data_layer_params": {
+        "source_file": data_root + "wmt13-en-es.ref.BPE_common.32K.tok",
+        "target_file": data_root + "wmt13-en-es.src.BPE_common.32K.tok",
+        "shuffle": False,
+        "repeat": False,
+        "max_length": 256,
+    },
+}
+
+infer_params = {
+    "batch_size_per_gpu": 1,
+    "data_layer_params": {
+        "source_file": data_root + "wmt13-en-es.ref.BPE_common.32K.tok",
+        "target_file": data_root + "wmt13-en-es.ref.BPE_common.32K.tok",  # not read for its words
+        "shuffle": False,
+        "repeat": False,
+        "max_length": 256,
+    },
+}

@@ -1,0 +1,61 @@
+"""Metadata and extras; the settings of the development tools are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+TENSORFLOW = ">=2.18,<2.22"
+
+
+def read_version() -> str:
+    """Returns the version from open_seq2seq/__init__.py, without importing TensorFlow."""
+    text = (HERE / "open_seq2seq" / "__init__.py").read_text(encoding="utf-8")
+    match = re.search(r"^__version__ = \"([^\"]+)\"", text, re.MULTILINE)
+    if match is None:
+        raise RuntimeError("open_seq2seq/__init__.py has no line __version__ = \"…\".")
+    return match.group(1)
+
+
+def read_description() -> str:
+    """Returns the README, the long description of the package."""
+    readme = HERE / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.exists() else ""
+
+
+setup(
+    name="open-seq2seq",
+    version=read_version(),
+    description="Train sequence-to-sequence models from a config file, with mixed precision in one line.",
+    long_description=read_description(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["open_seq2seq", "open_seq2seq.*"]),
+    python_requires=">=3.11",
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+    # TensorFlow comes by an extra, cpu or gpu: pip would lay one build over the other.
+    install_requires=[
+        "numpy",
+        "pyyaml",
+        "sacrebleu",
+        "safetensors",
+        "sentencepiece",
+        "tensorboard",
+    ],
+    extras_require={
+        "cpu": [f"tensorflow-cpu{TENSORFLOW}"],
+        "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
+        "horovod": ["horovod==0.28.1"],
+        "plots": ["matplotlib"],
+        "test": ["coverage>=7.10", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3"],
+        "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
+        "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
+    },
+    entry_points={"console_scripts": ["open_seq2seq=open_seq2seq.cli:main"]},
+)

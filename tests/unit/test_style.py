@@ -1,0 +1,106 @@
+"""House rules that the linters do not know."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PACKAGE = REPOSITORY / "open_seq2seq"
+PROGRAMS = sorted(path for folder in ("scripts", "benchmarks", "example_configs") if (REPOSITORY / folder).exists()
+                  for path in (REPOSITORY / folder).rglob("*.py"))
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 400
+
+# What TensorFlow no longer offers, or does not promise to keep.
+BANNED = re.compile(r"""
+    tf\.compat\.v1 | tensorflow\.compat\.v1 | tf\.contrib | tensorflow\.contrib
+  | tensorflow_addons | \btf_keras\b | tensorflow_text
+  | (?:import|from)\s+tensorflow\.python | (?:import|from)\s+keras\.src
+""", re.VERBOSE)
+# The one documented way to ask which graph is being built.
+ALLOWED = {("parts/precision.py", "tf.compat.v1.get_default_graph")}
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def banned_lines(text: str, name: str) -> list[str]:
+    """Lines of code (comments left out) that name a banned module."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        code = line.split("#", 1)[0]
+        for file_name, use in ALLOWED:
+            code = code.replace(use, "") if name.endswith(file_name) else code
+        if BANNED.search(code):
+            found.append(f"{name}:{number}: {line.strip()}")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES + PROGRAMS, ids=relative)
+def test_only_supported_tensorflow(path: Path):
+    assert banned_lines(path.read_text(encoding="utf-8"), relative(path)) == []
+
+
+@pytest.mark.parametrize("line", [
+    "x = tf.compat.v1.placeholder()", "from tensorflow.python.ops import array_ops", "import tensorflow_addons as tfa",
+    "opt = tf.contrib.opt.LazyAdamOptimizer", "from keras.src.layers import Layer",
+])
+def test_banned_modules_are_found(line: str):
+    assert banned_lines(line, "open_seq2seq/parts/precision.py")
+
+
+@pytest.mark.parametrize("path", SOURCES + PROGRAMS, ids=relative)
+def test_files_are_short(path: Path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, f"{relative(path)} has {lines} lines; split it"
+
+
+def class_bases(trees: list[ast.Module]) -> dict[str, ast.ClassDef]:
+    return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def inherits(cls: ast.ClassDef, method: str, classes: dict[str, ast.ClassDef]) -> bool:
+    """Whether a base class of the package has the method, whose docstring then holds."""
+    for base in cls.bases:
+        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        parent = classes.get(name)
+        if parent is not None and parent is not cls:
+            own = any(isinstance(node, ast.FunctionDef) and node.name == method for node in parent.body)
+            if own or inherits(parent, method, classes):
+                return True
+    return False
+
+
+def undocumented(tree: ast.Module, classes: dict[str, ast.ClassDef]) -> list[str]:
+    """Public classes, functions and methods without a docstring."""
+    missing = []
+    for node in tree.body:
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)) or node.name.startswith("_"):
+            continue
+        if not ast.get_docstring(node):
+            missing.append(node.name)
+        if isinstance(node, ast.ClassDef):
+            missing += [f"{node.name}.{method.name}" for method in node.body
+                        if isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
+                        and not ast.get_docstring(method) and not inherits(node, method.name, classes)]
+    return missing
+
+
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+CLASSES = class_bases(list(TREES.values()))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_public_names_are_documented(path: Path):
+    assert undocumented(TREES[path], CLASSES) == []
+
+
+def test_undocumented_names_are_found():
+    tree = ast.parse('class A:\n    "Doc."\n    def f(self): pass\n    def _g(self): pass\n'
+                     'class B(A):\n    "Doc."\n    def f(self): pass\n    def h(self): pass\ndef k(): pass\n')
+    assert undocumented(tree, class_bases([tree])) == ["A.f", "B.h", "k"]
