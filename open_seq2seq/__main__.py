@@ -1,0 +1,8 @@
+"""``python -m open_seq2seq`` is the command ``open_seq2seq``."""
+
+import sys
+
+from open_seq2seq.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""The command line: flags, modes and config values → one run; errors → one sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from open_seq2seq import MISSING_TENSORFLOW, __version__
+from open_seq2seq.config.loader import check_exists, load_config
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.overrides import Override, parse_overrides
+from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
+from open_seq2seq.utils.errors import ConfigError, UserError
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+_VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start")
+_SWITCHES = {
+    "--continue_learning": "resume training from the newest checkpoint in logdir",
+    "--no_dir_check": "turn problems of the logdir into warnings",
+    "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
+    "--use_xla_jit": "compile the training step by XLA",
+    "--check": "check config, data and model, then stop",
+    "--benchmark": "measure training speed, and save nothing",
+}
+
+_USAGE = "run.py --config_file=FILE [--mode=MODE] [flags] [--key/subkey=value ...]"
+_EXAMPLES = """\
+config values:
+  Any value of the config can be given after the flags, and then wins over the file:
+    --max_steps=1000                         in all sections
+    --lr_policy_params/learning_rate=1e-3    inside a dict
+    --eval_params/batch_size_per_gpu=8       in one section only
+
+examples:
+  python run.py --config_file=config.py --mode=train_eval
+  python run.py --config_file=config.py --mode=train_eval --continue_learning
+  python run.py --config_file=config.py --mode=infer --infer_output_file=out.txt
+  python run.py --config_file=config.py --benchmark --bench_steps=50 --dtype=mixed
+  python run.py --config_file=config.py --mode=train --check
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message[:1].upper() + message[1:] + ". See --help.")
+
+
+def _plain_switches(arguments: Sequence[str]) -> list[str]:
+    """Turns ``--check=True`` into ``--check``, and leaves ``--check=False`` out: scripts write both."""
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    plain = []
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
+        if name not in _SWITCHES or not equals:
+            plain.append(argument)
+        elif text.lower() not in words:
+            raise UserError(f"'{argument}': {name} is either True or False.")
+        elif words[text.lower()]:
+            plain.append(name)
+    return plain
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps of at least 1")
+    return int(text)
+
+
+def _from_zero(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of a step, from 0")
+    return int(text)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command's own flags; config values are what it leaves over."""
+    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=_EXAMPLES,
+                     description="Train, evaluate or run the model that a config file describes.",
+                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config_file", "--config", metavar="FILE", required=True,
+                        help="config, a Python module or YAML")
+    parser.add_argument("--mode", default="train", help="one of " + ", ".join(MODES) + " (default: train)")
+    parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
+                        help="what infer writes (default: infer-out.txt)")
+    for name, text in _SWITCHES.items():
+        parser.add_argument(name, action="store_true", help=text)
+    parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
+                        help="length of the benchmark (default: 20)")
+    parser.add_argument("--bench_start", metavar="N", type=_from_zero,
+                        help="first step that is timed (default: that of the config, or 10)")
+    parser.add_argument("--version", action="version", version=f"open-seq2seq {__version__}")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command.
+
+    Args:
+      argv: arguments without the program's name; those of the process by default.
+
+    Returns:
+      Exit code: 0, 2 after a mistake of the user's, 130 when interrupted. Whatever else
+      goes wrong is a bug and raises.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except SystemExit as end:  # --help and --version
+        return end.code if isinstance(end.code, int) else 0
+    except ConfigError as error:
+        _report(error.problems)
+    except UserError as error:
+        _report([str(error)])
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        _report(["The device ran out of memory: give a smaller batch_size_per_gpu (with a larger iter_size for the "
+                 "same update), a smaller max_length, or dtype=mixed."])
+    return EXIT_USER_ERROR
+
+
+def _report(problems: Sequence[str]) -> None:
+    sys.stdout.flush()
+    for problem in problems:
+        sys.stderr.write(f"Error: {' '.join(problem.splitlines())}\n")
+    sys.stderr.flush()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    tf = sys.modules.get("tensorflow")
+    return tf is not None and isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+def _run(arguments: list[str]) -> int:
+    parser = make_parser()
+    flags, leftover = parser.parse_known_args(_plain_switches(arguments))
+    check_mode(flags.mode)
+    if flags.mode == "infer" and not flags.infer_output_file:
+        raise UserError("--infer_output_file is empty: name the file that inference writes.")
+    overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
+    check_exists(flags.config_file)
+    import_tensorflow()
+    config = _resolve(flags, overrides)
+    from open_seq2seq.training import session
+
+    return session.run(_options(flags, config, arguments))
+
+
+def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedConfig:
+    if flags.bench_start is not None:
+        overrides = [*overrides, Override(None, ("bench_start",), str(flags.bench_start))]
+    if flags.use_xla_jit:
+        overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
+    file = load_config(flags.config_file)
+    _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
+    benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
+    return resolve(file, flags.mode, overrides, benchmark, _model_problems)
+
+
+def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
+    """Raises ConfigError for ``--output_file=x``: no key of the config, but nearly a flag."""
+    flags = [*_SWITCHES, *_VALUE_FLAGS]
+    problems = []
+    for override in overrides:
+        if override.name not in flags and override.keys[0] not in known and len(override.keys) == 1:
+            # At this cutoff no parameter of any model is taken for a flag.
+            near = difflib.get_close_matches(override.name, flags, n=1, cutoff=0.75)
+            problems += [f"'{override.name}' is neither a flag nor in the config. Did you mean '{near[0]}'?"] if near else []
+    if problems:
+        raise ConfigError(problems)
+
+
+def _model_problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
+    from open_seq2seq.models.builder import describe_model
+
+    try:
+        describe_model(base_model, params, section, given)
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
+def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[str]) -> RunOptions:
+    return RunOptions(
+        mode=config.mode, config=config, infer_output_file=flags.infer_output_file,
+        continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
+        benchmark=flags.benchmark, bench_steps=flags.bench_steps, bench_start=flags.bench_start,
+        enable_logs=flags.enable_logs, use_xla_jit=flags.use_xla_jit, check=flags.check, argv=arguments)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its chatter, which it writes before any setting could silence it.
+
+    Setting ``TF_CPP_MIN_LOG_LEVEL`` oneself brings back what the setting asks for.
+
+    Raises:
+      UserError: it cannot be imported; what it wrote to stderr is shown then.
+    """
+    if "tensorflow" in sys.modules:
+        return
+    quiet = "TF_CPP_MIN_LOG_LEVEL" not in os.environ
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        with _stderr_held_back() if quiet else contextlib.nullcontext():
+            import tensorflow  # noqa: F401
+    except ImportError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
+
+
+@contextlib.contextmanager
+def _stderr_held_back() -> Iterator[None]:
+    """Keeps what is written to file descriptor 2, C++ code included, and shows it only after an error."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), 2)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            if failed:
+                buffer.seek(0)
+                os.write(2, buffer.read())

@@ -1,0 +1,103 @@
+"""Checks of the model's parameters that need no component class: run length, cadences, precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from open_seq2seq.utils.errors import did_you_mean
+
+DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
+LOSS_SCALERS = ("Backoff", "LogMax")
+
+_POSITIVE = ("batch_size_per_gpu", "eval_batch_size_per_gpu", "num_epochs", "max_steps", "print_loss_steps",
+             "print_samples_steps", "print_bench_info_steps", "save_summaries_steps", "save_checkpoint_steps",
+             "eval_steps", "num_checkpoints", "iter_size", "num_gpus")
+
+
+def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:
+    """Checks the model-level parameters of one mode, and writes them in their standard form.
+
+    Args:
+      params: merged and overridden; ``loss_scaling`` and ``dtype`` are rewritten in place
+        where several spellings are accepted.
+      section: ``train``, ``eval``, ``infer`` or ``interactive_infer``: whose parameters they are.
+      mode: the run's mode.
+
+    Returns:
+      Problems, one sentence each.
+    """
+    problems = _not_positive(params)
+    problems += _dtype_problems(params) + _loss_scaling_problems(params)
+    if section == "train":
+        problems += _length_problems(params) + _cadence_problems(params)
+    if section == "eval" and mode == "train_eval" and params.get("eval_steps") is None:
+        problems.append("'eval_steps' is missing: the mode train_eval needs the number of training steps between "
+                        "evaluations in eval_params or base_params.")
+    return problems
+
+
+def _not_positive(params: Mapping[str, Any]) -> list[str]:
+    return [f"'{key}' is {params[key]!r} but has to be at least 1." for key in _POSITIVE
+            if type(params.get(key)) in (int, float) and params[key] < 1]
+
+
+def _length_problems(params: Mapping[str, Any]) -> list[str]:
+    max_steps, num_epochs = params.get("max_steps"), params.get("num_epochs")
+    if max_steps is None and num_epochs is None:
+        return ["'max_steps' or 'num_epochs' is missing: training needs one of them."]
+    if max_steps is not None and num_epochs is not None:
+        return [f"'max_steps' is {max_steps!r} and 'num_epochs' is {num_epochs!r}, but only one of them may be given: "
+                "set the other to None."]
+    return []
+
+
+def _cadence_problems(params: Mapping[str, Any]) -> list[str]:
+    samples, loss = params.get("print_samples_steps"), params.get("print_loss_steps")
+    if type(samples) is int and type(loss) is int and loss > 0 and samples % loss:
+        return [f"'print_samples_steps' is {samples} but has to be a multiple of 'print_loss_steps', which is {loss}."]
+    return []
+
+
+def _dtype_problems(params: dict[str, Any]) -> list[str]:
+    given = params.get("dtype")
+    if given is None:
+        return []
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    name = name.removeprefix("tf.") if isinstance(name, str) else repr(given)
+    if name in DTYPES:
+        params["dtype"] = name
+        return []
+    shown = repr(given) if isinstance(given, str) else f"tf.{name}" if hasattr(given, "name") else name
+    if name in ("float16", "bfloat16", "half"):
+        better = "mixed_bfloat16" if name == "bfloat16" else "mixed_float16"
+        return [f"'dtype' is {shown}, but training in half precision alone is not stable: use \"{better}\", which "
+                "computes in half precision and keeps the weights in FP32."]
+    return [f"'dtype' is {shown} but has to be one of " + ", ".join(repr(d) for d in DTYPES) + "."
+            + did_you_mean(name, DTYPES)]
+
+
+def _loss_scaling_problems(params: dict[str, Any]) -> list[str]:
+    given = params.get("loss_scaling")
+    if given is None:
+        return []
+    names = {name.lower(): name for name in LOSS_SCALERS}
+    if isinstance(given, str) and given.lower() in names:
+        params["loss_scaling"] = names[given.lower()]
+        return []
+    number = _number(given)
+    if number is not None and number > 0 and math.isfinite(number):
+        params["loss_scaling"] = number
+        return []
+    hint = did_you_mean(given, LOSS_SCALERS) if isinstance(given, str) else ""
+    return [f"'loss_scaling' is {given!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return None

@@ -1,0 +1,85 @@
+"""Nested merging of a config's sections, and the difference that undoes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def copy_nested(value: Any) -> Any:
+    """Copies dicts, lists and tuples at any depth; everything else stays the same object.
+
+    Classes, functions, hooks and tensors of a config must not be deep-copied.
+    """
+    if isinstance(value, Mapping):
+        return {key: copy_nested(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(copy_nested(item) for item in value)
+    return value
+
+
+def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
+                 path: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Merges a section over the base: dicts merge key by key, all other values replace.
+
+    ``None`` may replace a dict, and a dict ``None``; any other change between a dict and
+    something else is a mistake.
+
+    Args:
+      base: what holds for all modes; not changed.
+      section: what one mode changes; not changed.
+      path: the section's name, for messages: ``eval_params``.
+
+    Returns:
+      (merged params, problems: one sentence each).
+    """
+    merged: dict[str, Any] = copy_nested(base)
+    problems: list[str] = []
+    for key, value in section.items():
+        here = f"{path}/{key}" if path else str(key)
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            merged[key], below = merge_params(old, value, here)
+            problems += below
+        elif old is not None and value is not None and isinstance(value, Mapping) != isinstance(old, Mapping):
+            was, now = ("a dict", "not") if isinstance(old, Mapping) else ("no dict", "a dict")
+            problems.append(f"'{here}' is {_short(value)} ({now}), but the value it would replace is "
+                            f"{_short(old)} ({was}): make both dicts, or neither.")
+        else:
+            merged[key] = copy_nested(value)
+    return merged, problems
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two config values are equal; arrays and other odd objects only when identical."""
+    if a is b:
+        return True
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and type(a) is type(b):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, (bool, int, float, str)) and type(a) is type(b):
+        return a == b
+    return False
+
+
+def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the smallest section that ``merge_params(base, section)`` turns into ``merged``.
+
+    A key that ``merged`` lacks becomes ``None``, which is how a section switches something off.
+    """
+    section: dict[str, Any] = {}
+    for key, value in merged.items():
+        if key in base and same(base[key], value):
+            continue
+        if key in base and isinstance(base[key], Mapping) and isinstance(value, Mapping):
+            section[key] = difference(base[key], value)
+        else:
+            section[key] = copy_nested(value)
+    section.update({key: None for key in base if key not in merged and base[key] is not None})
+    return section

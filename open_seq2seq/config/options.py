@@ -1,0 +1,46 @@
+"""What one run was asked to do: the command line, understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from open_seq2seq.config.resolve import ResolvedConfig
+
+
+@dataclass
+class RunOptions:
+    """One run of the command line.
+
+    Attributes:
+      mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``;
+        ``train`` under ``benchmark``.
+      config: the config, merged, overridden and checked for this mode.
+      infer_output_file: where inference writes.
+      continue_learning: resume training from the newest checkpoint of the logdir.
+      no_dir_check: problems of the logdir are warnings; implied by ``benchmark``.
+      benchmark: the config was rewritten for timing.
+      bench_steps: number of steps of a benchmark.
+      bench_start: first step that is timed, when the command line says so.
+      enable_logs: save output, config, command line and git state; checkpoints go to ``<logdir>/logs``.
+      use_xla_jit: compile the training step by XLA.
+      check: build and check everything, then stop before the first step.
+      argv: the arguments as they were given.
+    """
+
+    mode: str
+    config: ResolvedConfig
+    infer_output_file: str = "infer-out.txt"
+    continue_learning: bool = False
+    no_dir_check: bool = False
+    benchmark: bool = False
+    bench_steps: int = 20
+    bench_start: int | None = None
+    enable_logs: bool = False
+    use_xla_jit: bool = False
+    check: bool = False
+    argv: list[str] = field(default_factory=list)
+
+    @property
+    def config_file(self) -> str:
+        """Path of the config file."""
+        return self.config.config_file.path

@@ -1,0 +1,171 @@
+"""Config values given on the command line: ``--lr_policy_params/learning_rate=1e-3``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.config.merge import copy_nested, merge_params
+from open_seq2seq.config.yaml_text import load_yaml_value
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+SECTIONS = ("base_params", "train_params", "eval_params", "infer_params", "interactive_infer_params")
+
+_WORDS = {"true": True, "false": False, "none": None, "null": None, "~": None}
+_NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+
+
+@dataclass(frozen=True)
+class Override:
+    """One value from the command line.
+
+    Attributes:
+      section: the section it is for, ``eval_params``; None for all of them.
+      keys: the path below the section.
+      text: the value as it was typed.
+    """
+
+    section: str | None
+    keys: tuple[str, ...]
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The option as the user typed it, without its value."""
+        return "--" + "/".join((self.section, *self.keys) if self.section else self.keys)
+
+
+def parse_value(text: str) -> Any:
+    """Reads a value: Python literals and YAML's words and flow collections; anything else is text.
+
+    >>> [parse_value(t) for t in ("1e-3", "true", "None", "[1, 2]", "{a: 1}", "'7'", "x/y.txt")]
+    [0.001, True, None, [1, 2], {'a': 1}, '7', 'x/y.txt']
+    """
+    stripped = text.strip()
+    if stripped.lower() in _WORDS:
+        return _WORDS[stripped.lower()]
+    if not stripped or not (stripped[0] in "[{(\"'" or _NUMBER.match(stripped)):
+        return text
+    try:
+        value = ast.literal_eval(stripped)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        if stripped[0] not in "[{":
+            return text
+        return load_yaml_value(stripped, default=text)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def typed_like(text: str, old: Any) -> Any:
+    """Reads a value and fits it to the one it replaces where that is certain.
+
+    Text stays text, ``1`` becomes True for a bool, and ``1e5`` an int for an int. What is
+    left is decided by the declared type when the parameters are checked.
+    """
+    value = parse_value(text)
+    if isinstance(old, str) and value is not None and not isinstance(value, (str, list, dict)):
+        return text
+    if isinstance(old, bool) and type(value) is int and value in (0, 1):
+        return bool(value)
+    if type(old) is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list[Override]:
+    """Turns the arguments that are no flags of the command into overrides.
+
+    Args:
+      arguments: ``--a/b=value``, or ``--a/b`` followed by ``value``.
+      flags: the command's own flags, ``--mode``, to suggest when one was misspelt.
+
+    Raises:
+      ConfigError: arguments of another form; all of them together.
+    """
+    problems: list[str] = []
+    overrides: list[Override] = []
+    flags = list(flags)
+    index = 0
+    while index < len(arguments):
+        argument = arguments[index]
+        index += 1
+        name, equals, text = argument.partition("=")
+        if not name.startswith("--") or len(name) < 3:
+            problems.append(f"The argument '{argument}' is not understood: "
+                            "config values are given as --key/subkey=value.")
+            continue
+        if not equals:
+            if index == len(arguments) or _is_option(arguments[index]):
+                problems.append(f"'{name}' needs a value: {name}=value." + did_you_mean(name, flags))
+                continue
+            text = arguments[index]
+            index += 1
+        keys = tuple(name[2:].split("/"))
+        section = keys[0] if keys[0] in SECTIONS else None
+        below = keys[1:] if section else keys
+        if not all(keys):
+            problems.append(f"'{name}' has an empty part: write --key/subkey=value.")
+        elif not below:
+            problems.append(f"'{name}' names a whole section: write {name}/key=value.")
+        else:
+            # What holds in base_params holds in every section.
+            overrides.append(Override(None if section == "base_params" else section, below, text))
+    if problems:
+        raise ConfigError(problems)
+    return overrides
+
+
+def _is_option(argument: str) -> bool:
+    return argument.startswith("-") and len(argument) > 1 and not _NUMBER.match(argument)
+
+
+def apply_overrides(params: Mapping[str, Any], overrides: Iterable[Override],
+                    sections: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Sets the values from the command line in the merged parameters of a mode.
+
+    Args:
+      params: merged parameters; not changed.
+      overrides: in the order they were given; of two for one key the later wins.
+      sections: the sections these parameters come from: overrides for others are left out.
+
+    Returns:
+      (params, problems: one sentence each).
+    """
+    result: dict[str, Any] = copy_nested(params)
+    names = set(sections)
+    problems = []
+    for override in overrides:
+        if override.section is None or override.section in names:
+            problem = _set(result, override)
+            problems += [problem] if problem else []
+    return result, problems
+
+
+def _set(params: dict[str, Any], override: Override) -> str | None:
+    place = params
+    for depth, key in enumerate(override.keys[:-1]):
+        if place.get(key) is None:
+            place[key] = {}
+        if not isinstance(place[key], dict):
+            path = "/".join(override.keys[:depth + 1])
+            return (f"'{override.name}' cannot be set: '{path}' is {place[key]!r}, which has nothing below it; "
+                    f"give --{path}=value instead.")
+        place = place[key]
+    key = override.keys[-1]
+    old = place.get(key)
+    value = typed_like(override.text, old)
+    if isinstance(old, dict) and value is not None and not isinstance(value, dict):
+        return (f"'{override.name}' is {override.text!r}, but this is a dict: "
+                f"give {override.name}/key=value, or {override.name}='{{key: value}}'.")
+    if isinstance(old, dict) and isinstance(value, dict):
+        place[key], problems = merge_params(old, value, override.name)
+        return problems[0] if problems else None
+    place[key] = value
+    return None
+
+
+def as_params(overrides: Iterable[Override], sections: Iterable[str]) -> dict[str, Any]:
+    """Returns the overrides of some sections as a nested dict of their own."""
+    return apply_overrides({}, overrides, sections)[0]

@@ -1,0 +1,173 @@
+"""From a config file and a command line to the parameters of each mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from open_seq2seq.config.checks import model_problems
+from open_seq2seq.config.loader import ConfigFile
+from open_seq2seq.config.merge import copy_nested, difference, merge_params, same
+from open_seq2seq.config.overrides import Override, apply_overrides
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+MODES = ("train", "eval", "train_eval", "infer", "interactive_infer")
+
+DEFAULT_BENCH_START = 10
+
+# (base_model, params, section, given) → problems, one sentence each.
+ExtraCheck = Callable[[Any, dict[str, Any], str, dict[str, Any]], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How ``--benchmark`` rewrites a config.
+
+    Attributes:
+      steps: length of the run.
+      start: first step that is timed; the config's ``bench_start``, or 10, when None.
+    """
+
+    steps: int = 20
+    start: int | None = None
+
+
+def sections_of(mode: str) -> tuple[str, ...]:
+    """Returns whose parameters a run in ``mode`` needs: ``train_eval`` needs two."""
+    return ("train", "eval") if mode == "train_eval" else (mode,)
+
+
+@dataclass
+class ResolvedConfig:
+    """The parameters of a run: merged, overridden, checked.
+
+    Attributes:
+      config_file: the config as written.
+      mode: the run's mode; ``train`` under ``--benchmark``.
+      overrides: values from the command line.
+      benchmark: how the training parameters are rewritten, or None.
+    """
+
+    config_file: ConfigFile
+    mode: str
+    overrides: list[Override] = field(default_factory=list)
+    benchmark: Benchmark | None = None
+    _checked: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+
+    @property
+    def base_model(self) -> Any:
+        """The model class, or its name."""
+        return self.config_file.base_model
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """Whose parameters this run needs, of ``train``, ``eval``, ``infer``, ``interactive_infer``."""
+        return sections_of(self.mode)
+
+    def params(self, section: str) -> dict[str, Any]:
+        """Returns the parameters of ``train``, ``eval``, ``infer`` or ``interactive_infer``: a new dict each time.
+
+        Raises:
+          ConfigError: a section this run does not need, so that was not checked before, cannot be merged.
+        """
+        if section not in self._checked:
+            params, problems = self.merge(section)
+            model_problems(params, section, self.mode)
+            if problems:
+                raise ConfigError(problems)
+            self._checked[section] = params
+        return copy_nested(self._checked[section])
+
+    def given(self, section: str) -> dict[str, Any]:
+        """Returns what the section and the command line gave, without what is inherited from base_params.
+
+        A value that only repeats base_params (``decoder`` named again) is left out. So when
+        ``decoder`` is in it, the class was swapped, and inherited ``decoder_params`` that the
+        new class does not know may be dropped; those in here may not.
+        """
+        own = self.config_file.sections.get(_source(self.config_file, section), {})
+        given, _ = apply_overrides(own, self.overrides, _names(self.config_file, section))
+        base = self.config_file.sections["base_params"]
+        return {key: value for key, value in given.items()
+                if isinstance(value, Mapping) or key not in base or not same(base[key], value)}
+
+    def merge(self, section: str) -> tuple[dict[str, Any], list[str]]:
+        """Merges a section over the base, then sets the command line's values: (params, problems)."""
+        file = self.config_file
+        source = _source(file, section)
+        params, problems = merge_params(file.sections["base_params"], file.sections.get(source, {}), source)
+        params, more = apply_overrides(params, self.overrides, _names(file, section))
+        if self.benchmark is not None and section == "train":
+            _rewrite_for_timing(params, self.benchmark)
+        return params, problems + more
+
+    def as_sections(self) -> dict[str, Any]:
+        """Returns a config equal to this one, overrides included, for ``serialize.write_yaml``.
+
+        Each section holds only what differs from ``base_params``.
+        """
+        file = self.config_file
+        base, _ = apply_overrides(file.sections["base_params"], self.overrides, ())
+        model_problems(base, "base", self.mode)  # for the standard forms alone: the sections have them too
+        result: dict[str, Any] = {"base_model": file.base_model, "base_params": base}
+        for section in ("train", "eval", "infer", "interactive_infer"):
+            if section in self.sections or f"{section}_params" in file.sections:
+                params = self._checked.get(section) or self.merge(section)[0]
+                result[f"{section}_params"] = difference(base, params)
+        return result
+
+
+def _source(file: ConfigFile, section: str) -> str:
+    """Name of the section of the file; interactive inference falls back on inference."""
+    if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
+        return "infer_params"
+    return f"{section}_params"
+
+
+def _names(file: ConfigFile, section: str) -> tuple[str, str]:
+    return f"{section}_params", _source(file, section)
+
+
+def _rewrite_for_timing(params: dict[str, Any], benchmark: Benchmark) -> None:
+    start = benchmark.start if benchmark.start is not None else params.get("bench_start")
+    params.pop("num_epochs", None)
+    params.update(print_samples_steps=None, print_loss_steps=1, save_summaries_steps=None, save_checkpoint_steps=None,
+                  logdir="", max_steps=benchmark.steps, bench_start=DEFAULT_BENCH_START if start is None else start)
+
+
+def check_mode(mode: str) -> None:
+    """Raises ConfigError when there is no such mode."""
+    if mode not in MODES:
+        hint = did_you_mean(mode, MODES)
+        raise ConfigError([f"The mode is {mode!r} but has to be one of {', '.join(MODES)}.{hint}"])
+
+
+def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = (),
+            benchmark: Benchmark | None = None, extra_check: ExtraCheck | None = None) -> ResolvedConfig:
+    """Merges, overrides and checks the parameters that a run needs.
+
+    Args:
+      config_file: from ``load_config``.
+      mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``.
+      overrides: from ``parse_overrides``.
+      benchmark: rewrite the training parameters for timing; the mode becomes ``train``.
+      extra_check: checks of the model and its components, which this package does not know.
+
+    Raises:
+      ConfigError: every problem found, together.
+    """
+    check_mode(mode)
+    config = ResolvedConfig(config_file, "train" if benchmark else mode, list(overrides), benchmark)
+    problems: list[str] = []
+    for section in config.sections:
+        params, found = config.merge(section)
+        found += model_problems(params, section, config.mode)
+        if extra_check is not None:
+            found += extra_check(config.base_model, copy_nested(params), section, config.given(section))
+        problems += found
+        config._checked[section] = params
+    if problems:
+        # Train and eval share most parameters, and so most mistakes.
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return config

@@ -1,0 +1,237 @@
+"""The log directory: what must be there before a run starts, and the lock that keeps others out."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, UserError
+
+BEST_MODELS = "best_models"
+LOGS = "logs"
+LOCK = ".lock"
+STATE = "state.json"
+TEMPORARY = ".tmp-"
+
+_CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
+_BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """Where a run reads and writes.
+
+    Attributes:
+      root: the ``logdir`` of the config; None when the run keeps nothing (a benchmark).
+      checkpoint_dir: ``root``, or ``root/logs`` with ``--enable_logs``: checkpoints and events.
+      best_dir: ``checkpoint_dir/best_models``.
+      checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
+      base_checkpoint: checkpoint folder of ``load_model`` that gives the initial weights; None without one.
+    """
+
+    root: Path | None
+    checkpoint_dir: Path | None = None
+    best_dir: Path | None = None
+    checkpoint: Path | None = None
+    base_checkpoint: Path | None = None
+
+
+def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list[Path]:
+    """Returns the finished checkpoints in a folder, that of the highest step first.
+
+    Args:
+      folder: holds ``model.ckpt-<step>`` folders, or with ``best`` those named
+        ``<metric>=<value>-step-<step>``.
+      best: which of the two names to look for.
+    """
+    pattern = _BEST if best else _CHECKPOINT
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in Path(folder).iterdir():
+            match = pattern.match(entry.name)
+            if match and (entry / STATE).is_file():
+                found.append((int(match[1]), entry.name, entry))
+    return [entry for _, _, entry in sorted(found, reverse=True)]
+
+
+def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
+    """Returns the checkpoint that a folder offers: the best, the newest, or the folder itself; None without one."""
+    folder = Path(folder)
+    best = list_checkpoints(folder / BEST_MODELS, best=True) if restore_best else []
+    if best:
+        return best[0]
+    if (folder / STATE).is_file():
+        return folder
+    newest = list_checkpoints(folder)
+    return newest[0] if newest else None
+
+
+def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
+    """Checks that the log directory fits what the run is to do. Writes nothing.
+
+    Args:
+      options: the run's options; with ``no_dir_check`` (or ``benchmark``) problems are
+        printed as warnings, and the run goes on without the checkpoint in question.
+      params: model-level parameters: ``logdir``, ``load_model``, ``restore_best_checkpoint``.
+
+    Raises:
+      UserError: the directory is missing, or is not empty where a new run would start.
+      CheckpointError: there is no checkpoint where one is needed.
+    """
+    lenient = options.no_dir_check or options.benchmark
+    given = params.get("logdir")
+    root = Path(given).expanduser() if given else None
+    folder = root / LOGS if root and options.enable_logs else root
+    training = options.mode.startswith("train")
+    checkpoint = base = None
+    try:
+        if root is None or folder is None:
+            raise UserError("'logdir' is missing: name a folder for checkpoints and logs in base_params, "
+                            "or give --logdir=folder.")
+        check = _training_checkpoint if training else _finished_checkpoint
+        checkpoint = check(options, params, root, folder)
+    except UserError as error:
+        _raise_or_warn(error, lenient)
+    if training and checkpoint is None and params.get("load_model"):
+        try:
+            base = _base_checkpoint(options, params)
+        except UserError as error:
+            _raise_or_warn(error, lenient)
+    return LogDir(root, folder, folder / BEST_MODELS if folder else None, checkpoint, base)
+
+
+def _raise_or_warn(error: UserError, lenient: bool) -> None:
+    if not lenient:
+        raise error
+    deco_print(f"WARNING: {error}")
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether nothing is there that a new run could damage or mix with: a lock or unfinished writes do not count."""
+    try:
+        return all(e.name == LOCK or e.name.startswith(TEMPORARY) for e in folder.iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise UserError(f"The log directory {folder} cannot be read: {error.strerror}.") from error
+
+
+def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
+    if root.exists() and not root.is_dir():
+        raise UserError(f"The log directory {root} is a file: choose another logdir.")
+    if _is_empty(root):
+        if options.continue_learning:
+            raise UserError(f"--continue_learning was given, but the log directory {root} is empty or missing: "
+                            "leave the flag out to start from scratch, or correct logdir.")
+        return None
+    if not options.continue_learning:
+        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume the training "
+                        "there, or choose another logdir to start from scratch.")
+    # Resuming is never from best_models: the newest checkpoint is where the training stood.
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None:
+        raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
+                              f"{_elsewhere(root, options)}: choose another logdir to start from scratch.")
+    return checkpoint
+
+
+def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
+    if not root.is_dir() or _is_empty(root):
+        what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
+        raise UserError(f"The log directory {root} {what}: "
+                        f"the mode {options.mode} needs the logdir of a trained model.")
+    restore_best = bool(params.get("restore_best_checkpoint"))
+    checkpoint = find_checkpoint(folder, restore_best)
+    if checkpoint is None:
+        raise CheckpointError(f"There is no checkpoint in {folder}{_elsewhere(root, options)}: "
+                              f"the mode {options.mode} needs a trained model.")
+    return checkpoint
+
+
+def _elsewhere(root: Path, options: RunOptions) -> str:
+    """A hint when the checkpoints lie where the other setting of ``--enable_logs`` puts them."""
+    if options.enable_logs and find_checkpoint(root):
+        return f" (there are some in {root}: leave out --enable_logs)"
+    if not options.enable_logs and find_checkpoint(root / LOGS):
+        return f" (there are some in {root / LOGS}: give --enable_logs, as in the run that wrote them)"
+    return ""
+
+
+def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
+    root = Path(params["load_model"]).expanduser()
+    if not root.is_dir() or _is_empty(root):
+        what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
+        raise UserError(f"The folder {root} that 'load_model' names {what}: give the logdir of a trained model.")
+    is_checkpoint = (root / STATE).is_file()
+    if options.enable_logs and not is_checkpoint and not (root / LOGS).is_dir():
+        raise UserError(f"The folder {root} that 'load_model' names has no folder '{LOGS}', where --enable_logs looks: "
+                        f"leave out --enable_logs, or name a checkpoint folder.")
+    folder = root / LOGS if options.enable_logs and not is_checkpoint else root
+    checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
+    if checkpoint is None:
+        raise CheckpointError(f"There is no checkpoint in {folder}, which 'load_model' names"
+                              f"{_elsewhere(root, options)}.")
+    return checkpoint
+
+
+class LogDirLock:
+    """Holds a log directory for this process while a run writes there: a context manager.
+
+    The kernel drops the lock when the process ends, however it ends, so a killed run
+    leaves nothing to clean up; the file that stays behind says only who came last.
+
+    Args:
+      root: the log directory, made if missing; None locks nothing.
+
+    Raises:
+      UserError: on entering, when another process holds the directory, or it cannot be written.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None) -> None:
+        self._path = None if root is None else Path(root) / LOCK
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> LogDirLock:
+        if self._path is None:
+            return self
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self._path, "a+", encoding="utf-8")  # noqa: SIM115 (held until __exit__)
+        except OSError as error:
+            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._refused(error)
+        else:
+            self._file.truncate(0)
+            self._file.write(f"process {os.getpid()} on host {socket.gethostname()}")
+            self._file.flush()
+        return self
+
+    def _refused(self, error: OSError) -> None:
+        assert self._file is not None and self._path is not None
+        self._file.seek(0)
+        holder = self._file.read().strip() or "another process"
+        self._file.close()
+        self._file = None
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise UserError(f"The log directory {self._path.parent} is in use by {holder}: "
+                            "wait for that run to end, or choose another logdir.") from None
+        deco_print(f"WARNING: {self._path.parent} is on a file system without locks ({error.strerror}): "
+                   "nothing keeps a second run out of it.")
+
+    def __exit__(self, *exception: object) -> None:
+        if self._file is not None:
+            self._file.close()  # gives the lock back
+            self._file = None

@@ -1,0 +1,112 @@
+"""``--enable_logs``: a record of what was run, and all it printed, beside the checkpoints."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from open_seq2seq.utils.errors import UserError
+
+
+class Tee:
+    """A text stream that writes to two: the terminal and a file."""
+
+    def __init__(self, stream: TextIO, copy: TextIO) -> None:
+        self._stream = stream
+        self._copy = copy
+
+    def write(self, text: str) -> int:
+        """Writes to both streams."""
+        self._copy.write(text)
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flushes both streams."""
+        self._copy.flush()
+        self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class RunLogs:
+    """Saves config, command line, git state and console output of a run: a context manager.
+
+    Writes ``config_<ts>.py`` (or ``.yaml``), ``cmd-args_<ts>.log``, ``git-info_<ts>.log`` (inside a git
+    repository: commit and diff), ``stdout_<ts>.log`` and ``stderr_<ts>.log``; ts is ``YYYY-MM-DD_HH-MM-SS``.
+    What Python prints is copied, messages of the C++ libraries are not.
+
+    Args:
+      root: the log directory, made if missing.
+      config_file: path of the config to copy.
+      argv: the command line's arguments.
+
+    Raises:
+      UserError: on entering, when the directory cannot be written.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], config_file: str, argv: Sequence[str]) -> None:
+        self._root = Path(root)
+        self._config_file = config_file
+        self._argv = list(argv)
+        self._files: list[TextIO] = []
+        self._streams: tuple[TextIO, TextIO] | None = None
+
+    def __enter__(self) -> RunLogs:
+        stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            extension = os.path.splitext(self._config_file)[1]
+            shutil.copyfile(self._config_file, self._root / f"config_{stamp}{extension}")
+            self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
+            git = git_info()
+            if git is not None:
+                self._write(f"git-info_{stamp}.log", git)
+            self._files = [open(self._root / f"{name}_{stamp}.log", "a", encoding="utf-8", buffering=1)
+                           for name in ("stdout", "stderr")]
+        except OSError as error:
+            raise UserError(f"--enable_logs cannot write to {self._root}: {error.strerror}.") from error
+        self._streams = (sys.stdout, sys.stderr)
+        sys.stdout = Tee(sys.stdout, self._files[0])  # type: ignore[assignment]
+        sys.stderr = Tee(sys.stderr, self._files[1])  # type: ignore[assignment]
+        return self
+
+    def _write(self, name: str, text: str) -> None:
+        (self._root / name).write_text(text, encoding="utf-8")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._streams is not None:
+            sys.stdout, sys.stderr = self._streams
+        # The interpreter prints the error after this, when nothing copies any more.
+        if isinstance(error, UserError):
+            self._files[1].write(f"Error: {error}\n")
+        elif error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(kind, error, trace, file=self._files[1])
+        for file in self._files:
+            file.close()
+
+
+def git_info(folder: str | None = None) -> str | None:
+    """Returns commit and uncommitted changes of the git repository around a folder, or None without one.
+
+    Args:
+      folder: the working directory by default.
+    """
+    outputs = []
+    for command in (("rev-parse", "HEAD"), ("diff", "HEAD")):
+        try:
+            done = subprocess.run(["git", *command], cwd=folder, capture_output=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        outputs.append(done.stdout.decode("utf-8", "replace"))
+    return f"commit hash: {outputs[0]}{outputs[1]}"
