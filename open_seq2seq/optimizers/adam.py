@@ -1,0 +1,99 @@
+"""Adam and its relatives: AdamW, LazyAdam, Nadam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.optimizers.optimizer import Optimizer, Slot, Variables
+
+
+class Adam(Optimizer):
+    """Adam (Kingma & Ba 2015) in the form before its section 2.1, as TensorFlow has it.
+
+    ``m = β1·m + (1-β1)·g``; ``v = β2·v + (1-β2)·g²``;
+    ``w -= lr · sqrt(1-β2^t)/(1-β1^t) · m / (sqrt(v) + ε)`` for t = 1, 2, …
+
+    Note where ε stands: beside the root of the *uncorrected* v ("epsilon hat" in the
+    paper), so in early updates it weighs more than in the textbook form.
+    """
+
+    _nesterov = False
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            "beta1": Param(float, 0.9, "Decay of the mean of gradients."),
+            "beta2": Param(float, 0.999, "Decay of the mean of squared gradients."),
+            "epsilon": Param(float, 1e-8, "Added to the root of the mean square."),
+        }
+
+    def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
+        return {"m": Slot(shape), "v": Slot(shape)}
+
+    def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
+        """Returns (learning rate, learning rate with both bias corrections), FP32 scalars.
+
+        1 - β^t cancels digits in FP32, hence the detour by FP64; and β is rounded to what
+        the kernel uses, so that the correction fits the mean it corrects.
+        """
+        count = tf.cast(update_index, tf.float64) + 1.0
+        beta1, beta2 = (tf.constant(np.float32(self.params[name]), tf.float64) for name in ("beta1", "beta2"))
+        correction = tf.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
+        return learning_rate, tf.cast(tf.cast(learning_rate, tf.float64) * correction, tf.float32)
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        # The powers are given as 0 because the rate is corrected already.
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle, m=slots["m"].handle, v=slots["v"].handle, beta1_power=0.0, beta2_power=0.0,
+            lr=step[1], beta1=self.params["beta1"], beta2=self.params["beta2"], epsilon=self.params["epsilon"],
+            grad=gradient, use_nesterov=self._nesterov)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019): also ``w -= lr · weight_decay · w``.
+
+    The decay follows the schedule of the learning rate and acts on every variable.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Adam.get_optional_params(),
+            "weight_decay": Param(float, 0.01, "Weight decay, multiplied by the current learning rate."),
+        }
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        # Not w · (1 - lr · decay): that factor, rounded to FP32, would be off alike for all weights.
+        variable.assign_sub(step[0] * self.params["weight_decay"] * variable)
+        super()._update_dense(variable, gradient, slots, step)
+
+
+class LazyAdam(Adam):
+    """Adam that leaves alone, means included, the embedding rows that got no gradient.
+
+    It saves most of the work on large embedding tables, and differs from Adam in that
+    the means of a rare token's row do not fade while the token is away. A dense
+    gradient is treated as by Adam.
+    """
+
+    updates_rows = True
+
+    def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
+        beta1, beta2 = self.params["beta1"], self.params["beta2"]
+        rows, values = gradient.indices, gradient.values
+        m = beta1 * tf.gather(slots["m"], rows) + (1.0 - beta1) * values
+        v = beta2 * tf.gather(slots["v"], rows) + (1.0 - beta2) * tf.square(values)
+        slots["m"].scatter_update(tf.IndexedSlices(m, rows))
+        slots["v"].scatter_update(tf.IndexedSlices(v, rows))
+        change = step[1] * m / (tf.sqrt(v) + self.params["epsilon"])
+        variable.scatter_sub(tf.IndexedSlices(change, rows))
+
+
+class Nadam(Adam):
+    """Adam with Nesterov momentum (Dozat 2016): ``β1·m + (1-β1)·g`` in the place of m."""
+
+    _nesterov = True

@@ -1,0 +1,96 @@
+"""Optimizers with a step size for each weight: Adagrad, RMSProp, Ftrl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.optimizers.optimizer import Optimizer, Slot, Variables
+
+
+class Adagrad(Optimizer):
+    """Adagrad (Duchi et al. 2011): ``a += g²``; ``w -= lr · g / sqrt(a)``."""
+
+    updates_rows = True
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {"initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from; positive.")}
+
+    def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
+        return {"accumulator": Slot(shape, self.params["initial_accumulator_value"])}
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        tf.raw_ops.ResourceApplyAdagrad(
+            var=variable.handle, accum=slots["accumulator"].handle, lr=step, grad=gradient)
+
+    def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
+        tf.raw_ops.ResourceSparseApplyAdagrad(
+            var=variable.handle, accum=slots["accumulator"].handle, lr=step, grad=gradient.values,
+            indices=gradient.indices)
+
+
+class RMSProp(Optimizer):
+    """RMSProp (Hinton, Coursera lecture 6e) with momentum.
+
+    ``s = decay·s + (1-decay)·g²``, from 1; ``a = momentum·a + lr·g/sqrt(s + ε)``; ``w -= a``.
+    Centred (Graves 2013): the square of ``c = decay·c + (1-decay)·g`` is taken off s.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            "decay": Param(float, 0.9, "Decay of the mean of squared gradients."),
+            "momentum": Param(float, 0.0, "Share of the last change that is kept."),
+            "epsilon": Param(float, 1e-10, "Added to the mean square, under the root."),
+            "centered": Param(bool, False, "Divide by the variance, not by the mean square."),
+        }
+
+    def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
+        slots = {"rms": Slot(shape, 1.0), "momentum": Slot(shape)}
+        return {**slots, "mean_gradient": Slot(shape)} if self.params["centered"] else slots
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        arguments = {
+            "var": variable.handle, "ms": slots["rms"].handle, "mom": slots["momentum"].handle, "lr": step,
+            "rho": self.params["decay"], "momentum": self.params["momentum"], "epsilon": self.params["epsilon"],
+            "grad": gradient}
+        if self.params["centered"]:
+            tf.raw_ops.ResourceApplyCenteredRMSProp(mg=slots["mean_gradient"].handle, **arguments)
+        else:
+            tf.raw_ops.ResourceApplyRMSProp(**arguments)
+
+
+class Ftrl(Optimizer):
+    """Follow the regularised leader (McMahan et al. 2013), with L1, L2 and L2 shrinkage.
+
+    ``n' = n + g²``; ``z += g + 2·shrinkage·w - (n'^-p - n^-p)/lr · w``;
+    ``w = (clip(z, -l1, l1) - z) / (n'^-p/lr + 2·l2)`` with p the (negative) rate power.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            "learning_rate_power": Param(float, -0.5, "Exponent of the step size; at most 0."),
+            "initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from."),
+            "l1_regularization_strength": Param(float, 0.0, "Strength of the L1 penalty."),
+            "l2_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty."),
+            "l2_shrinkage_regularization_strength": Param(float, 0.0, "L2 penalty added to the gradient only."),
+        }
+
+    def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
+        return {"accumulator": Slot(shape, self.params["initial_accumulator_value"]), "linear": Slot(shape)}
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        def update() -> tf.Tensor:
+            tf.raw_ops.ResourceApplyFtrlV2(
+                var=variable.handle, accum=slots["accumulator"].handle, linear=slots["linear"].handle,
+                grad=gradient, lr=step, l1=self.params["l1_regularization_strength"],
+                l2=self.params["l2_regularization_strength"], lr_power=self.params["learning_rate_power"],
+                l2_shrinkage=self.params["l2_shrinkage_regularization_strength"])
+            return tf.constant(True)
+
+        # The rule divides by the rate, and a warm-up starts at 0.
+        tf.cond(step > 0.0, update, lambda: tf.constant(False))

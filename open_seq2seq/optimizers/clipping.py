@@ -1,0 +1,98 @@
+"""Norms of gradients and clipping, in FP32, over dense gradients and rows of embedding tables alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+Gradient = Any  # tf.Tensor or tf.IndexedSlices
+Gradients = dict[str, Any]
+
+
+class UniqueRows(tf.IndexedSlices):
+    """Slices of which no row comes twice; ``sum_duplicates`` makes them."""
+
+
+def sum_duplicates(slices: tf.IndexedSlices) -> UniqueRows:
+    """Adds up the rows of equal index.
+
+    The gradient of an embedding lookup has one row for each token looked up, so a
+    frequent token comes many times; a norm taken over those rows, or an update that
+    writes them one after another, would be wrong.
+
+    Args:
+      slices: values ``[rows, …]`` with indices ``[rows]``, repeated ones allowed.
+
+    Returns:
+      The same gradient with every index once.
+    """
+    if isinstance(slices, UniqueRows):
+        return slices
+    indices, positions = tf.unique(slices.indices)
+    values = tf.math.unsorted_segment_sum(slices.values, positions, tf.size(indices))
+    return UniqueRows(values, indices, slices.dense_shape)
+
+
+def map_values(function: Any, gradient: Gradient) -> Gradient:
+    """Applies a function to a gradient's values, whichever kind of gradient it is."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return type(gradient)(function(gradient.values), gradient.indices, gradient.dense_shape)
+    return function(gradient)
+
+
+def values_of(gradients: Gradients) -> list[tf.Tensor]:
+    """Returns every gradient's values in FP32, rows of equal index added up."""
+    return [tf.cast(sum_duplicates(g).values if isinstance(g, tf.IndexedSlices) else g, tf.float32)
+            for g in gradients.values()]
+
+
+def max_abs(gradients: Gradients) -> tf.Tensor:
+    """Returns the largest absolute value over all gradients: FP32 scalar."""
+    return tf.reduce_max(tf.stack([_peak(values) for values in values_of(gradients)]))
+
+
+def _peak(values: tf.Tensor) -> tf.Tensor:
+    # Of no values at all (no token looked up) the maximum would be -inf.
+    return tf.maximum(tf.reduce_max(tf.abs(values)), 0.0)
+
+
+def global_norm(gradients: Gradients) -> tf.Tensor:
+    """Returns the square root of the sum of squares over all gradients.
+
+    It is finite exactly when all gradients are and the norm itself fits FP32, so it
+    serves as the overflow test too, with no pass of its own. Gradients beyond 1e19,
+    whose squares do not fit, take a second, slower pass that divides by the largest.
+
+    Args:
+      gradients: by name, dense or ``IndexedSlices`` (rows of equal index are added first).
+
+    Returns:
+      FP32 scalar; inf or NaN when a gradient is not finite.
+    """
+    values = values_of(gradients)
+    squares = 2.0 * tf.add_n([tf.nn.l2_loss(v) for v in values])
+
+    def with_large_values() -> tf.Tensor:
+        peak = tf.reduce_max(tf.stack([_peak(v) for v in values]))
+        return peak * tf.sqrt(2.0 * tf.add_n([tf.nn.l2_loss(v / peak) for v in values]))
+
+    return tf.cond(tf.math.is_finite(squares), lambda: tf.sqrt(squares), with_large_values)
+
+
+def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:
+    """Returns what gradients of this global norm are multiplied by: ``max_norm / max(norm, max_norm)``."""
+    return max_norm / tf.maximum(norm, max_norm)
+
+
+def clip_by_global_norm(gradients: Gradients, max_norm: float) -> tuple[Gradients, tf.Tensor]:
+    """Scales all gradients together so that their global norm is at most ``max_norm``.
+
+    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+
+    Returns:
+      (gradients, their global norm before).
+    """
+    norm = global_norm(gradients)
+    factor = clip_factor(norm, max_norm)
+    return {name: map_values(lambda v: v * tf.cast(factor, v.dtype), g) for name, g in gradients.items()}, norm

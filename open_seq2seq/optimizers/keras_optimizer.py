@@ -1,0 +1,83 @@
+"""Keras optimizers, driven by the toolkit's learning rate and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.optimizers.clipping import Gradients
+from open_seq2seq.optimizers.optimizer import Optimizer, Variables
+from open_seq2seq.utils.errors import ConfigError
+
+
+def is_keras_optimizer(value: Any) -> bool:
+    """Whether a class is a Keras optimizer; found out without importing Keras."""
+    return isinstance(value, type) and any(
+        c.__name__ == "Optimizer" and c.__module__.startswith(("keras.", "tensorflow.keras")) for c in value.__mro__)
+
+
+class KerasOptimizer(Optimizer):
+    """Makes a Keras optimizer an optimizer of the toolkit.
+
+    The learning rate is the policy's. Weight decay, clipping and the like are
+    Keras' own arguments and act on the unscaled, already clipped gradients. Gradients of
+    embedding lookups are made dense.
+
+    Args:
+      optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
+      params: its arguments, without ``learning_rate``.
+
+    Raises:
+      ConfigError: arguments that the class refuses.
+    """
+
+    def __init__(self, optimizer_class: type, **params: Any) -> None:
+        super().__init__()
+        if "learning_rate" in params:
+            raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
+                               "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
+        try:
+            self._keras = optimizer_class(learning_rate=0.0, **params)
+        except (TypeError, ValueError) as error:
+            raise ConfigError([f"'optimizer_params' do not fit {optimizer_class.__name__}: {error}."]) from error
+        self._params = MappingProxyType(dict(params))
+        self._state: Variables = {}
+
+    def build(self, variables: Variables) -> None:
+        if self._slots is not None:
+            raise RuntimeError("The optimizer is built already.")
+        self._keras.build(list(variables.values()))
+        self._slots = {}
+        self._state = dict(self._named_state(list(variables)))
+
+    def state(self) -> Variables:
+        return dict(self._state)
+
+    def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,
+              update_index: tf.Tensor) -> None:
+        if self._slots is None:
+            raise RuntimeError("The optimizer has no slots yet: call build first.")
+        self._keras.learning_rate.assign(learning_rate)
+        self._keras.iterations.assign(tf.cast(update_index, self._keras.iterations.dtype))
+        self._keras.apply_gradients([(self.prepare(g), variables[name]) for name, g in gradients.items()])
+
+    def _named_state(self, names: list[str]) -> Iterator[tuple[str, tf.Variable]]:
+        """Yields (slot/variable name, variable): Keras' own names tell neither apart reliably.
+
+        Keras keeps slots in lists, one entry for each trained variable in order; what is
+        in no such list is named by its place among the optimizer's variables.
+        """
+        known = {id(v) for v in (self._keras.iterations, self._keras.learning_rate)}
+        own = {id(v) for v in self._keras.variables}
+        for attribute, entries in sorted(vars(self._keras).items()):
+            if isinstance(entries, list) and len(entries) == len(names):
+                for name, entry in zip(names, entries, strict=True):
+                    if id(entry) in own and id(entry) not in known:
+                        known.add(id(entry))
+                        yield f"{attribute.strip('_')}/{name}", getattr(entry, "value", entry)
+        for index, entry in enumerate(self._keras.variables):
+            if id(entry) not in known:
+                yield f"other/{index}", getattr(entry, "value", entry)

@@ -1,0 +1,219 @@
+"""Loss scaling: keeps half-precision gradients between underflow and overflow.
+
+Gradients below 6e-8 are 0 in float16. The loss is multiplied by a scale before the
+backward pass, and FP32 gradients are divided by it afterwards (Micikevicius et al.
+2018, "Mixed Precision Training"). The scale is a fixed number, or adjusts itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.parts.component import Module
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+# The least positive float16.
+_LEAST_HALF = 2.0**-24
+
+
+class LossScaler(Module):
+    """Base of loss scalers.
+
+    Attributes:
+      automatic: whether the scale adjusts itself; overflowing updates are then skipped.
+      needs_amax: whether ``update`` reads the largest gradient, which costs a pass.
+    """
+
+    automatic = True
+    needs_amax = False
+
+    @property
+    def scale(self) -> tf.Tensor:
+        """FP32 scalar: what the loss is multiplied by now."""
+        raise NotImplementedError("A loss scaler has a scale.")
+
+    def update(self, finite: tf.Tensor, amax: tf.Tensor | None) -> None:
+        """Adjusts the scale after a backward pass.
+
+        Args:
+          finite: bool scalar, whether all gradients were finite.
+          amax: FP32 scalar, the largest absolute unscaled gradient; None unless ``needs_amax``.
+        """
+
+    def state(self) -> dict[str, tf.Variable]:
+        """Returns what a checkpoint keeps."""
+        return {}
+
+
+class StaticScaler(LossScaler):
+    """A fixed scale."""
+
+    automatic = False
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        if not 0.0 < scale < float("inf"):
+            raise ConfigError([f"'loss_scaling' is {scale!r} but has to be a positive number."])
+        self.value = float(scale)
+
+    @property
+    def scale(self) -> tf.Tensor:
+        return tf.constant(self.value, tf.float32)
+
+
+class _AutomaticScaler(LossScaler):
+    """Parameters, the scale and the count of passes, which both automatic scalers have."""
+
+    def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
+        super().__init__()
+        checked, problems = check_params(params, {}, self.get_optional_params(), "loss_scaling_params")
+        if not problems and not 0.0 < checked["scale_min"] <= checked["scale_max"]:
+            problems.append("'loss_scaling_params' need 0 < scale_min <= scale_max, but have "
+                            f"{checked['scale_min']} and {checked['scale_max']}.")
+        if problems:
+            raise ConfigError(problems)
+        self._params = checked
+        self._scale = tf.Variable(checked["scale_max"] if initial_scale is None else initial_scale,
+                                  dtype=tf.float32, trainable=False)
+        self._iteration = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        """Returns name to spec of the parameters."""
+        return {
+            "scale_min": Param(float, 1.0, "Least scale."),
+            "scale_max": Param(float, 2.0**14, "Largest scale."),
+        }
+
+    @property
+    def scale(self) -> tf.Tensor:
+        return self._scale.read_value()
+
+    def state(self) -> dict[str, tf.Variable]:
+        return {"scale": self._scale, "iteration": self._iteration}
+
+    def _clip(self, scale: tf.Tensor) -> tf.Tensor:
+        return tf.clip_by_value(scale, self._params["scale_min"], self._params["scale_max"])
+
+
+class BackoffScaler(_AutomaticScaler):
+    """Divides the scale on overflow, multiplies it after a while without any.
+
+    It starts at ``scale_max``. On overflow the scale is divided by ``step_factor``; each
+    time that ``step_window`` passes in a row went well it is multiplied by it.
+    """
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        if self._params["step_factor"] <= 1.0 or self._params["step_window"] < 1:
+            raise ConfigError(["'loss_scaling_params' need step_factor > 1 and step_window >= 1."])
+        self._last_overflow = tf.Variable(-1, dtype=tf.int64, trainable=False)
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **_AutomaticScaler.get_optional_params(),
+            "step_factor": Param(float, 2.0, "What the scale is divided and multiplied by."),
+            "step_window": Param(int, 2000, "How many passes without overflow raise the scale.", "steps"),
+        }
+
+    def state(self) -> dict[str, tf.Variable]:
+        return {**super().state(), "last_overflow": self._last_overflow}
+
+    def update(self, finite: tf.Tensor, amax: tf.Tensor | None = None) -> None:
+        iteration = self._iteration.read_value()
+        last_overflow = tf.where(finite, self._last_overflow, iteration)
+        factor = tf.constant(self._params["step_factor"], tf.float32)
+        due = tf.equal((iteration - last_overflow) % self._params["step_window"], 0)
+        grown = tf.where(due, self._scale * factor, self._scale)
+        self._scale.assign(self._clip(tf.where(finite, grown, self._scale / factor)))
+        self._last_overflow.assign(last_overflow)
+        self._iteration.assign_add(1)
+
+
+class LogMaxScaler(_AutomaticScaler):
+    """Foresees overflow from the distribution of the largest gradient, taken as log-normal.
+
+    With x = log2 of the largest unscaled gradient, μ a fast mean of x (β1) and σ² its
+    variance from slow means (β2), all corrected for their start at 0, the scale is
+    ``2^(log_max - (μ + overflow_std_dev · σ))``: by default the next pass then overflows
+    with probability 0.001. It starts at 1.
+
+    After an overflow x is ``log_max``. (The original put ``2^log_max`` there, a number of
+    another unit, which held the scale at its minimum for thousands of steps.) When all
+    gradients are 0, x is taken from the least half-precision number, so the scale grows.
+    """
+
+    needs_amax = True
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(initial_scale=1.0, **params)
+        self._scale.assign(self._clip(tf.constant(1.0)))
+        self._mean, self._slow_mean, self._slow_square = (
+            tf.Variable(0.0, dtype=tf.float32, trainable=False) for _ in range(3))
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **_AutomaticScaler.get_optional_params(),
+            "log_max": Param(float, 16.0, "log2 of the value where half precision overflows."),
+            "beta1": Param(float, 0.99, "Decay of the fast mean."),
+            "beta2": Param(float, 0.999, "Decay of the slow means."),
+            "overflow_std_dev": Param(float, 3.09, "Safety margin; 3.09 makes one pass in 1000 overflow.",
+                                      "standard deviations"),
+        }
+
+    def state(self) -> dict[str, tf.Variable]:
+        return {**super().state(), "mean": self._mean, "slow_mean": self._slow_mean, "slow_square": self._slow_square}
+
+    def update(self, finite: tf.Tensor, amax: tf.Tensor | None) -> None:
+        log_max, beta1, beta2 = (self._params[name] for name in ("log_max", "beta1", "beta2"))
+        largest = tf.where(finite, tf.where(amax > 0.0, amax, _LEAST_HALF / self._scale), 1.0)
+        x = tf.where(finite, tf.math.log(largest) / tf.math.log(2.0), log_max)
+        mean = self._mean.assign(beta1 * self._mean + (1.0 - beta1) * x)
+        slow_mean = self._slow_mean.assign(beta2 * self._slow_mean + (1.0 - beta2) * x)
+        slow_square = self._slow_square.assign(beta2 * self._slow_square + (1.0 - beta2) * x * x)
+        count = tf.cast(self._iteration.assign_add(1), tf.float64)
+        fast, slow = (tf.cast(1.0 - tf.constant(beta, tf.float64)**count, tf.float32) for beta in (beta1, beta2))
+        deviation = tf.sqrt(tf.maximum(0.0, slow_square / slow - tf.square(slow_mean / slow)))
+        exponent = log_max - (mean / fast + self._params["overflow_std_dev"] * deviation)
+        self._scale.assign(self._clip(tf.pow(2.0, exponent)))
+
+
+_ALGORITHMS = {"backoff": BackoffScaler, "logmax": LogMaxScaler}
+
+
+def make_loss_scaler(loss_scaling: float | str = 1.0, params: Mapping[str, Any] | None = None,
+                     compute: tf.DType = tf.float16) -> LossScaler:
+    """Makes the loss scaler that a config names.
+
+    Args:
+      loss_scaling: a number, ``"Backoff"`` or ``"LogMax"`` (in any case).
+      params: ``loss_scaling_params``, for the automatic ones.
+      compute: the type of arithmetic; in float32 nothing is scaled.
+
+    Raises:
+      ConfigError: an unknown algorithm, or parameters that do not fit.
+    """
+    if isinstance(loss_scaling, str) and loss_scaling.strip().lower() in _ALGORITHMS:
+        scaler: LossScaler = _ALGORITHMS[loss_scaling.strip().lower()](**(params or {}))
+    else:
+        scaler = StaticScaler(_as_number(loss_scaling))
+        if params:
+            raise ConfigError(["'loss_scaling_params' are of no use with a fixed 'loss_scaling': leave them out, "
+                               "or set 'loss_scaling' to 'Backoff' or 'LogMax'."])
+    return StaticScaler(1.0) if compute == tf.float32 else scaler
+
+
+def _as_number(loss_scaling: Any) -> float:
+    try:
+        if isinstance(loss_scaling, bool):
+            raise ValueError("not a number")
+        return float(loss_scaling)
+    except (TypeError, ValueError):
+        raise ConfigError([f"'loss_scaling' is {loss_scaling!r} but has to be a number, 'Backoff' or 'LogMax'."
+                           + did_you_mean(str(loss_scaling), ["Backoff", "LogMax"])]) from None

@@ -1,0 +1,234 @@
+"""Learning-rate policies: functions of the number of updates made so far.
+
+A policy is any function ``(global_step, learning_rate, …) -> rate`` of TensorFlow ops,
+``global_step`` being an int64 scalar, 0 at the first update. A config names one of
+these (or gives a function of its own) as ``lr_policy`` and its other arguments as
+``lr_policy_params``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import coerce, describe_type
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+Schedule = Callable[[tf.Tensor], tf.Tensor]
+
+
+def fixed_lr(global_step: tf.Tensor, learning_rate: float) -> tf.Tensor:
+    """Returns ``learning_rate`` at every step."""
+    return tf.constant(learning_rate, tf.float32)
+
+
+def piecewise_constant(global_step: tf.Tensor, learning_rate: float, boundaries: Sequence[float],
+                       decay_rates: Sequence[float], steps_per_epoch: int | None = None) -> tf.Tensor:
+    """Multiplies the rate by ``decay_rates[i]`` once step ``boundaries[i]`` is passed.
+
+    Args:
+      global_step: int64 scalar.
+      learning_rate: the rate up to the first boundary, that step included.
+      boundaries: where the rate changes, rising: in epochs when ``steps_per_epoch`` is
+        known, else in steps.
+      decay_rates: factors of ``learning_rate``, one for each boundary.
+      steps_per_epoch: filled in by the toolkit in runs measured in epochs.
+    """
+    if len(boundaries) != len(decay_rates):
+        raise ConfigError([f"'lr_policy_params' have {len(boundaries)} boundaries and {len(decay_rates)} decay_rates: "
+                           "give one rate for each boundary."])
+    if list(boundaries) != sorted(boundaries):
+        raise ConfigError([f"'lr_policy_params/boundaries' are {list(boundaries)!r} but have to rise."])
+    # floor: a step is past a fractional boundary when it is past its whole part.
+    steps = [math.floor(b * (steps_per_epoch or 1)) for b in boundaries]
+    passed = tf.reduce_sum(tf.cast(global_step > tf.constant(steps, tf.int64), tf.int32))
+    return tf.gather(tf.constant([learning_rate * rate for rate in (1.0, *decay_rates)], tf.float32), passed)
+
+
+def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, decay_rate: float,
+              use_staircase_decay: bool, begin_decay_at: int = 0, min_lr: float = 0.0) -> tf.Tensor:
+    """Multiplies the rate by ``decay_rate`` every ``decay_steps`` steps from ``begin_decay_at`` on.
+
+    ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with
+    ``t = step - begin_decay_at``; with ``use_staircase_decay`` the exponent is floored.
+    """
+    exponent = _as_float(global_step - begin_decay_at) / decay_steps
+    if use_staircase_decay:
+        exponent = tf.floor(exponent)
+    decayed = tf.maximum(min_lr, learning_rate * tf.pow(tf.constant(decay_rate, tf.float32), exponent))
+    return tf.where(global_step < begin_decay_at, learning_rate, decayed)
+
+
+def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,
+               begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
+    """Lowers the rate to ``min_lr`` along a polynomial, after a linear warm-up.
+
+    ``(learning_rate - min_lr) · (1 - t/decay_steps)^power + min_lr`` with
+    ``t = step - begin_decay_at``, held from ``t = decay_steps`` on. During the first
+    ``warmup_steps`` the rate is ``learning_rate · step / warmup_steps``.
+    """
+    def decay(progress: tf.Tensor) -> tf.Tensor:
+        return (learning_rate - min_lr) * tf.pow(1.0 - progress, power) + min_lr
+
+    return _warm_up_and_decay(global_step, learning_rate, decay_steps, begin_decay_at, warmup_steps, decay)
+
+
+def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,
+                 begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
+    """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
+
+    ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``: here
+    ``min_lr`` is a *fraction* of ``learning_rate``, as in recipes of the original, whose
+    other arguments are those of ``poly_decay``; ``power`` has no effect.
+    """
+    def decay(progress: tf.Tensor) -> tf.Tensor:
+        return learning_rate * ((1.0 - min_lr) * 0.5 * (1.0 + tf.cos(math.pi * progress)) + min_lr)
+
+    return _warm_up_and_decay(global_step, learning_rate, decay_steps, begin_decay_at, warmup_steps, decay)
+
+
+def transformer_policy(global_step: tf.Tensor, learning_rate: float, d_model: int, warmup_steps: int,
+                       max_lr: float | None = None, coefficient: float = 1.0,
+                       dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Rises linearly for ``warmup_steps``, then falls as 1/sqrt(step) (Vaswani et al. 2017, section 5.3).
+
+    ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)``
+    with ``s = step + 1``, at most ``max_lr``. The rate is FP32 whatever ``dtype``, which
+    is accepted for configs of the original.
+    """
+    step = _as_float(global_step) + 1.0
+    rate = learning_rate * coefficient * d_model**-0.5 * tf.minimum(step * warmup_steps**-1.5, tf.math.rsqrt(step))
+    return rate if max_lr is None else tf.minimum(max_lr, rate)
+
+
+def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, min_lr: float,
+                   power: float = 1.0, begin_decay_at: int = 0, warmup_steps: int = 0) -> tf.Tensor:
+    """Lowers the rate as ``learning_rate / (1 + k·step)^power``, which is ``min_lr`` at ``decay_steps``.
+
+    ``min_lr`` is taken to lie between 1e-8 and ``learning_rate``. ``begin_decay_at`` and
+    ``warmup_steps`` only shorten the ``decay_steps`` that the toolkit fills in.
+    """
+    if power <= 0.0:
+        raise ConfigError([f"'lr_policy_params/power' is {power!r} but has to be positive."])
+    least = min(max(min_lr, 1e-8), learning_rate)
+    slope = ((learning_rate / least) ** (1.0 / power) - 1.0) / decay_steps
+    return learning_rate / tf.pow(1.0 + slope * _as_float(global_step), power)
+
+
+def _as_float(step: tf.Tensor) -> tf.Tensor:
+    return tf.cast(step, tf.float32)
+
+
+def _warm_up_and_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, begin_decay_at: int,
+                       warmup_steps: int, decay: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    begin = max(begin_decay_at, warmup_steps)
+    progress = tf.clip_by_value(_as_float(global_step - begin) / decay_steps, 0.0, 1.0)
+    rate = decay(progress)
+    if begin > 0:
+        rate = tf.where(global_step < begin, learning_rate, rate)
+    if warmup_steps > 0:
+        rate = tf.where(global_step < warmup_steps, learning_rate * _as_float(global_step) / warmup_steps, rate)
+    return rate
+
+
+POLICIES: dict[str, Callable[..., tf.Tensor]] = {
+    policy.__name__: policy for policy in (
+        fixed_lr, piecewise_constant, exp_decay, poly_decay, cosine_decay, transformer_policy, inv_poly_decay)}
+
+
+def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], last_step: int,
+                  steps_per_epoch: int | None = None) -> Schedule:
+    """Binds a policy's arguments.
+
+    Arguments that the policy has and the config lacks are filled in: ``decay_steps``
+    with what is left of the run after ``begin_decay_at`` and ``warmup_steps``, and
+    ``steps_per_epoch``.
+
+    Args:
+      policy: a function, the name of one above, or ``package.module.function``.
+      params: ``lr_policy_params``.
+      last_step: number of updates in the run.
+      steps_per_epoch: updates an epoch; None in runs that are measured in steps.
+
+    Returns:
+      Function from an int64 scalar (updates made so far) to an FP32 scalar.
+
+    Raises:
+      ConfigError: an unknown policy, or arguments that do not fit it.
+    """
+    function = _find_policy(policy)
+    arguments = inspect.signature(function).parameters
+    filled, problems = _checked_arguments(function, arguments, dict(params))
+    if "begin_decay_at" in arguments and "warmup_steps" in arguments:
+        begin = max(filled.get("begin_decay_at") or 0, filled.get("warmup_steps") or 0)
+    else:
+        begin = filled.get("begin_decay_at") or 0
+    if "decay_steps" in arguments and filled.get("decay_steps") is None and not problems:
+        # A run that ends before the decay begins never uses it.
+        filled["decay_steps"] = max(1, last_step - begin)
+    if "steps_per_epoch" in arguments and steps_per_epoch is not None:
+        filled.setdefault("steps_per_epoch", steps_per_epoch)
+    problems += [f"'lr_policy_params/{name}' is missing: {function.__name__} needs it."
+                 for name, argument in list(arguments.items())[1:]
+                 if argument.default is argument.empty and argument.kind is argument.POSITIONAL_OR_KEYWORD
+                 and name not in filled and name not in params]
+    if problems:
+        raise ConfigError(problems)
+    schedule = _bind(function, filled)
+    schedule(tf.constant(0, tf.int64))  # what a policy checks by itself is reported now, not in training
+    return schedule
+
+
+def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
+    return lambda global_step: tf.cast(function(tf.cast(global_step, tf.int64), **arguments), tf.float32)
+
+
+def _find_policy(policy: Any) -> Callable[..., Any]:
+    if callable(policy):
+        return policy
+    if isinstance(policy, str) and policy in POLICIES:
+        return POLICIES[policy]
+    if isinstance(policy, str) and "." in policy:
+        module, _, name = policy.rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError([f"'lr_policy' is {policy!r}, which cannot be imported: {error}."]) from error
+    raise ConfigError([f"'lr_policy' is {policy!r} but has to be a function or one of {', '.join(POLICIES)}."
+                       + did_you_mean(str(policy), POLICIES)])
+
+
+def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, inspect.Parameter],
+                       params: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Fits values to the declared types (YAML reads 1e-3 as a string): (values, problems)."""
+    names = list(arguments)[1:]  # the first is the step
+    takes_any = any(a.kind is a.VAR_KEYWORD for a in arguments.values())
+    hints = typing.get_type_hints(function) if function in POLICIES.values() else {}
+    checked: dict[str, Any] = {}
+    problems = []
+    for name, value in params.items():
+        if name not in names and not takes_any:
+            problems.append(f"Unknown parameter 'lr_policy_params/{name}' of {function.__name__}."
+                            + did_you_mean(name, names))
+            continue
+        kinds = _numeric_kinds(hints.get(name))
+        if value is None and name in names and arguments[name].default is not inspect.Parameter.empty:
+            continue
+        checked[name], fits = coerce(value, kinds) if kinds else (value, True)
+        if kinds == (int,) and isinstance(value, float) and value.is_integer():
+            checked[name], fits = int(value), True
+        if not fits:
+            problems.append(f"'lr_policy_params/{name}' is {value!r} but has to be {describe_type(kinds)}.")
+    return checked, problems
+
+
+def _numeric_kinds(hint: Any) -> tuple[type, ...]:
+    """Returns the types of a number's hint, or () for anything else."""
+    kinds = typing.get_args(hint) or (hint,)
+    return tuple(kinds) if hint is not None and all(k in (int, float, bool, type(None)) for k in kinds) else ()

@@ -1,0 +1,156 @@
+"""The wrapper around an optimizer: loss scaling, clipping, the decision to skip, and the counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
+from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
+from open_seq2seq.optimizers.lr_policies import Schedule
+from open_seq2seq.optimizers.optimizer import Optimizer, Variables
+from open_seq2seq.parts.component import Module
+from open_seq2seq.utils.errors import ConfigError
+
+
+class UpdateInfo(NamedTuple):
+    """What an update did.
+
+    Attributes:
+      applied: bool scalar; False when the update was skipped.
+      learning_rate: FP32 scalar, the rate of this update.
+      grad_norm: FP32 scalar, global norm of the unscaled gradients before clipping.
+      clipped_grad_norm: FP32 scalar, the same after clipping.
+      loss_scale: FP32 scalar, the scale that these gradients were made with.
+    """
+
+    applied: tf.Tensor
+    learning_rate: tf.Tensor
+    grad_norm: tf.Tensor
+    clipped_grad_norm: tf.Tensor
+    loss_scale: tf.Tensor
+
+
+class MixedPrecisionOptimizer(Module):
+    """Updates FP32 weights from the gradients of a scaled loss.
+
+    The same code serves every arithmetic type: in float32 the scale is 1 and nothing
+    is multiplied.
+
+    Args:
+      optimizer: the optimizer proper.
+      schedule: learning rate by the number of updates made (``make_schedule``).
+      loss_scaler: a fixed scale of 1 by default.
+      max_grad_norm: largest global norm of the unscaled gradients; None is off.
+      skip_nonfinite: whether an update with inf or NaN in its gradients is left out; by
+        default so when the loss scale is automatic. With a fixed scale of old recipes
+        such an update is made.
+    """
+
+    def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
+                 max_grad_norm: float | None = None, skip_nonfinite: bool | None = None) -> None:
+        super().__init__()
+        if max_grad_norm is not None and not max_grad_norm > 0.0:
+            raise ConfigError([f"'max_grad_norm' is {max_grad_norm!r} but has to be positive."])
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
+        self._max_grad_norm = max_grad_norm
+        self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
+        self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def build(self, variables: Variables) -> None:
+        """Makes the optimizer's slots for these variables; to be called once."""
+        self._optimizer.build(variables)
+
+    @property
+    def loss_scale(self) -> tf.Tensor:
+        """FP32 scalar: what the loss is multiplied by now."""
+        return self._scaler.scale
+
+    @property
+    def learning_rate(self) -> tf.Tensor:
+        """FP32 scalar: the rate of the next update."""
+        return self._schedule(self.updates.read_value())
+
+    def scale(self, loss: tf.Tensor) -> tf.Tensor:
+        """Returns the FP32 loss times the scale; its gradients go to ``update``."""
+        loss = tf.cast(loss, tf.float32)
+        return loss * self.loss_scale if self._scales else loss
+
+    def update(self, gradients: Gradients, variables: Variables,
+               reduce: Callable[[Gradients], Gradients] | None = None,
+               agree: Callable[[tf.Tensor], tf.Tensor] | None = None) -> UpdateInfo:
+        """Makes one update, or skips it.
+
+        Order: FP32 → ``reduce`` → unscale → norm → clip → finite on all ranks? → update
+        weights, slots and counter, or only the counter of skipped ones → adjust scale.
+
+        Args:
+          gradients: of the scaled loss, any float type, dense or ``IndexedSlices``, by
+            variable name; variables without a gradient stay as they are.
+          variables: the trainable variables by name.
+          reduce: adds FP32, still scaled gradients up over ranks; identity by default.
+          agree: makes all ranks take one bool scalar's logical and; identity by default.
+        """
+        if not gradients:
+            raise ConfigError(["The loss depends on no trainable variable: see 'freeze_variables_regex'."])
+        gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
+        if reduce is not None:
+            gradients = reduce(gradients)
+        # Rows of equal index meet here once, for the norm and the optimizer alike.
+        gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
+        scale = self.loss_scale
+        rate = self.learning_rate
+        scaled_norm = global_norm(gradients)
+        norm = scaled_norm / scale if self._scales else scaled_norm
+        amax = max_abs(gradients) / scale if self._scaler.needs_amax else None
+        gradients, clipped_norm = self._unscale_and_clip(gradients, scale, norm)
+        finite = tf.math.is_finite(scaled_norm) if self._skip_nonfinite or self._scaler.automatic else None
+        if finite is not None and agree is not None:
+            finite = agree(finite)
+        applied = self._apply(gradients, variables, rate, finite if self._skip_nonfinite else None)
+        if finite is not None:
+            self._scaler.update(finite, amax)
+        return UpdateInfo(applied, rate, norm, clipped_norm, scale)
+
+    def state(self) -> Variables:
+        """Returns what a checkpoint keeps: ``updates``, ``skipped``, ``loss_scale/…``, ``slots/…``."""
+        return {"updates": self.updates, "skipped": self.skipped,
+                **{f"loss_scale/{name}": variable for name, variable in self._scaler.state().items()},
+                **{f"slots/{name}": variable for name, variable in self._optimizer.state().items()}}
+
+    @property
+    def _scales(self) -> bool:
+        return not (isinstance(self._scaler, StaticScaler) and self._scaler.value == 1.0)
+
+    def _unscale_and_clip(self, gradients: Gradients, scale: tf.Tensor,
+                          norm: tf.Tensor) -> tuple[Gradients, tf.Tensor]:
+        """Both in one multiplication, or in none when neither is wanted: (gradients, their norm)."""
+        factor = 1.0 / scale
+        if self._max_grad_norm is not None:
+            clip = clip_factor(norm, self._max_grad_norm)
+            factor, norm = factor * clip, tf.minimum(norm, self._max_grad_norm)
+        elif not self._scales:
+            return gradients, norm
+        return {name: map_values(lambda v: v * factor, g) for name, g in gradients.items()}, norm
+
+    def _apply(self, gradients: Gradients, variables: Variables, rate: tf.Tensor,
+               finite: tf.Tensor | None) -> tf.Tensor:
+        def apply() -> tf.Tensor:
+            self._optimizer.apply(gradients, variables, rate, self.updates.read_value())
+            self.updates.assign_add(1)
+            return tf.constant(True)
+
+        def skip() -> tf.Tensor:
+            self.skipped.assign_add(1)
+            return tf.constant(False)
+
+        return apply() if finite is None else tf.cond(finite, apply, skip)
+
+
+def _to_fp32(values: tf.Tensor) -> tf.Tensor:
+    return tf.cast(values, tf.float32)

@@ -1,0 +1,131 @@
+"""The base of optimizers: declared parameters, slots by name, and the update rule that subclasses give."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import check_params
+from open_seq2seq.optimizers.clipping import Gradient, Gradients, sum_duplicates
+from open_seq2seq.parts.component import Module
+from open_seq2seq.utils.errors import ConfigError
+
+Variables = dict[str, tf.Variable]
+
+
+class Slot(NamedTuple):
+    """A tensor that an optimizer keeps for each variable.
+
+    Attributes:
+      shape: its shape; most slots have the variable's.
+      initial: the value that fills it at first.
+    """
+
+    shape: tuple[int, ...]
+    initial: float = 0.0
+
+
+class Optimizer(Module):
+    """Base of optimizers. Learning rate and update count come from outside at each update.
+
+    A subclass declares its parameters by ``get_optional_params``, says by ``_slots_of``
+    what it keeps for a variable, and by ``_update_dense`` how one variable changes.
+    Values that are the same for all variables are made once an update by ``_begin``.
+
+    ``IndexedSlices`` (gradients of embedding lookups) mean the same as the dense
+    gradient with zeros in the other rows, unless a class says otherwise. Classes whose
+    rule needs only the rows at hand set ``updates_rows`` and give ``_update_rows``.
+
+    Args:
+      params: the parameters, ``optimizer_params`` in configs.
+
+    Raises:
+      ConfigError: unknown or ill-typed parameters, all of them together.
+    """
+
+    updates_rows = False
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__()
+        declared = self.get_optional_params()
+        if "learning_rate" in params and "learning_rate" not in declared:
+            raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
+                               "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
+        checked, problems = check_params(params, {}, declared, "optimizer_params")
+        if problems:
+            raise ConfigError(problems)
+        self._params = MappingProxyType(checked)
+        self._slots: dict[str, Variables] | None = None
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        """Returns name to spec of the parameters."""
+        return {}
+
+    @property
+    def params(self) -> Any:
+        """The checked parameters, defaults filled in."""
+        return self._params
+
+    def build(self, variables: Variables) -> None:
+        """Makes the slots; to be called once, outside of any ``tf.function``.
+
+        Args:
+          variables: the variables that will be updated, by name.
+        """
+        if self._slots is not None:
+            raise RuntimeError("The optimizer is built already.")
+        slots: dict[str, Variables] = {}
+        for name, variable in variables.items():
+            for kind, slot in self._slots_of(tuple(variable.shape)).items():
+                slots.setdefault(kind, {})[name] = tf.Variable(
+                    tf.fill(slot.shape, tf.constant(slot.initial, tf.float32)), trainable=False)
+        self._slots = slots
+
+    def state(self) -> Variables:
+        """Returns what a checkpoint keeps, by stable names: ``m/encoder/layer_0/kernel``."""
+        return {f"{kind}/{name}": variable for kind, slots in (self._slots or {}).items()
+                for name, variable in slots.items()}
+
+    def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,
+              update_index: tf.Tensor) -> None:
+        """Updates the variables that have a gradient.
+
+        Args:
+          gradients: FP32, dense or ``IndexedSlices`` (indices may repeat), by variable name.
+          variables: the variables by name, at least those with a gradient.
+          learning_rate: FP32 scalar.
+          update_index: int64 scalar, how many updates were made before this one.
+        """
+        if self._slots is None:
+            raise RuntimeError("The optimizer has no slots yet: call build first.")
+        step = self._begin(tf.convert_to_tensor(learning_rate, tf.float32), tf.cast(update_index, tf.int64))
+        for name, gradient in gradients.items():
+            slots = {kind: of[name] for kind, of in self._slots.items() if name in of}
+            gradient = self.prepare(gradient)
+            if isinstance(gradient, tf.IndexedSlices):
+                self._update_rows(variables[name], gradient, slots, step)
+            else:
+                self._update_dense(variables[name], gradient, slots, step)
+
+    def prepare(self, gradient: Gradient) -> Gradient:
+        """Returns a gradient in the form the update rule takes: dense, or rows without repetition."""
+        if not isinstance(gradient, tf.IndexedSlices):
+            return gradient
+        return sum_duplicates(gradient) if self.updates_rows else tf.convert_to_tensor(gradient)
+
+    def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
+        """Returns the slots of a variable of this shape, by kind."""
+        return {}
+
+    def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
+        """Computes what all variables share in this update; it is passed on as ``step``."""
+        return learning_rate
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        raise NotImplementedError("An optimizer implements _update_dense(variable, gradient, slots, step).")
+
+    def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
+        raise NotImplementedError("An optimizer with updates_rows implements _update_rows.")

@@ -1,0 +1,20 @@
+"""Penalties on weights, for ``regularizer`` and ``regularizer_params`` in configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the penalty ``scale · Σ w² / 2``, whose gradient is ``scale · w``.
+
+    Keras' ``L2(x)`` has no division by 2: it is this one with ``scale = 2x``.
+    """
+    return lambda weights: scale * tf.nn.l2_loss(tf.convert_to_tensor(weights))
+
+
+def l1_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the penalty ``scale · Σ |w|``."""
+    return lambda weights: scale * tf.reduce_sum(tf.abs(weights))
