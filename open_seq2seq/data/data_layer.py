@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,21 @@ class DataLayer(Component):
 
     A batch is a dict ``{"source_tensors": [values, lengths, …], "target_tensors":
     [values, lengths, …], "ids": [batch]}`` of NumPy arrays, batch first.
+
+    Args:
+      params: the layer's parameters.
+      model: the model that it feeds, or None.
+      name: its name in the model.
+      mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``; the parameter ``mode`` by default.
     """
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        if mode is not None:
+            params = {**params, "mode": mode}
+        super().__init__(params, model, name, params.get("mode", "train"))
+        if self.params["shuffle"] is None:
+            self._params = MappingProxyType({**self._params, "shuffle": self.mode == "train"})
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -31,9 +47,10 @@ class DataLayer(Component):
         return {
             "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model."),
             "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens"),
-            "batch_size_unit": Param(["sentences", "tokens"], "sentences",
-                                     "Whether a batch is measured in sentences, or in padded tokens of its longer side."),
-            "shuffle": Param(bool, False, "Whether examples come in a new random order in each epoch."),
+            "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether a batch is measured in sentences, "
+                                     "or in padded tokens of its longer side."),
+            "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "
+                             "by default in training only."),
             "repeat": Param(bool, True, "Accepted for old configs; training repeats, evaluation never does."),
             "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of floating-point features."),
             "length_buckets": Param(bool, True, "Whether examples of like length are batched together."),
@@ -46,7 +63,10 @@ class DataLayer(Component):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Length of each example ``[num_examples]``, or of its source and target ``[num_examples, 2]``."""
+        """Length of each example ``[num_examples]``, or of its source and target ``[num_examples, 2]``.
+
+        Integers: what the example takes in a padded batch, in tokens or frames.
+        """
         return np.ones(self.num_examples, np.int64)
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
@@ -64,6 +84,24 @@ class DataLayer(Component):
     def make_interactive_batch(self, inputs: list[Any]) -> dict[str, Any]:
         """Makes a batch of what a user typed or handed over in Python."""
         raise NotImplementedError(f"{type(self).__name__} takes no interactive input.")
+
+    def describe_example(self, example: int) -> str:
+        """Returns how a message names an example: its file and line, where there are such."""
+        return f"Example {example}"
+
+    def assets(self) -> dict[str, str]:
+        """Returns the files that a checkpoint needs besides the weights: name → path."""
+        return {}
+
+    @classmethod
+    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+        """Returns the parameters with the files of ``assets()`` taken from elsewhere, such as a checkpoint.
+
+        Args:
+          params: the layer's parameters.
+          paths: asset name → path; names that the layer does not know are ignored.
+        """
+        return dict(params)
 
     def report_dropped(self) -> dict[str, int]:
         """Returns how many examples were dropped, by reason."""

@@ -1,0 +1,1 @@
+"""Text to text: vocabularies, tokenizers, token files, and the data layers over them."""

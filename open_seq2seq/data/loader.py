@@ -1,0 +1,130 @@
+"""Making batches ahead of the step, in a background thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+DEFAULT_PREFETCH = 8
+_CLOSE_SECONDS = 5.0
+
+
+class ExampleStream(Protocol):
+    """What a loader draws from: the example numbers of one batch after another."""
+
+    def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (micro-batch number, example numbers ``[batch]``) from micro-batch ``start`` on."""
+        ...
+
+
+class BatchMaker(Protocol):
+    """What makes the batches: a data layer."""
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        """Makes the padded batch of the examples with these numbers ``[batch]``."""
+        ...
+
+
+class _End:
+    """The last thing in the queue: the stream is over, or broke with an error."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+class BatchLoader:
+    """Iterator over batches that a daemon thread makes ahead.
+
+    An error in the thread is raised to the consumer at the place in the sequence where it
+    happened, and again on every later call.
+
+    Args:
+      data_layer: makes a batch of example numbers by ``make_batch``.
+      stream: gives the example numbers, see ``batching.BatchStream``.
+      start: number of the first micro-batch since the start of training (all ranks together).
+      prefetch: how many finished batches wait at most.
+
+    Attributes:
+      index: number of the micro-batch returned last; -1 before the first.
+      wait_seconds: how long the consumer has waited for batches so far.
+    """
+
+    def __init__(self, data_layer: BatchMaker, stream: ExampleStream, start: int = 0,
+                 prefetch: int = DEFAULT_PREFETCH) -> None:
+        self.index = -1
+        self.wait_seconds = 0.0
+        self._queue: queue.Queue = queue.Queue(max(1, prefetch))
+        self._stop = threading.Event()
+        self._end: _End | None = None
+        # The thread must not hold the loader, or a forgotten loader would never be collected.
+        self._thread = threading.Thread(target=_fill, name="batch-loader", daemon=True,
+                                        args=(data_layer, stream, start, self._queue, self._stop))
+        self._thread.start()
+
+    def __iter__(self) -> BatchLoader:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        if self._end is None:
+            began = time.perf_counter()
+            item = self._queue.get()
+            self.wait_seconds += time.perf_counter() - began
+            if not isinstance(item, _End):
+                self.index, batch = item
+                return batch
+            self._end = item
+        if self._end.error is not None:
+            raise self._end.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Stops the thread; further calls give no batches. May be called more than once.
+
+        Waits for a batch in the making, for some seconds at most: the thread ends with it, or with the process.
+        """
+        self._stop.set()
+        self._end = self._end or _End()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            try:  # A thread that waits for room in the queue gets it, and then sees the flag.
+                self._queue.get(timeout=0.02)
+            except queue.Empty:
+                self._thread.join(timeout=0.02)
+
+    def __enter__(self) -> BatchLoader:
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stop"):
+            self._stop.set()
+
+
+def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:
+    """Body of the thread: makes batches until the stream ends, an error, or ``stop``."""
+    end = _End()
+    try:
+        for index, examples in stream.iterate(start):
+            if not _put(out, (index, data_layer.make_batch(examples)), stop):
+                return
+    except BaseException as error:  # noqa: B036 - handed over to the consumer, whatever it is
+        end = _End(error)
+    _put(out, end, stop)
+
+
+def _put(out: queue.Queue, item: Any, stop: threading.Event) -> bool:
+    """Puts an item as soon as there is room; returns False when told to stop before that."""
+    while not stop.is_set():
+        try:
+            out.put(item, timeout=0.2)
+            return True
+        except queue.Full:
+            continue
+    return False

@@ -1,0 +1,192 @@
+"""Tokenizers: lines of text to ids and back."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
+from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean
+
+_KINDS = ("delimiter", "sentencepiece")
+# What SentencePiece writes for a blank.
+_BLANK = "\u2581"
+
+
+class Tokenizer(Protocol):
+    """What data layers ask of a tokenizer.
+
+    Attributes:
+      vocab_size: ids are below it.
+      fingerprint: changes with anything that changes ids.
+    """
+
+    vocab_size: int
+    fingerprint: str
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of all lines one after another ``[tokens]``, and how many each has ``[lines]``."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids: what follows EOS, PAD and the start token are left out."""
+        ...
+
+
+class DelimiterTokenizer:
+    """Splits lines that are tokenised already, and looks the tokens up.
+
+    Args:
+      vocabulary: known tokens; others become UNK.
+      delimiter: what separates tokens.
+      detokenize: whether decoding joins SentencePiece pieces to plain text.
+
+    Raises:
+      ConfigError: an empty delimiter.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, delimiter: str = " ", detokenize: bool = False) -> None:
+        if not delimiter:
+            raise ConfigError(["'data_layer_params/delimiter' is empty but has to be what separates tokens."])
+        self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
+        self.vocab_size = len(vocabulary)
+        self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        split = [[token for token in line.strip().split(self.delimiter) if token] for line in lines]
+        counts = np.fromiter(map(len, split), np.int64, len(split))
+        lookup = self.vocabulary.ids.get
+        ids = map(lookup, itertools.chain.from_iterable(split), itertools.repeat(int(SpecialTextTokens.UNK_ID)))
+        return np.fromiter(ids, np.int32, int(counts.sum())), counts
+
+    def decode(self, ids: Iterable[int]) -> str:
+        unknown = self.vocabulary.tokens[SpecialTextTokens.UNK_ID]
+        tokens = [self.vocabulary.tokens[i] if 0 <= i < self.vocab_size else unknown for i in visible_ids(ids)]
+        return self.to_text(self.delimiter.join(tokens))
+
+    def to_text(self, tokenised: str) -> str:
+        """Returns a tokenised line as ``decode`` would write it."""
+        if not self.detokenize:
+            return tokenised
+        return "".join(tokenised.split(self.delimiter)).replace(_BLANK, " ").strip()
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model (Kudo and Richardson 2018, https://arxiv.org/abs/1808.06226) on raw text.
+
+    Args:
+      path: the ``.model`` file. Its special ids have to be those of ``SpecialTextTokens``.
+      pad_vocab_to_eight: whether ``vocab_size`` is rounded up to a multiple of 8.
+
+    Raises:
+      DataError: a file that is missing, no SentencePiece model, or one with other special ids.
+    """
+
+    def __init__(self, path: str, pad_vocab_to_eight: bool = False) -> None:
+        self.path = path
+        self._processor = load_sentencepiece(path)
+        ids = [self._processor.pad_id(), self._processor.eos_id(), self._processor.bos_id(), self._processor.unk_id()]
+        if ids != list(range(NUM_SPECIAL)):
+            raise DataError(
+                f"The SentencePiece model {path} has the ids pad {ids[0]}, eos {ids[1]}, bos {ids[2]}, unk {ids[3]}, but "
+                "they have to be 0, 1, 2, 3: train it with scripts/tokenizer_wrapper.py --mode=train.")
+        self._pieces = self._processor.get_piece_size()
+        self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
+        with open(path, "rb") as file:
+            self.fingerprint = hashlib.sha256(file.read()).hexdigest()
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        encoded = self._processor.encode(list(lines), out_type=int, num_threads=threads)
+        counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(counts.sum())), counts
+
+    def decode(self, ids: Iterable[int]) -> str:
+        known = [i if 0 <= i < self._pieces else int(SpecialTextTokens.UNK_ID) for i in visible_ids(ids)]
+        return self._processor.decode(known)
+
+    def to_text(self, line: str) -> str:
+        """Returns a line of a file as ``decode`` would write it: as it is."""
+        return line
+
+
+def visible_ids(ids: Iterable[int]) -> list[int]:
+    """Returns ids up to the first EOS, without PAD and start tokens."""
+    kept = []
+    for i in np.asarray(ids).reshape(-1).tolist():
+        if i == SpecialTextTokens.EOS_ID:
+            break
+        if i not in (SpecialTextTokens.PAD_ID, SpecialTextTokens.S_ID):
+            kept.append(i)
+    return kept
+
+
+def load_sentencepiece(path: str) -> Any:
+    """Returns the ``SentencePieceProcessor`` of a model file.
+
+    Raises:
+      DataError: a file that is missing or no SentencePiece model.
+    """
+    import sentencepiece
+
+    if not os.path.isfile(path):
+        raise DataError(f"The SentencePiece model {path} does not exist.")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=path)
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from error
+
+
+def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:
+    """Makes the source's and the target's tokenizer; one object when both are the same.
+
+    Args:
+      params: ``tokenizer``, ``src_vocab_file``, ``tgt_vocab_file``, ``delimiter``… of a text data layer.
+      path: where they stand in the config, for messages.
+
+    Raises:
+      ConfigError: something is missing or unknown.
+      DataError: a file that cannot be used.
+    """
+    settings = dict(params["tokenizer"] or {"type": "delimiter"})
+    kind = settings.pop("type", None)
+    if kind not in _KINDS:
+        raise ConfigError([f"'{path}/tokenizer/type' is {kind!r} but has to be 'delimiter' or 'sentencepiece'."])
+    allowed = ("model", "source_model", "target_model") if kind == "sentencepiece" else ()
+    unknown = [f"Unknown parameter '{path}/tokenizer/{name}'." + did_you_mean(name, allowed)
+               for name in settings if name not in allowed]
+    if unknown:
+        raise ConfigError(unknown)
+    make = _sentencepiece_pair if kind == "sentencepiece" else _delimiter_pair
+    return make(params, settings, path)
+
+
+def _sentencepiece_pair(params: Mapping[str, Any], settings: Mapping[str, Any], path: str) -> tuple[Any, Any]:
+    source = settings.get("source_model") or settings.get("model")
+    target = settings.get("target_model") or settings.get("model")
+    if not source or not target:
+        raise ConfigError([f"'{path}/tokenizer' names no SentencePiece model: give 'model', or 'source_model' and "
+                           "'target_model'."])
+    if os.path.abspath(source) == os.path.abspath(target):
+        both = SentencePieceTokenizer(source, params["pad_vocab_to_eight"])
+        return both, both
+    return tuple(SentencePieceTokenizer(p, params["pad_vocab_to_eight"]) for p in (source, target))  # type: ignore
+
+
+def _delimiter_pair(params: Mapping[str, Any], settings: Mapping[str, Any], path: str) -> tuple[Any, Any]:
+    missing = [f"'{path}/{name}' is missing: give the vocabulary file, or a 'tokenizer' of type 'sentencepiece'."
+               for name in ("src_vocab_file", "tgt_vocab_file") if not params[name]]
+    if missing:
+        raise ConfigError(missing)
+
+    def tokenizer(file: str) -> DelimiterTokenizer:
+        vocabulary = Vocabulary.load(file, params["special_tokens_already_in_vocab"], params["pad_vocab_to_eight"])
+        return DelimiterTokenizer(vocabulary, params["delimiter"], params["detokenize"])
+
+    source = tokenizer(params["src_vocab_file"])
+    same = os.path.abspath(params["src_vocab_file"]) == os.path.abspath(params["tgt_vocab_file"])
+    return source, source if same else tokenizer(params["tgt_vocab_file"])

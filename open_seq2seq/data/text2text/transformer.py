@@ -1,0 +1,72 @@
+"""The data layer of Transformer configs: the same text files, batched by tokens."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.text2text.text2text import PATH, ParallelTextDataLayer, max_length_param, shared_params
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+class TransformerDataLayer(ParallelTextDataLayer):
+    """Sentence pairs as ``tokens + [EOS]``, by default in batches of so many tokens.
+
+    The original read TFRecord files of one subtoken scheme. This one reads text: set
+    ``source_file`` and ``target_file`` (relative to ``data_dir`` when that is given).
+
+    Raises:
+      ConfigError: no ``source_file``.
+      DataError: ``data_dir`` and ``file_pattern`` name TFRecord files; and see
+        ``ParallelTextDataLayer``.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return max_length_param()
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **DataLayer.get_optional_params(),
+            **shared_params(),
+            "repeat": Param((bool, int, type(None)), None, "Accepted for old configs; training repeats, evaluation "
+                            "never does."),
+            "data_dir": Param(PATH, None, "Folder of source_file and target_file."),
+            "file_pattern": Param(PATH, None, "Accepted for old configs, whose TFRecord files are not read: give "
+                                  "source_file and target_file."),
+            "source_file": Param(PATH, None, "Text file with one source sentence a line."),
+            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference."),
+            "num_cpu_cores": Param(int, 2, "Threads that tokenise, where the tokenizer can use them.", "threads"),
+            "pad_data_to_eight": Param(bool, False, "Whether the padded length of a batch is a multiple of 8."),
+            "batch_in_tokens": Param(bool, True, "Whether the batch size counts padded tokens of the longer side; "
+                                     "sentences otherwise."),
+        }
+
+    def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
+        if not params["source_file"] and self.mode != "interactive_infer":
+            self._explain_missing_text(params)
+        for side in ("source_file", "target_file"):
+            if params["data_dir"] and params[side]:
+                params[side] = os.path.join(params["data_dir"], params[side])
+        return {
+            **params,
+            "tgt_vocab_file": params["tgt_vocab_file"] or params["src_vocab_file"],
+            "batch_size_unit": "tokens" if params["batch_in_tokens"] else "sentences",
+            "pad_lengths_to_eight": params["pad_data_to_eight"],
+            "map_parallel_calls": params["num_cpu_cores"],
+            "use_start_token": False,
+            "use_targets": True,
+        }
+
+    def _explain_missing_text(self, params: dict[str, Any]) -> None:
+        pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")
+        records = sorted(glob.glob(pattern)) if params["file_pattern"] else []
+        if records:
+            raise DataError(f"{records[0]} and the other files of '{params['file_pattern']}' are TFRecords, which are "
+                            "not read: give text files, one sentence a line, as source_file and target_file.")
+        raise ConfigError([f"'{self.params_path}/source_file' is missing: give a text file with one source sentence a "
+                           "line (file_pattern, for TFRecords, is not read)."])

@@ -1,0 +1,114 @@
+"""Vocabularies: one token a line, and the ids that have a meaning of their own."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+from collections.abc import Iterable
+
+from open_seq2seq.utils.errors import DataError
+
+
+class SpecialTextTokens(enum.IntEnum):
+    """Ids that mean the same in every vocabulary and SentencePiece model of the toolkit."""
+
+    PAD_ID = 0
+    EOS_ID = 1
+    S_ID = 2
+    UNK_ID = 3
+
+    @staticmethod
+    def to_string(token: int) -> str:
+        """Returns how a special token is written: ``<PAD>``, ``</S>``, ``<S>`` or ``<UNK>``.
+
+        Raises:
+          ValueError: no special token has this id.
+        """
+        return ("<PAD>", "</S>", "<S>", "<UNK>")[SpecialTextTokens(token)]
+
+
+NUM_SPECIAL = len(SpecialTextTokens)
+
+
+def rounded_up(size: int, multiple: int = 8) -> int:
+    """Returns the smallest multiple that is not below ``size``."""
+    return -(-size // multiple) * multiple
+
+
+class Vocabulary:
+    """Tokens and their ids.
+
+    Args:
+      tokens: in the order of their ids, the special ones first.
+      path: where they come from, for messages.
+    """
+
+    def __init__(self, tokens: Iterable[str], path: str = "") -> None:
+        self.tokens = tuple(tokens)
+        self.path = path
+        self.ids = {token: i for i, token in enumerate(self.tokens)}
+        self.fingerprint = hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def load(cls, path: str, special_tokens_already_in_vocab: bool = True, pad_to_eight: bool = False) -> Vocabulary:
+        """Reads a vocabulary file.
+
+        Args:
+          path: a text file with one token a line. What follows a TAB is ignored, and so are empty lines;
+            so the ``.vocab`` file of a SentencePiece model will do.
+          special_tokens_already_in_vocab: whether the file begins with the four special
+            tokens; if not, ids 0 to 3 are put before its tokens.
+          pad_to_eight: whether tokens ``<$0$>``, ``<$1$>``… fill the size up to a multiple of 8.
+
+        Raises:
+          DataError: a file that is missing, empty, not UTF-8, or has a token twice; or one
+            that does not begin with special tokens although it should.
+        """
+        tokens = _read_tokens(path)
+        if special_tokens_already_in_vocab:
+            if not all(_looks_special(token) for token in tokens[:NUM_SPECIAL]) or len(tokens) < NUM_SPECIAL:
+                raise DataError(
+                    f"{path} does not begin with the four special tokens <PAD> </S> <S> <UNK> (it begins with "
+                    f"{' '.join(tokens[:NUM_SPECIAL])}): set special_tokens_already_in_vocab to False to have them "
+                    "added.")
+        else:
+            tokens = [SpecialTextTokens.to_string(i) for i in SpecialTextTokens] + tokens
+        _check_unique(tokens, path)
+        if pad_to_eight:
+            tokens += [f"<${i}$>" for i in range(rounded_up(len(tokens)) - len(tokens))]
+        return cls(tokens, path)
+
+
+def _read_tokens(path: str) -> list[str]:
+    if not os.path.isfile(path):
+        raise DataError(f"The vocabulary file {path} does not exist.")
+    with open(path, "rb") as file:
+        lines = file.read().split(b"\n")
+    tokens = []
+    for number, line in enumerate(lines, 1):
+        try:
+            token = line.decode("utf-8").rstrip("\r").split("\t")[0].strip(" ")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}:{number}: the line is not valid UTF-8.") from error
+        if token:
+            tokens.append(token)
+    if not tokens:
+        raise DataError(f"The vocabulary file {path} is empty: give one token a line.")
+    return tokens
+
+
+def _looks_special(token: str) -> bool:
+    return token.startswith("<") and token.endswith(">")
+
+
+def _check_unique(tokens: list[str], path: str) -> None:
+    seen: set[str] = set()
+    for token in tokens:
+        if token in seen:
+            raise DataError(f"The vocabulary file {path} has the token {token!r} more than once: remove all but one"
+                            " (and set special_tokens_already_in_vocab to True if it is a special one).")
+        seen.add(token)
