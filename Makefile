@@ -32,10 +32,10 @@ demo: $(VENV)/.installed-plots  ## Train a small model on a made-up task, evalua
 	@bash example_configs/text2text/toy-reversal/demo.sh $(BIN)/python
 
 test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.
-	$(BIN)/python -m pytest --cov $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --cov --timeout=600 $(PYTEST_ARGS)
 
 test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included.
-	$(BIN)/python -m pytest --cov -m "slow or not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-lint  ## Check style and types.
 	$(BIN)/ruff check .

@@ -64,15 +64,22 @@ def class_bases(trees: list[ast.Module]) -> dict[str, ast.ClassDef]:
     return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
 
 
+def methods(cls: ast.ClassDef) -> set[str]:
+    return {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
+
+
+def base_names(cls: ast.ClassDef) -> set[str]:
+    return {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in cls.bases}
+
+
 def inherits(cls: ast.ClassDef, method: str, classes: dict[str, ast.ClassDef]) -> bool:
-    """Whether a base class of the package has the method, whose docstring then holds."""
-    for base in cls.bases:
-        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-        parent = classes.get(name)
-        if parent is not None and parent is not cls:
-            own = any(isinstance(node, ast.FunctionDef) and node.name == method for node in parent.body)
-            if own or inherits(parent, method, classes):
+    """Whether a base class, or a protocol that the class fulfils, has the method: its docstring then holds."""
+    for parent in classes.values():
+        if parent.name in base_names(cls) and parent is not cls:
+            if method in methods(parent) or inherits(parent, method, classes):
                 return True
+        if "Protocol" in base_names(parent) and method in methods(parent) <= methods(cls):
+            return True
     return False
 
 

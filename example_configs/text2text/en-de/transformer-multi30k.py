@@ -8,12 +8,11 @@ Data, in data_root: train, val and test_2016_flickr, each .en and .de, one sente
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py --mode=train_eval
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.optimizers.lr_policies import transformer_policy
-
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.models import Text2Text
+from open_seq2seq.optimizers.lr_policies import transformer_policy
 
 base_model = Text2Text
 data_root = "multi30k/"
@@ -108,7 +107,6 @@ infer_params = {
     "batch_size_per_gpu": 32,
     "data_layer_params": {
         "source_file": data_root + "test_2016_flickr.en",
-        "target_file": data_root + "test_2016_flickr.de",
         "max_length": 256,
     },
 }

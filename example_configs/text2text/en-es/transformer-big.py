@@ -8,12 +8,11 @@ The published recipe ran through Horovod (use_horovod True), each worker with 25
 runs on one device with the same numbers. iter_size makes the batch of an update larger, as workers did.
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.optimizers.lr_policies import transformer_policy
-
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.models import Text2Text
+from open_seq2seq.optimizers.lr_policies import transformer_policy
 
 base_model = Text2Text
 data_root = "wmt16_en_es/"
@@ -84,6 +83,8 @@ base_params = {
         "src_vocab_file": data_root + "m_common.vocab",
         "tgt_vocab_file": data_root + "m_common.vocab",
         "pad_vocab_to_eight": True,
+        # The published recipe wrote pieces, joined by tokenizer_wrapper.py; here text is judged and written.
+        "detokenize": True,
         "delimiter": " ",
     },
 }
@@ -113,7 +114,6 @@ infer_params = {
     "batch_size_per_gpu": 1,
     "data_layer_params": {
         "source_file": data_root + "wmt13-en-es.src.BPE_common.32K.tok",
-        "target_file": data_root + "wmt13-en-es.src.BPE_common.32K.tok",  # not read for its words
         "shuffle": False,
         "repeat": False,
         "max_length": 256,

@@ -29,8 +29,7 @@ echo "=== 3. Evaluation on the test set"
 echo "=== 4. Ten sentences of the test set, translated"
 for side in source target; do head -n 10 "toy_text_data/test/$side.txt" > "ten.$side.txt"; done
 "${run[@]}" --mode=infer --infer_output_file=ten.output.txt \
-  --infer_params/data_layer_params/source_file=ten.source.txt \
-  --infer_params/data_layer_params/target_file=ten.target.txt > inference.txt
+  --infer_params/data_layer_params/source_file=ten.source.txt > inference.txt
 while IFS=$'\t' read -r source output target; do
   printf '\nsource:      %s\ntranslation: %s\nreference:   %s\n' "$source" "$output" "$target"
 done < <(paste ten.source.txt ten.output.txt ten.target.txt)

@@ -6,12 +6,11 @@ Run:  python run.py --config_file=example_configs/text2text/toy-reversal/nmt-rev
 Minutes on two CPU cores. BLEU on the test set should end above 95.
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
-from open_seq2seq.optimizers.lr_policies import transformer_policy
-
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.models import Text2Text
+from open_seq2seq.optimizers.lr_policies import transformer_policy
 
 base_model = Text2Text
 data_root = "toy_text_data/"
@@ -106,7 +105,6 @@ infer_params = {
     "batch_size_per_gpu": 64,
     "data_layer_params": {
         "source_file": data_root + "test/source.txt",
-        "target_file": data_root + "test/target.txt",
         "shuffle": False,
         "repeat": False,
         "max_length": 256,

@@ -1,0 +1,27 @@
+"""Every recipe loads, and names only classes and parameters that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.resolve import resolve
+from open_seq2seq.models.builder import describe_model
+
+REPOSITORY = Path(__file__).parents[3]
+RECIPES = sorted((REPOSITORY / "example_configs").rglob("*.py"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+@pytest.mark.parametrize("mode", ["train_eval", "infer"])
+def test_recipe_is_accepted(recipe: Path, mode: str):
+    config = resolve(load_config(recipe), mode)
+    for section in config.sections:
+        describe_model(config.base_model, config.params(section), section, config.given(section))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_recipe_says_how_it_is_run(recipe: Path):
+    assert f"--config_file={recipe.relative_to(REPOSITORY)}" in recipe.read_text(encoding="utf-8")
