@@ -1,0 +1,275 @@
+"""The decoder of the Transformer: teacher forcing and beam search."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
+from open_seq2seq.parts.transformer.embedding import SharedEmbedding
+from open_seq2seq.parts.transformer.feed_forward import FeedForward
+from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
+from open_seq2seq.parts.transformer.position import causal_bias, position_signal
+from open_seq2seq.parts.transformer.residual import residual_sublayer
+from open_seq2seq.utils.errors import ConfigError
+
+_START_ID = 0  # embedded as zeros: sequences start with nothing
+_NEVER = -1e9
+
+
+class OutputProjection(NamedTuple):
+    """What logits are made of, for a loss that needs no logits as a whole.
+
+    Attributes:
+      hidden: ``[batch, time, hidden]`` in the compute type.
+      table: ``[rows, hidden]`` FP32; logits are ``hidden · tableᵀ``.
+      training: whether gradients are wanted.
+    """
+
+    hidden: tf.Tensor
+    table: tf.Tensor
+    training: bool
+
+
+class DecoderLayer(Module):
+    """Self-attention, attention to the source, and feed-forward, each in its residual frame.
+
+    Args:
+      params: the decoder's checked parameters.
+      norm_params: checked ``norm_params``.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+    """
+
+    def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any) -> None:
+        super().__init__(name="decoder_layer")
+        hidden_size, heads, rate = params["hidden_size"], params["num_heads"], params["attention_dropout"]
+        self.post_dropout = params["layer_postprocess_dropout"]
+        self.self_attention_norm = make_norm(hidden_size, norm_params)
+        self.self_attention = SelfAttention(hidden_size, heads, rate, initializer, regularizer)
+        self.cross_attention_norm = make_norm(hidden_size, norm_params)
+        self.cross_attention = CrossAttention(hidden_size, heads, rate, initializer, regularizer)
+        self.feed_forward_norm = make_norm(hidden_size, norm_params)
+        self.feed_forward = FeedForward(
+            hidden_size, params["filter_size"], params["relu_dropout"], initializer, regularizer)
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, encoded: tf.Tensor, source_bias: tf.Tensor,
+                 training: bool) -> tf.Tensor:
+        """Transforms whole target sequences.
+
+        Args:
+          x: ``[batch, time, hidden]``.
+          mask: boolean ``[batch, time]``, False at padding.
+          bias: ``[1, 1, time, time]``, -1e9 at later positions.
+          encoded: ``[batch, source time, hidden]``.
+          source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding.
+          training: whether dropout is on.
+        """
+        x = residual_sublayer(
+            x, self.self_attention_norm, lambda y, scale: self.self_attention(y, bias, training, scale),
+            self.post_dropout, mask, training)
+        memory = self.cross_attention.memory(encoded, training)
+        x = residual_sublayer(
+            x, self.cross_attention_norm, lambda y, scale: self.cross_attention(
+                y, memory, source_bias, self.cross_attention.kernels(y.dtype, scale), training),
+            self.post_dropout, mask, training)
+        return residual_sublayer(
+            x, self.feed_forward_norm, lambda y, scale: self.feed_forward(
+                y, self.feed_forward.kernels(y.dtype, training, scale), training),
+            self.post_dropout, mask, training)
+
+    def prepare(self, encoded: tf.Tensor) -> dict[str, Any]:
+        """Returns what does not change from step to step: memory of the source, weights in the compute type."""
+        return {
+            "memory": self.cross_attention.memory(encoded),
+            "self_attention": self.self_attention.kernels(encoded.dtype),
+            "cross_attention": self.cross_attention.kernels(encoded.dtype),
+            "feed_forward": self.feed_forward.kernels(encoded.dtype),
+        }
+
+    def step(self, x: tf.Tensor, prepared: dict[str, Any], source_bias: tf.Tensor,
+             cache: dict[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Transforms the newest position ``[batch, beam, hidden]`` of each hypothesis; returns it and the cache."""
+        update, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["self_attention"])
+        x = x + update
+        x = x + self.cross_attention(
+            self.cross_attention_norm(x), prepared["memory"], source_bias, prepared["cross_attention"])
+        return x + self.feed_forward(self.feed_forward_norm(x), prepared["feed_forward"]), cache
+
+
+class TransformerDecoder(Decoder):
+    """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
+
+    The embedding and the output projection are the encoder's table. Targets are shifted
+    right by a zero vector, so no start symbol is needed.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "EOS_ID": Param(int, doc="Id that ends a sentence."),
+            "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result."),
+            "num_hidden_layers": Param(int, doc="Number of layers."),
+            "hidden_size": Param(int, doc="Channels of the residual stream; the encoder's."),
+            "num_heads": Param(int, doc="Attention heads."),
+            "attention_dropout": Param(float, doc="Dropout rate of attention weights."),
+            "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer."),
+            "filter_size": Param(int, doc="Channels inside the feed-forward sublayer."),
+            "batch_size": Param(int, doc="Set by the model; batches of any size are decoded.", unit="sentences"),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens"),
+            "beam_size": Param(int, doc="Hypotheses kept for each sentence."),
+            "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha."),
+            "extra_decode_length": Param(int, doc="How much longer than its source a translation may be.",
+                                         unit="tokens"),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            "GO_SYMBOL": Param(int, None, "Accepted for old configs: sequences start with a zero vector."),
+            "PAD_SYMBOL": Param(int, 0, "Id of padding; has to be 0."),
+            "END_SYMBOL": Param(int, None, "Another name of EOS_ID."),
+            "norm_params": Param(dict, {"type": "layernorm_L2"},
+                                 "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
+            "n_best": Param(int, 1, "How many translations of a sentence are returned, at most beam_size."),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "transformer_decoder",
+                 mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params, path = self.params, self.params_path
+        self._check(params, path)
+        norm_params = check_norm_params(params["norm_params"], f"{path}/norm_params")
+        initializer, regularizer = self.make_initializer(), self.make_regularizer()
+        self.layers = [
+            DecoderLayer(params, norm_params, initializer, regularizer) for _ in range(params["num_hidden_layers"])]
+        self.output_norm = make_norm(params["hidden_size"], norm_params)
+
+    @staticmethod
+    def _check(params: Any, path: str) -> None:
+        problems = []
+        if params["hidden_size"] % params["num_heads"]:
+            problems.append(f"'{path}/hidden_size' is {params['hidden_size']} but has to be a multiple of "
+                            f"num_heads, {params['num_heads']}.")
+        if params["PAD_SYMBOL"] != 0:
+            problems.append(f"'{path}/PAD_SYMBOL' is {params['PAD_SYMBOL']} but has to be 0.")
+        if not 1 <= params["n_best"] <= params["beam_size"]:
+            problems.append(f"'{path}/n_best' is {params['n_best']} but has to be from 1 to beam_size, "
+                            f"{params['beam_size']}.")
+        if problems:
+            raise ConfigError(problems)
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Decodes by teacher forcing when there are targets, else by beam search.
+
+        Args:
+          input_dict: ``encoder_output`` of a ``TransformerEncoder``; ``target_tensors``: ids
+            ``[batch, time]`` that end with EOS, and lengths ``[batch]``.
+
+        Returns:
+          With targets: ``logits`` ``[batch, time, rows of the table]``, ``outputs`` (the
+          likeliest ids ``[batch, time]``), and ``projection``, from which a loss gets its
+          value without the logits as a whole. Without: ``logits`` None, ``outputs`` (the
+          best ids ``[batch, length]``), ``beam_ids`` ``[batch, n_best, length]``,
+          ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``.
+        """
+        encoder_output = input_dict["encoder_output"]
+        self._check_embedding(encoder_output["embedding_softmax_layer"])
+        if input_dict.get("target_tensors") is None:
+            return self._search(encoder_output)
+        return self._teacher_force(encoder_output, *input_dict["target_tensors"][:2])
+
+    def _check_embedding(self, embedding: SharedEmbedding) -> None:
+        if embedding.hidden_size != self.params["hidden_size"] or embedding.rows < self.params["tgt_vocab_size"]:
+            raise ConfigError([
+                f"'{self.params_path}' asks for {self.params['tgt_vocab_size']} ids and hidden_size "
+                f"{self.params['hidden_size']}, but the encoder's table, which the decoder shares, has "
+                f"{embedding.rows} and {embedding.hidden_size}: give both the same vocabulary and size."])
+
+    def _teacher_force(self, encoder_output: dict[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        embedding: SharedEmbedding = encoder_output["embedding_softmax_layer"]
+        length = tf.shape(ids)[1]
+        mask = tf.sequence_mask(lengths, length)
+        # Id 0 is embedded as zeros: shifting it in is shifting the vectors.
+        shifted = tf.pad(ids, [[0, 0], [1, 0]])[:, :-1]
+        x = embedding.lookup(shifted) + position_signal(tf.range(length), self.params["hidden_size"])
+        x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
+        bias, encoded = causal_bias(length), tf.cast(encoder_output["outputs"], self.compute_dtype)
+        for layer in self.layers:
+            x = layer(x, mask, bias, encoded, encoder_output["inputs_attention_bias"], self.training)
+        hidden = self.output_norm(x, mask, self.training)
+        logits = embedding.logits(hidden)
+        return {
+            "logits": logits,
+            "outputs": [tf.argmax(self._hide_padding_ids(logits), -1, tf.int32)],
+            "projection": OutputProjection(hidden, tf.convert_to_tensor(embedding.table), self.training),
+        }
+
+    def _hide_padding_ids(self, logits: tf.Tensor) -> tf.Tensor:
+        """Makes the ids beyond the vocabulary impossible, where the table has been rounded up."""
+        rows, vocab_size = logits.shape[-1], self.params["tgt_vocab_size"]
+        if rows == vocab_size:
+            return logits
+        return logits + tf.cast(tf.where(tf.range(rows) < vocab_size, 0.0, _NEVER), logits.dtype)
+
+    def initial_cache(self, encoder_output: dict[str, Any], beam_size: int) -> list[dict[str, tf.Tensor]]:
+        """Returns each layer's empty cache, ``[batch, beam, heads, 0, depth]``."""
+        batch = tf.shape(encoder_output["outputs"])[0]
+        return [layer.self_attention.initial_cache(batch, beam_size, self.compute_dtype) for layer in self.layers]
+
+    def prepare(self, encoder_output: dict[str, Any]) -> dict[str, Any]:
+        """Returns what the steps share and beam search must not copy."""
+        embedding: SharedEmbedding = encoder_output["embedding_softmax_layer"]
+        encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
+        return {
+            "layers": [layer.prepare(encoded) for layer in self.layers],
+            "source_bias": encoder_output["inputs_attention_bias"],
+            "embedding": embedding,
+            "table": tf.cast(embedding.table, self.compute_dtype),
+        }
+
+    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[dict[str, tf.Tensor]],
+             prepared: dict[str, Any]) -> tuple[tf.Tensor, list[dict[str, tf.Tensor]]]:
+        """Advances every hypothesis by a position.
+
+        Args:
+          ids: the newest ids ``[batch, beam]``; 0 at the first step.
+          step: how many positions there are already, an int32 scalar.
+          cache: see ``initial_cache``.
+          prepared: see ``prepare``.
+
+        Returns:
+          (logits of the next id ``[batch, beam, vocabulary]``, the cache).
+        """
+        hidden_size = self.params["hidden_size"]
+        x = prepared["embedding"].lookup(ids) + position_signal(step[None], hidden_size)
+        x = tf.cast(x, self.compute_dtype)
+        grown = []
+        for layer, constants, old in zip(self.layers, prepared["layers"], cache, strict=True):
+            x, new = layer.step(x, constants, prepared["source_bias"], old)
+            grown.append(new)
+        flat = tf.reshape(self.output_norm(x), [-1, hidden_size])
+        logits = tf.matmul(flat, prepared["table"][:self.params["tgt_vocab_size"]], transpose_b=True)
+        return tf.reshape(logits, tf.concat([tf.shape(ids), tf.shape(logits)[1:]], 0)), grown
+
+    def _search(self, encoder_output: dict[str, Any]) -> dict[str, Any]:
+        from open_seq2seq.decoding.beam_search import beam_search
+
+        beam_size, prepared = self.params["beam_size"], self.prepare(encoder_output)
+        lengths = encoder_output["src_lengths"]
+        result = beam_search(
+            lambda ids, step, cache: self.step(ids, step, cache, prepared),
+            self.initial_cache(encoder_output, beam_size), batch_size=tf.shape(lengths)[0], beam_size=beam_size,
+            vocab_size=self.params["tgt_vocab_size"], alpha=self.params["alpha"],
+            # Each sentence has its own limit: the longest of the batch must not matter.
+            max_lengths=lengths + self.params["extra_decode_length"],
+            start_id=_START_ID, eos_id=self.params["EOS_ID"], n_best=self.params["n_best"])
+        return {"logits": None, "outputs": [result.ids[:, 0]], "beam_ids": result.ids,
+                "beam_scores": result.scores, "beam_lengths": result.lengths}

@@ -1,0 +1,134 @@
+"""The encoder of the Transformer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.transformer.attention import SelfAttention
+from open_seq2seq.parts.transformer.embedding import SharedEmbedding
+from open_seq2seq.parts.transformer.feed_forward import FeedForward
+from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
+from open_seq2seq.parts.transformer.position import padding_bias, position_signal
+from open_seq2seq.parts.transformer.residual import residual_sublayer
+from open_seq2seq.utils.errors import ConfigError
+
+
+class EncoderLayer(Module):
+    """Self-attention and feed-forward, each in its residual frame.
+
+    Args:
+      params: the encoder's checked parameters.
+      norm_params: checked ``norm_params``.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+    """
+
+    def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any) -> None:
+        super().__init__(name="encoder_layer")
+        hidden_size = params["hidden_size"]
+        self.post_dropout = params["layer_postprocess_dropout"]
+        self.remove_padding = params["remove_padding"]
+        self.self_attention_norm = make_norm(hidden_size, norm_params)
+        self.self_attention = SelfAttention(
+            hidden_size, params["num_heads"], params["attention_dropout"], initializer, regularizer)
+        self.feed_forward_norm = make_norm(hidden_size, norm_params)
+        self.feed_forward = FeedForward(
+            hidden_size, params["filter_size"], params["relu_dropout"], initializer, regularizer)
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
+        """Transforms ``[batch, time, hidden]``; ``mask`` is False and ``bias`` -1e9 at padding."""
+        x = residual_sublayer(
+            x, self.self_attention_norm, lambda y, scale: self.self_attention(y, bias, training, scale),
+            self.post_dropout, mask, training)
+        rows = mask if self.remove_padding else None
+        return residual_sublayer(
+            x, self.feed_forward_norm,
+            lambda y, scale: self.feed_forward(y, self.feed_forward.kernels(y.dtype, training, scale), training, rows),
+            self.post_dropout, mask, training)
+
+
+class TransformerEncoder(Encoder):
+    """Stack of self-attention layers (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
+
+    Normalisation stands before each sublayer and after the stack. The embedding is the
+    encoder's and is handed to the decoder, which always shares it.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_required_params(),
+            "encoder_layers": Param(int, doc="Number of layers."),
+            "hidden_size": Param(int, doc="Channels of the residual stream; a multiple of num_heads."),
+            "num_heads": Param(int, doc="Attention heads."),
+            "attention_dropout": Param(float, doc="Dropout rate of attention weights."),
+            "filter_size": Param(int, doc="Channels inside the feed-forward sublayer."),
+            "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens"),
+            "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer."),
+            "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result."),
+            "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are equal."),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_optional_params(),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether the table's rows are rounded up to a multiple of 8."),
+            "norm_params": Param(dict, {"type": "layernorm_L2"},
+                                 "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "transformer_encoder",
+                 mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params = self.params
+        norm_params = check_norm_params(params["norm_params"], f"{self.params_path}/norm_params")
+        check_heads(params, self.params_path)
+        initializer, regularizer = self.make_initializer(), self.make_regularizer()
+        self.embedding = SharedEmbedding(
+            params["src_vocab_size"], params["hidden_size"], params["pad_embeddings_2_eight"])
+        self.layers = [
+            EncoderLayer(params, norm_params, initializer, regularizer) for _ in range(params["encoder_layers"])]
+        self.output_norm = make_norm(params["hidden_size"], norm_params)
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Encodes ids.
+
+        Args:
+          input_dict: ``source_tensors``: ids ``[batch, time]`` and lengths ``[batch]``, int32.
+
+        Returns:
+          ``outputs`` ``[batch, time, hidden]`` in the compute type, ``outputs_length`` and
+          ``src_lengths`` ``[batch]``, ``inputs_attention_bias`` ``[batch, 1, 1, time]``,
+          ``embedding_softmax_layer``, ``encoder_input`` (the ids), and ``state`` None.
+        """
+        ids, lengths = input_dict["source_tensors"][:2]
+        length = tf.shape(ids)[1]
+        mask = tf.sequence_mask(lengths, length)
+        bias = padding_bias(mask)
+        x = self.embedding.lookup(ids) + position_signal(tf.range(length), self.params["hidden_size"])
+        x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
+        for layer in self.layers:
+            x = layer(x, mask, bias, self.training)
+        return {
+            "outputs": self.output_norm(x, mask, self.training),
+            "outputs_length": lengths,
+            "src_lengths": lengths,
+            "inputs_attention_bias": bias,
+            "embedding_softmax_layer": self.embedding,
+            "encoder_input": ids,
+            "state": None,
+        }
+
+
+def check_heads(params: Any, path: str) -> None:
+    """Raises ConfigError unless the heads divide the channels."""
+    if params["hidden_size"] % params["num_heads"]:
+        raise ConfigError([f"'{path}/hidden_size' is {params['hidden_size']} but has to be a multiple of "
+                           f"num_heads, {params['num_heads']}."])

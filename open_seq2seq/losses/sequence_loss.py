@@ -1,0 +1,144 @@
+"""Cross-entropy losses of sequences of tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.losses.loss import Loss, LossTerm
+from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
+from open_seq2seq.parts.rows import gather_rows
+from open_seq2seq.utils.errors import ConfigError
+
+_SMOOTHING = Param(float, 0.0, "Probability that the target gives to all other ids together.")
+
+
+class BasicSequenceLoss(Loss):
+    """Cross-entropy of each token, added up and divided by the batch size, or by the tokens.
+
+    ``decoder_output["logits"]`` are ``[batch, time, vocabulary]``; ``target_tensors`` are
+    ids ``[batch, time]`` and lengths ``[batch]``. With ``offset_target_by_one`` targets
+    start with the start symbol, and position t has to predict target t + 1.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Loss.get_required_params(),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens"),
+            "batch_size": Param(int, doc="Set by the model; the loss counts the examples that it gets.",
+                                unit="examples"),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Loss.get_optional_params(),
+            "offset_target_by_one": Param(bool, True, "Whether targets start with the start symbol, to be left out."),
+            "average_across_timestep": Param(bool, False, "Divide by the number of tokens, not of examples."),
+            "do_mask": Param(bool, True, "Whether padding is left out of the loss."),
+        }
+
+    def _targets(self, vocab_size: int) -> SoftTargets:
+        return SoftTargets(1.0, 0.0)
+
+    def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
+        logits = input_dict["decoder_output"]["logits"]
+        ids, lengths = input_dict["target_tensors"][:2]
+        if self.params["offset_target_by_one"]:
+            logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
+        _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
+        # Both may have been padded on their own: what both have is compared.
+        length = tf.minimum(tf.shape(logits)[1], tf.shape(ids)[1])
+        ids = ids[:, :length]
+        if self.params["do_mask"]:
+            weights = tf.sequence_mask(lengths, length, tf.float32)
+        else:
+            weights = tf.ones(tf.shape(ids))
+        total = weighted_cross_entropy(
+            tf.reshape(logits[:, :length], [-1, logits.shape[-1]]), tf.reshape(ids, [-1]), tf.reshape(weights, [-1]),
+            self._targets(logits.shape[-1]))
+        if self.params["average_across_timestep"]:
+            return LossTerm(total, tf.reduce_sum(weights), unit="token")
+        return LossTerm(total, tf.cast(tf.shape(ids)[0], tf.float32), unit="example")
+
+
+class CrossEntropyWithSmoothing(BasicSequenceLoss):
+    """``BasicSequenceLoss`` with label smoothing."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**BasicSequenceLoss.get_optional_params(), "label_smoothing": _SMOOTHING}
+
+    def _targets(self, vocab_size: int) -> SoftTargets:
+        return SoftTargets.of(_smoothing(self), vocab_size)
+
+
+class PaddedCrossEntropyLossWithSmoothing(Loss):
+    """Cross-entropy with label smoothing, averaged over the tokens that are not padding.
+
+    The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0.
+    Targets are not shifted: the decoder shifts its inputs. A decoder that returns
+    ``projection`` (hidden states and output matrix) is judged without its logits, which
+    take the most memory of all activations.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Loss.get_optional_params(),
+            "batch_size": Param(int, None, "Set by the model; has no effect.", "examples"),
+            "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens"),
+            "label_smoothing": _SMOOTHING,
+            "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs: logits may have more columns than "
+                                            "there are ids."),
+        }
+
+    def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
+        output, ids = input_dict["decoder_output"], input_dict["target_tensors"][0]
+        projection = output.get("projection")
+        if projection is None:
+            total, constant = self._from_logits(output["logits"], ids)
+        else:
+            total, constant = self._from_projection(projection, ids)
+        tokens = tf.cast(tf.math.count_nonzero(ids), tf.float32)
+        return LossTerm(total - constant * tokens, tokens, unit="token")
+
+    def _from_projection(self, projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
+        vocab_size = projection.table.shape[0]
+        targets = SoftTargets.of(_smoothing(self), vocab_size)
+        flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
+        labels = tf.reshape(ids, [-1])
+        rows = tf.where(labels != 0)
+        total = projected_cross_entropy(
+            gather_rows(flat, tf.cast(rows[:, 0], tf.int32)), projection.table, tf.gather_nd(labels, rows), targets,
+            projection.training)
+        return total, targets.entropy(vocab_size)
+
+    def _from_logits(self, logits: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
+        _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
+        vocab_size = logits.shape[-1]
+        targets = SoftTargets.of(_smoothing(self), vocab_size)
+        missing = tf.shape(logits)[1] - tf.shape(ids)[1]
+        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(missing, 0)]])
+        logits = tf.cond(missing < 0, lambda: tf.pad(logits, [[0, 0], [0, -missing], [0, 0]]), lambda: logits)
+        labels = tf.reshape(ids, [-1])
+        total = weighted_cross_entropy(
+            tf.reshape(logits, [-1, vocab_size]), labels, tf.cast(labels != 0, tf.float32), targets)
+        return total, targets.entropy(vocab_size)
+
+
+def _smoothing(loss: Loss) -> float:
+    smoothing = loss.params["label_smoothing"]
+    if not 0.0 <= smoothing < 1.0:
+        raise ConfigError([
+            f"'{loss.params_path}/label_smoothing' is {smoothing} but has to be at least 0 and below 1."])
+    return smoothing
+
+
+def _check_vocabulary(loss: Loss, logits: tf.Tensor, vocab_size: int | None) -> None:
+    if vocab_size is not None and logits.shape[-1] < vocab_size:
+        raise ConfigError([f"'{loss.params_path}/tgt_vocab_size' is {vocab_size}, but the decoder's logits have only "
+                           f"{logits.shape[-1]} columns: give both the same vocabulary."])

@@ -1,0 +1,163 @@
+"""Cross-entropy over large vocabularies, in as few passes over the logits as possible.
+
+With targets ``q`` (``on`` at the label, ``off`` elsewhere) the loss of a row of logits x is
+``Σ q_j (lse − x_j) = lse − off · Σ x_j − (on − off) · x_label`` and its gradient is
+``softmax(x) − q``. The softmax is one fused pass that works in FP32 inside; ``lse`` is
+``x_label − log softmax(x)_label``, so no further pass is needed for it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+CHUNK_ROWS = 1024
+# Below this a label's probability has lost digits, or is 0, and lse is computed in full.
+_SMALLEST = 1e-30
+# Keeps FP16 sums over a chunk of rows far from the largest FP16 number.
+_FP16_ROOM = 1.0 / 64
+
+
+class SoftTargets(NamedTuple):
+    """Label smoothing (Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, §7).
+
+    Attributes:
+      on: probability of the label.
+      off: probability of each other id.
+    """
+
+    on: float
+    off: float
+
+    @classmethod
+    def of(cls, smoothing: float, vocab_size: int) -> SoftTargets:
+        """Returns the targets that give ``smoothing`` to the ``vocab_size - 1`` other ids together."""
+        return cls(1.0 - smoothing, smoothing / (vocab_size - 1))
+
+    def entropy(self, vocab_size: int) -> float:
+        """Returns the least possible cross-entropy with these targets, in nats."""
+        return -(self.on * math.log(self.on) + (vocab_size - 1) * self.off * math.log(self.off + 1e-20))
+
+
+def _softmax(logits: tf.Tensor) -> tf.Tensor:
+    return tf.nn.softmax(tf.cast(logits, tf.float32) if logits.dtype == tf.float16 else logits)
+
+
+def _label_places(labels: tf.Tensor) -> tf.Tensor:
+    return tf.stack([tf.range(tf.size(labels)), labels], 1)
+
+
+def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, places: tf.Tensor, logit_sums: tf.Tensor | None,
+                targets: SoftTargets) -> tf.Tensor:
+    """Returns FP32 losses ``[rows]``; ``logit_sums`` ``[rows]`` only matters under smoothing."""
+    label_logits = tf.cast(tf.gather_nd(logits, places), tf.float32)
+    likelihood = tf.cast(tf.gather_nd(probabilities, places), tf.float32)
+    normalizers = tf.cond(
+        tf.reduce_all(likelihood > _SMALLEST), lambda: label_logits - tf.math.log(likelihood),
+        lambda: tf.reduce_logsumexp(tf.cast(logits, tf.float32), -1))
+    losses = normalizers - (targets.on - targets.off) * label_logits
+    return losses if logit_sums is None else losses - targets.off * logit_sums
+
+
+def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets) -> tf.Tensor:
+    """Returns Σ weight · cross-entropy over rows, an FP32 scalar.
+
+    Args:
+      logits: ``[rows, vocabulary]``, any float type, which the gradient has too.
+      labels: ``[rows]`` int32, in the vocabulary.
+      weights: ``[rows]`` FP32; no gradient flows to them.
+      targets: probabilities to learn.
+    """
+
+    @tf.custom_gradient
+    def total(logits: tf.Tensor) -> Any:
+        probabilities, places = _softmax(logits), _label_places(labels)
+        sums = tf.reduce_sum(tf.cast(logits, tf.float32), -1) if targets.off else None
+        losses = _row_losses(logits, probabilities, places, sums, targets)
+
+        def grad(dy: tf.Tensor) -> tf.Tensor:
+            factors = dy * weights
+            at_labels = tf.cast(tf.fill(tf.shape(labels), targets.on - targets.off), probabilities.dtype)
+            errors = tf.tensor_scatter_nd_sub(probabilities, places, at_labels)
+            if targets.off:
+                errors -= tf.cast(targets.off, errors.dtype)
+            return tf.cast(errors * tf.cast(factors, errors.dtype)[:, None], logits.dtype)
+
+        return tf.reduce_sum(tf.where(weights > 0.0, losses * weights, 0.0)), grad
+
+    return total(logits)
+
+
+def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, targets: SoftTargets,
+                            training: bool) -> tf.Tensor:
+    """Returns the summed cross-entropy of the logits ``hidden · tableᵀ`` without ever holding all of them.
+
+    Rows are taken in chunks. In training the gradients with respect to ``hidden`` and
+    ``table`` come out of the same pass, while a chunk's softmax is at hand; the constant
+    parts of ``softmax − q`` are added after the matrix products, where they are small.
+
+    Args:
+      hidden: ``[rows, hidden]`` in the compute type.
+      table: ``[vocabulary, hidden]`` FP32.
+      labels: ``[rows]`` int32.
+      targets: probabilities to learn.
+      training: whether the result will be differentiated.
+
+    Returns:
+      FP32 scalar.
+    """
+
+    @tf.custom_gradient
+    def total(hidden: tf.Tensor, table: tf.Tensor) -> Any:
+        loss, hidden_gradient, table_gradient = _chunked(hidden, table, labels, targets, training)
+
+        def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.cast(hidden_gradient * tf.cast(dy, hidden_gradient.dtype), hidden.dtype), table_gradient * dy
+
+        return loss, grad
+
+    return total(hidden, table)
+
+
+def _chunked(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, targets: SoftTargets,
+             training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns (summed loss, its gradients with respect to hidden and table; zeros when not training)."""
+    dtype = hidden.dtype
+    kernel, kernel_sum = tf.cast(table, dtype), tf.reduce_sum(table, 0)
+    rows, size = tf.shape(hidden)[0], hidden.shape[1]
+    chunks = (rows + CHUNK_ROWS - 1) // CHUNK_ROWS
+    wide = tf.float32 if dtype == tf.float16 else dtype
+    pieces = tf.TensorArray(wide, chunks if training else 0, infer_shape=False, element_shape=[None, size])
+
+    def body(chunk: tf.Tensor, loss: tf.Tensor, pieces: Any, table_gradient: tf.Tensor) -> tuple:
+        part = slice(chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
+        x, places = hidden[part], _label_places(labels[part])
+        logits = tf.matmul(x, kernel, transpose_b=True)
+        probabilities = _softmax(logits)
+        sums = tf.linalg.matvec(tf.cast(x, tf.float32), kernel_sum) if targets.off else None
+        loss += tf.reduce_sum(_row_losses(logits, probabilities, places, sums, targets))
+        if training:
+            at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
+            errors = tf.cast(tf.tensor_scatter_nd_sub(probabilities, places, at_labels), dtype)
+            by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
+            pieces = pieces.write(chunk, by_hidden)
+            table_gradient += _table_gradient(errors, x)
+        return chunk + 1, loss, pieces, table_gradient
+
+    start = tf.zeros(tf.shape(table) if training else [0, size])
+    if training and targets.off:
+        start -= targets.off * tf.reduce_sum(tf.cast(hidden, tf.float32), 0)
+    _, loss, pieces, table_gradient = tf.while_loop(
+        lambda chunk, *_: chunk < chunks, body, (0, 0.0, pieces, start), parallel_iterations=1)
+    hidden_gradient = tf.cond(
+        chunks > 0, pieces.concat, lambda: tf.zeros([0, size], wide)) if training else tf.zeros_like(hidden)
+    return loss, hidden_gradient, table_gradient
+
+
+def _table_gradient(errors: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    if x.dtype != tf.float16:
+        return tf.cast(tf.matmul(errors, x, transpose_a=True), tf.float32)
+    small = x * tf.cast(_FP16_ROOM, tf.float16)
+    return tf.cast(tf.matmul(errors, small, transpose_a=True), tf.float32) / _FP16_ROOM

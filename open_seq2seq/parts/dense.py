@@ -1,0 +1,80 @@
+"""Dense arithmetic of the Transformer: few operations, gradients of biases summed in FP32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.dropout import keep_mask
+
+
+def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Tensor:
+    """Returns ``scale · variable``, multiplied in FP32, in the compute type.
+
+    Dropout and attention scales are applied to weights, which are much smaller than activations.
+    """
+    return tf.cast(variable * scale if scale != 1.0 else tf.convert_to_tensor(variable), dtype)
+
+
+def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
+    """Returns the FP32 sum ``[columns]`` over the rows of ``[rows, columns]``.
+
+    A product with ones is the quickest sum down the columns, and matrix products add in FP32.
+    """
+    if x.dtype == tf.float16:  # a product's FP16 result could overflow
+        x = tf.cast(x, tf.float32)
+    ones = tf.ones([1, tf.shape(x)[0]], x.dtype)
+    return tf.cast(tf.matmul(ones, x)[0], tf.float32)
+
+
+@tf.custom_gradient
+def add_bias(x: tf.Tensor, bias: tf.Tensor) -> Any:
+    """Adds an FP32 bias ``[columns]`` to ``x`` ``[rows, columns]`` of the compute type.
+
+    TensorFlow's fused kernel runs forward; its gradient, which adds up in half precision,
+    is replaced.
+    """
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return dy, sum_over_rows(dy)
+
+    return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), grad
+
+
+@tf.custom_gradient
+def _bias_relu_mask(x: tf.Tensor, bias: tf.Tensor, keep: tf.Tensor) -> Any:
+    active = tf.nn.relu(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
+    y = tf.where(keep, active, tf.zeros([], x.dtype))
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
+        # An element of y is positive exactly when it was active and kept.
+        dx = tf.raw_ops.ReluGrad(gradients=dy, features=y)
+        return dx, sum_over_rows(dx), None
+
+    return y, grad
+
+
+@tf.custom_gradient
+def _bias_relu(x: tf.Tensor, bias: tf.Tensor) -> Any:
+    y = tf.nn.relu(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        dx = tf.raw_ops.ReluGrad(gradients=dy, features=y)
+        return dx, sum_over_rows(dx)
+
+    return y, grad
+
+
+def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
+    """Returns ``mask · relu(x + bias)``, without the scale of dropout (see ``add_dropped``).
+
+    Args:
+      x: ``[rows, columns]`` in the compute type.
+      bias: ``[columns]`` FP32.
+      rate: the share that is dropped.
+      training: whether anything is dropped.
+    """
+    if not training or rate == 0.0:
+        return _bias_relu(x, bias)
+    return _bias_relu_mask(x, bias, keep_mask(tf.shape(x), rate))

@@ -1,0 +1,174 @@
+"""Multi-head dot-product attention, for whole sequences and for one step of decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import scaled_weight
+from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
+
+
+def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None, dropout_rate: float = 0.0,
+           training: bool = False) -> tf.Tensor:
+    """Averages values by the softmax of query–key products (Vaswani et al. 2017, §3.2.1).
+
+    Scale factors are the caller's: ``depth^-0.5`` is in the query, and dropout's in the value.
+
+    Args:
+      query: ``[batch, heads, query time, depth]``.
+      key: ``[batch, heads, time, depth]``.
+      value: ``[batch, heads, time, depth]``.
+      bias: FP32, broadcast to ``[batch, heads, query time, time]``, or None.
+      dropout_rate: share of the weights that is dropped.
+      training: whether dropout is on.
+
+    Returns:
+      ``[batch, heads, query time, depth]``.
+    """
+    scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+    weights = tf.nn.softmax(scores if bias is None else scores + bias)
+    weights = tf.cast(weights, value.dtype)
+    if training and dropout_rate > 0.0:
+        weights = mask_out(weights, keep_mask(tf.shape(weights), dropout_rate))
+    return tf.matmul(weights, value)
+
+
+class Attention(Module):
+    """Four matrices without bias, and how they are read.
+
+    Args:
+      hidden_size: channels.
+      num_heads: heads; divides ``hidden_size``.
+      dropout_rate: dropout on the attention weights.
+      initializer: of the matrices; Glorot uniform by default.
+      regularizer: of the matrices.
+    """
+
+    def __init__(self, hidden_size: int, num_heads: int, dropout_rate: float = 0.0, initializer: Any = None,
+                 regularizer: Any = None) -> None:
+        super().__init__(name="attention")
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.depth = hidden_size // num_heads
+        self.dropout_rate = dropout_rate
+        shape = [hidden_size, hidden_size]
+        self.query = self.weight(shape, initializer, regularizer=regularizer)
+        self.key = self.weight(shape, initializer, regularizer=regularizer)
+        self.value = self.weight(shape, initializer, regularizer=regularizer)
+        self.output = self.weight(shape, initializer, regularizer=regularizer)
+
+    def projection(self, names: str, dtype: tf.DType, training: bool = False) -> tf.Tensor:
+        """Returns the matrices of some of ``q``, ``k``, ``v`` side by side, to apply them in one product.
+
+        ``depth^-0.5`` is multiplied into the query's matrix and the scale of dropout into the
+        value's: matrices are smaller than activations.
+        """
+        matrices = {
+            "q": lambda: scaled_weight(self.query, self.depth ** -0.5, dtype),
+            "k": lambda: scaled_weight(self.key, 1.0, dtype),
+            "v": lambda: scaled_weight(self.value, keep_scale(self.dropout_rate, training), dtype),
+        }
+        return tf.concat([matrices[name]() for name in names], 1)
+
+    def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
+        """Returns the output matrix times ``scale`` in the compute type."""
+        return scaled_weight(self.output, scale, dtype)
+
+    def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
+        """Projects ``[batch, time, hidden]`` to one ``[batch, heads, time, depth]`` for each matrix in ``kernel``."""
+        shape = tf.shape(x)
+        projected = tf.matmul(tf.reshape(x, [-1, self.hidden_size]), kernel)
+        parts = kernel.shape[1] // self.hidden_size
+        split = tf.reshape(projected, tf.stack([shape[0], shape[1], parts, self.num_heads, self.depth]))
+        return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]), parts)
+
+    def _merge(self, context: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        """Projects ``[batch, heads, time, depth]`` to ``[batch, time, hidden]``."""
+        shape = tf.shape(context)
+        flat = tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, self.hidden_size])
+        return tf.reshape(tf.matmul(flat, kernel), tf.stack([shape[0], shape[2], self.hidden_size]))
+
+
+class SelfAttention(Attention):
+    """Attention of a sequence to itself."""
+
+    def __call__(self, x: tf.Tensor, bias: tf.Tensor | None, training: bool = False,
+                 output_scale: float = 1.0) -> tf.Tensor:
+        """Attends within whole sequences.
+
+        Args:
+          x: ``[batch, time, hidden]``.
+          bias: FP32, broadcast to ``[batch, heads, time, time]``.
+          training: whether dropout is on.
+          output_scale: factor of the result, applied to the weights.
+        """
+        query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
+        context = attend(query, key, value, bias, self.dropout_rate, training)
+        return self._merge(context, self.output_projection(x.dtype, output_scale))
+
+    def kernels(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what ``step`` needs of the weights, to be made once before decoding."""
+        return self.projection("qkv", dtype), self.output_projection(dtype)
+
+    def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> dict[str, tf.Tensor]:
+        """Returns the empty cache: ``key`` and ``value`` ``[batch, beam, heads, 0, depth]``."""
+        empty = tf.zeros(tf.stack([batch, beam, self.num_heads, 0, self.depth]), dtype)
+        return {"key": empty, "value": empty}
+
+    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor],
+             kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        """Attends from the newest position to all so far.
+
+        The cache grows by a position at each step: beam search copies it at each step
+        anyway, and a growing one is half as long on average as one of full length.
+
+        Args:
+          x: ``[batch, beam, hidden]``.
+          cache: ``key`` and ``value`` ``[batch, beam, heads, time, depth]``.
+          kernels: see ``kernels``.
+
+        Returns:
+          (``[batch, beam, hidden]``, the cache, one position longer).
+        """
+        shape = tf.shape(x)
+        beams = tf.stack([shape[0], shape[1], self.num_heads, -1, self.depth])
+        hypotheses = tf.stack([shape[0] * shape[1], self.num_heads, -1, self.depth])
+        query, key, value = self._split(tf.reshape(x, [-1, 1, self.hidden_size]), kernels[0])
+        key = tf.concat([cache["key"], tf.reshape(key, beams)], 3)
+        value = tf.concat([cache["value"], tf.reshape(value, beams)], 3)
+        context = attend(query, tf.reshape(key, hypotheses), tf.reshape(value, hypotheses), None)
+        return tf.reshape(self._merge(context, kernels[1]), shape), {"key": key, "value": value}
+
+
+class CrossAttention(Attention):
+    """Attention of one sequence to another."""
+
+    def memory(self, encoded: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns key and value ``[batch, heads, source time, depth]`` of ``[batch, source time, hidden]``."""
+        key, value = self._split(encoded, self.projection("kv", encoded.dtype, training))
+        return key, value
+
+    def kernels(self, dtype: tf.DType, output_scale: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what a call needs of the weights, to be made once before decoding."""
+        return self.projection("q", dtype), self.output_projection(dtype, output_scale)
+
+    def __call__(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor | None,
+                 kernels: tuple[tf.Tensor, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Attends from ``x`` to a memory.
+
+        The second axis of ``x`` may also count the hypotheses of a beam, which then share
+        the memory of their sentence without a copy.
+
+        Args:
+          x: ``[batch, time or beam, hidden]``.
+          memory: key and value, see ``memory``.
+          bias: FP32 ``[batch, 1, 1, source time]``.
+          kernels: see ``kernels``.
+          training: whether dropout is on.
+        """
+        (query,) = self._split(x, kernels[0])
+        key, value = memory
+        return self._merge(attend(query, key, value, bias, self.dropout_rate, training), kernels[1])

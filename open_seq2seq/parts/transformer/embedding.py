@@ -1,0 +1,68 @@
+"""The table that source, target and output projection share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.precision import cast_weight
+
+
+@tf.custom_gradient
+def _scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
+    """Returns ``factors · table[ids]``; the table's gradient is dense.
+
+    The output projection's gradient of the same table is dense too: two dense gradients
+    are added at once, whereas mixed ones would be turned into one long list of rows.
+    """
+    rows = tf.shape(table)[0]
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None, None]:
+        updates = tf.cast(dy, tf.float32) * factors
+        return tf.math.unsorted_segment_sum(updates, ids, rows), None, None
+
+    return tf.gather(table, ids) * factors, grad
+
+
+class SharedEmbedding(Module):
+    """Embedding lookup and output projection by one table ``[rows, hidden]``.
+
+    Args:
+      vocab_size: number of ids.
+      hidden_size: channels.
+      pad_to_eight: round the number of rows up to a multiple of eight, which suits
+        half-precision matrix units.
+      regularizer: function of the table, or None.
+    """
+
+    def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None) -> None:
+        super().__init__(name="embedding")
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.rows = -(-vocab_size // 8) * 8 if pad_to_eight else vocab_size
+        initializer = tf.keras.initializers.RandomNormal(0.0, hidden_size ** -0.5)
+        self.table = self.weight([self.rows, hidden_size], initializer, regularizer=regularizer)
+
+    def lookup(self, ids: tf.Tensor) -> tf.Tensor:
+        """Embeds ids, scaled by √hidden.
+
+        Args:
+          ids: any shape, int32; 0 (padding) and ids outside the table give zeros.
+
+        Returns:
+          ``[..., hidden]`` FP32.
+        """
+        flat = tf.reshape(ids, [-1])
+        known = (flat > 0) & (flat < self.rows)
+        factors = tf.where(known, math.sqrt(self.hidden_size), 0.0)[:, None]
+        rows = _scaled_rows(tf.convert_to_tensor(self.table), tf.where(known, flat, 0), factors)
+        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.hidden_size]], 0))
+
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Projects ``[..., hidden]`` to ``[..., rows]`` in the type of ``hidden``."""
+        flat = tf.reshape(hidden, [-1, self.hidden_size])
+        logits = tf.matmul(flat, cast_weight(self.table, hidden.dtype), transpose_b=True)
+        return tf.reshape(logits, tf.concat([tf.shape(hidden)[:-1], [self.rows]], 0))

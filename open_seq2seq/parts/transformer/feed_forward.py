@@ -1,0 +1,70 @@
+"""The position-wise feed-forward sublayer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
+from open_seq2seq.parts.dropout import keep_scale
+from open_seq2seq.parts.rows import gather_rows, scatter_rows
+
+
+class FeedForward(Module):
+    """``relu(x W₁ + b₁) W₂ + b₂`` with dropout in between (Vaswani et al. 2017, §3.3).
+
+    Args:
+      hidden_size: channels in and out.
+      filter_size: channels in between.
+      relu_dropout: dropout rate in between.
+      initializer: of the matrices; Glorot uniform by default.
+      regularizer: of the matrices.
+    """
+
+    def __init__(self, hidden_size: int, filter_size: int, relu_dropout: float = 0.0, initializer: Any = None,
+                 regularizer: Any = None) -> None:
+        super().__init__(name="feed_forward")
+        self.relu_dropout = relu_dropout
+        self.filter_kernel = self.weight([hidden_size, filter_size], initializer, regularizer=regularizer)
+        self.filter_bias = self.weight([filter_size], "zeros")
+        self.output_kernel = self.weight([filter_size, hidden_size], initializer, regularizer=regularizer)
+        self.output_bias = self.weight([hidden_size], "zeros")
+
+    def kernels(self, dtype: tf.DType, training: bool = False, output_scale: float = 1.0) -> list[tf.Tensor]:
+        """Returns what a call needs of the weights; made once before decoding.
+
+        Args:
+          dtype: the compute type.
+          training: whether dropout is on. ReLU commutes with a positive factor, so the
+            scale of dropout is multiplied into the first matrix and bias.
+          output_scale: factor of the result, multiplied into the second.
+        """
+        scale = keep_scale(self.relu_dropout, training)
+        return [scaled_weight(self.filter_kernel, scale, dtype), self.filter_bias * scale,
+                scaled_weight(self.output_kernel, output_scale, dtype), self.output_bias * output_scale]
+
+    def __call__(self, x: tf.Tensor, kernels: list[tf.Tensor], training: bool = False,
+                 mask: tf.Tensor | None = None) -> tf.Tensor:
+        """Transforms each position.
+
+        Args:
+          x: ``[..., hidden]`` in the compute type.
+          kernels: see ``kernels``.
+          training: whether dropout is on.
+          mask: boolean, the shape of ``x`` without its last axis; when given, only the
+            positions where it holds are computed and the others become 0.
+        """
+        shape = tf.shape(x)
+        flat = tf.reshape(x, [-1, x.shape[-1]])
+        if mask is None:
+            return tf.reshape(self._transform(flat, kernels, training), shape)
+        rows = tf.cast(tf.where(tf.reshape(mask, [-1]))[:, 0], tf.int32)
+        y = self._transform(gather_rows(flat, rows), kernels, training)
+        return tf.reshape(scatter_rows(y, rows, tf.shape(flat)[0]), shape)
+
+    def _transform(self, x: tf.Tensor, kernels: list[tf.Tensor], training: bool) -> tf.Tensor:
+        filter_kernel, filter_bias, output_kernel, output_bias = kernels
+        filtered = bias_relu_dropped(tf.matmul(x, filter_kernel), filter_bias, self.relu_dropout, training)
+        return add_bias(tf.matmul(filtered, output_kernel), output_bias)

@@ -1,0 +1,172 @@
+"""Normalisations that a Transformer may use; statistics are FP32 in every compute type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import sum_over_rows
+from open_seq2seq.utils.errors import ConfigError
+
+NORM_TYPES = ["layernorm_L2", "layernorm_L1", "batch_norm"]
+
+_NORM_PARAMS = {
+    "type": Param(NORM_TYPES, "layernorm_L2", "Which normalisation."),
+    "epsilon": Param(float, None, "Added to the variance; 1e-6 for layer norms and 1e-4 for batch norm by default."),
+    "momentum": Param(float, 0.95, "Batch norm: share of the old moving statistics that a step keeps."),
+    "center_scale": Param(bool, True, "Batch norm: whether offset and scale are learned."),
+    "data_format": Param(["channels_last", "channels_first"], "channels_last",
+                         "Batch norm: accepted for old configs; activations are channels last."),
+    "regularizer": Param((type, callable, str, type(None)), None, "Batch norm: regulariser of the scale."),
+    "regularizer_params": Param(dict, {}, "Batch norm: arguments of the regulariser."),
+}
+
+
+@tf.custom_gradient
+def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> Any:
+    """Layer normalisation of rows (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
+
+    Written with its gradient: ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` where
+    ``g = γ · dy``. The means over a row are products with γ, so ``g`` is not summed again.
+
+    Args:
+      x: ``[rows, hidden]``, any float type.
+      gamma: ``[hidden]`` FP32.
+      beta: ``[hidden]`` FP32.
+      epsilon: added to the variance.
+
+    Returns:
+      ``[rows, hidden]`` in the type of ``x``.
+    """
+    wide = tf.cast(x, tf.float32)
+    centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+    inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)
+    normed = centered * inverse
+    y = tf.cast(normed * gamma + beta, x.dtype)
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, None]:
+        wide_dy = tf.cast(dy, tf.float32)
+        product = wide_dy * normed
+        column = (gamma / tf.cast(tf.size(gamma), tf.float32))[:, None]
+        mean, correlation = tf.matmul(wide_dy, column), tf.matmul(product, column)
+        dx = (wide_dy * gamma - mean - normed * correlation) * inverse
+        return tf.cast(dx, x.dtype), sum_over_rows(product), sum_over_rows(dy), None
+
+    return y, grad
+
+
+class LayerNorm(Module):
+    """Layer normalisation by the standard deviation, or by the mean absolute deviation.
+
+    Args:
+      hidden_size: channels.
+      epsilon: added to the variance (L2) or to the mean absolute deviation (L1).
+      order: 2, or 1 (Hoffer et al. 2018, https://arxiv.org/abs/1803.01814).
+    """
+
+    def __init__(self, hidden_size: int, epsilon: float = 1e-6, order: int = 2) -> None:
+        super().__init__(name="layer_norm")
+        self.epsilon = epsilon
+        self.order = order
+        self.gamma = self.weight([hidden_size], "ones")
+        self.beta = self.weight([hidden_size], "zeros")
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
+        """Normalises ``[..., hidden]``; each position by itself, so the mask has no effect."""
+        if self.order == 2:
+            flat = tf.reshape(x, [-1, x.shape[-1]])
+            y = layer_norm(flat, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta), self.epsilon)
+            return tf.reshape(y, tf.shape(x))
+        wide = tf.cast(x, tf.float32)
+        centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+        deviation = tf.reduce_mean(tf.abs(centered), -1, keepdims=True) + self.epsilon
+        return tf.cast(centered / deviation * self.gamma + self.beta, x.dtype)
+
+
+class BatchNorm(Module):
+    """Normalisation of each channel over the positions of a batch that are not padding.
+
+    Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167. Outside training the moving
+    statistics are used, so that an example's result does not depend on its batch.
+
+    Args:
+      hidden_size: channels.
+      momentum: share of the old moving statistics that a step keeps.
+      epsilon: added to the variance.
+      center_scale: whether offset and scale are learned.
+      regularizer: of the scale.
+    """
+
+    def __init__(self, hidden_size: int, momentum: float = 0.95, epsilon: float = 1e-4, center_scale: bool = True,
+                 regularizer: Any = None) -> None:
+        super().__init__(name="batch_norm")
+        self.momentum = momentum
+        self.epsilon = epsilon
+        self.moving_mean = self.weight([hidden_size], "zeros", trainable=False)
+        self.moving_variance = self.weight([hidden_size], "ones", trainable=False)
+        if center_scale:
+            self.gamma = self.weight([hidden_size], "ones", regularizer=regularizer)
+            self.beta = self.weight([hidden_size], "zeros")
+        self.center_scale = center_scale
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
+        """Normalises ``[..., hidden]``.
+
+        Args:
+          x: any float type.
+          mask: boolean, ``x``'s shape without its last axis; False positions do not count.
+          training: use and record the batch's statistics.
+        """
+        flat = tf.cast(tf.reshape(x, [-1, x.shape[-1]]), tf.float32)
+        mean, variance = self._batch_statistics(flat, mask) if training else (self.moving_mean, self.moving_variance)
+        factor = tf.math.rsqrt(variance + self.epsilon) * (self.gamma if self.center_scale else 1.0)
+        offset = (self.beta if self.center_scale else 0.0) - mean * factor
+        return tf.reshape(tf.cast(flat * factor + offset, x.dtype), tf.shape(x))
+
+    def _batch_statistics(self, flat: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+        if mask is not None:
+            flat = tf.boolean_mask(flat, tf.reshape(mask, [-1]))
+        count = tf.shape(flat)[0]
+        size = tf.cast(tf.maximum(count, 1), tf.float32)
+        mean = tf.reduce_sum(flat, 0) / size
+        variance = tf.reduce_sum(tf.math.squared_difference(flat, mean), 0) / size
+        # A replica without rows must leave the moving statistics alone.
+        rate = tf.where(count > 0, 1.0 - self.momentum, 0.0)
+        self.moving_mean.assign_add(rate * (tf.stop_gradient(mean) - self.moving_mean))
+        self.moving_variance.assign_add(rate * (tf.stop_gradient(variance) - self.moving_variance))
+        return mean, variance
+
+
+def check_norm_params(norm_params: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns ``norm_params`` with its defaults filled in.
+
+    Args:
+      norm_params: what the config gives: ``type`` and the settings of that type.
+      path: where it stands in the config, for messages.
+
+    Raises:
+      ConfigError: unknown keys or ill-typed values.
+    """
+    params, problems = check_params(norm_params, {}, _NORM_PARAMS, path)
+    if problems:
+        raise ConfigError(problems)
+    return params
+
+
+def make_norm(hidden_size: int, params: Mapping[str, Any]) -> Module:
+    """Makes the normalisation that checked ``norm_params`` describe."""
+    if params["type"] != "batch_norm":
+        epsilon = 1e-6 if params["epsilon"] is None else params["epsilon"]
+        return LayerNorm(hidden_size, epsilon, order=1 if params["type"] == "layernorm_L1" else 2)
+    regularizer = params["regularizer"]
+    if isinstance(regularizer, str):
+        regularizer = tf.keras.regularizers.get(
+            {"class_name": regularizer, "config": dict(params["regularizer_params"])})
+    elif regularizer is not None and (isinstance(regularizer, type) or params["regularizer_params"]):
+        regularizer = regularizer(**params["regularizer_params"])
+    return BatchNorm(hidden_size, params["momentum"], 1e-4 if params["epsilon"] is None else params["epsilon"],
+                     params["center_scale"], regularizer)

@@ -1,0 +1,27 @@
+"""The frame of every sublayer: norm before, dropout and residual connection after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dropout import add_dropped, keep_scale
+
+
+def residual_sublayer(x: tf.Tensor, norm: Module, sublayer: Callable[[tf.Tensor, float], tf.Tensor],
+                      dropout_rate: float, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
+    """Returns ``x + dropout(sublayer(norm(x)))``.
+
+    Args:
+      x: ``[..., hidden]``.
+      norm: called with (x, mask, training).
+      sublayer: function of (normed input, factor of its result); the factor is the scale
+        of dropout, which the sublayer multiplies into its last weights.
+      dropout_rate: rate of dropout on the sublayer's result.
+      mask: boolean, ``x``'s shape without the last axis; False marks padding.
+      training: whether dropout is on.
+    """
+    update = sublayer(norm(x, mask, training), keep_scale(dropout_rate, training))
+    return add_dropped(x, update, dropout_rate, training)
