@@ -36,7 +36,7 @@ class LossScaler(Module):
         """FP32 scalar: what the loss is multiplied by now."""
         raise NotImplementedError("A loss scaler has a scale.")
 
-    def update(self, finite: tf.Tensor, amax: tf.Tensor | None) -> None:
+    def update(self, finite: tf.Tensor, amax: tf.Tensor) -> None:
         """Adjusts the scale after a backward pass.
 
         Args:
@@ -124,7 +124,7 @@ class BackoffScaler(_AutomaticScaler):
     def state(self) -> dict[str, tf.Variable]:
         return {**super().state(), "last_overflow": self._last_overflow}
 
-    def update(self, finite: tf.Tensor, amax: tf.Tensor | None = None) -> None:
+    def update(self, finite: tf.Tensor, amax: tf.Tensor = None) -> None:
         iteration = self._iteration.read_value()
         last_overflow = tf.where(finite, self._last_overflow, iteration)
         factor = tf.constant(self._params["step_factor"], tf.float32)
@@ -170,7 +170,7 @@ class LogMaxScaler(_AutomaticScaler):
     def state(self) -> dict[str, tf.Variable]:
         return {**super().state(), "mean": self._mean, "slow_mean": self._slow_mean, "slow_square": self._slow_square}
 
-    def update(self, finite: tf.Tensor, amax: tf.Tensor | None) -> None:
+    def update(self, finite: tf.Tensor, amax: tf.Tensor) -> None:
         log_max, beta1, beta2 = (self._params[name] for name in ("log_max", "beta1", "beta2"))
         largest = tf.where(finite, tf.where(amax > 0.0, amax, _LEAST_HALF / self._scale), 1.0)
         x = tf.where(finite, tf.math.log(largest) / tf.math.log(2.0), log_max)

@@ -165,19 +165,16 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     function = _find_policy(policy)
     arguments = inspect.signature(function).parameters
     filled, problems = _checked_arguments(function, arguments, dict(params))
-    if "begin_decay_at" in arguments and "warmup_steps" in arguments:
-        begin = max(filled.get("begin_decay_at") or 0, filled.get("warmup_steps") or 0)
-    else:
-        begin = filled.get("begin_decay_at") or 0
-    if "decay_steps" in arguments and filled.get("decay_steps") is None and not problems:
+    if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
+        begins = [filled.get(name, 0) for name in ("begin_decay_at", "warmup_steps") if name in arguments]
         # A run that ends before the decay begins never uses it.
-        filled["decay_steps"] = max(1, last_step - begin)
+        filled["decay_steps"] = max(1, last_step - max(begins, default=0))
     if "steps_per_epoch" in arguments and steps_per_epoch is not None:
         filled.setdefault("steps_per_epoch", steps_per_epoch)
     problems += [f"'lr_policy_params/{name}' is missing: {function.__name__} needs it."
                  for name, argument in list(arguments.items())[1:]
                  if argument.default is argument.empty and argument.kind is argument.POSITIONAL_OR_KEYWORD
-                 and name not in filled and name not in params]
+                 and name not in filled]
     if problems:
         raise ConfigError(problems)
     schedule = _bind(function, filled)
@@ -218,14 +215,24 @@ def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, ins
                             + did_you_mean(name, names))
             continue
         kinds = _numeric_kinds(hints.get(name))
-        if value is None and name in names and arguments[name].default is not inspect.Parameter.empty:
+        if value is None:  # as if not given
             continue
-        checked[name], fits = coerce(value, kinds) if kinds else (value, True)
-        if kinds == (int,) and isinstance(value, float) and value.is_integer():
-            checked[name], fits = int(value), True
+        if typing.get_origin(hints.get(name)) is Sequence:
+            checked[name], fits = _coerce_list(value)
+            expected = "a list of numbers"
+        else:
+            checked[name], fits = coerce(value, kinds) if kinds else (value, True)
+            expected = describe_type(kinds)
         if not fits:
-            problems.append(f"'lr_policy_params/{name}' is {value!r} but has to be {describe_type(kinds)}.")
+            problems.append(f"'lr_policy_params/{name}' is {value!r} but has to be {expected}.")
     return checked, problems
+
+
+def _coerce_list(values: Any) -> tuple[Any, bool]:
+    if not isinstance(values, (list, tuple)):
+        return values, False
+    pairs = [coerce(value, float) for value in values]
+    return [value for value, _ in pairs], all(fits for _, fits in pairs)
 
 
 def _numeric_kinds(hint: Any) -> tuple[type, ...]:

@@ -1,0 +1,124 @@
+"""Optimizers and loss scalers in float64 NumPy, written from the papers' formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def sgd(w, grads, lrs):
+    for g, lr in zip(grads, lrs, strict=True):
+        w = w - lr * g
+    return w
+
+
+def momentum(w, grads, lrs, mu, nesterov=False):
+    a = np.zeros_like(w)
+    for g, lr in zip(grads, lrs, strict=True):
+        a = mu * a + g
+        w = w - lr * (g + mu * a if nesterov else a)
+    return w
+
+
+def adam(w, grads, lrs, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, nesterov=False):
+    m, v = np.zeros_like(w), np.zeros_like(w)
+    for t, (g, lr) in enumerate(zip(grads, lrs, strict=True), 1):
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        rate = lr * np.sqrt(1 - beta2**t) / (1 - beta1**t)
+        direction = beta1 * m + (1 - beta1) * g if nesterov else m
+        w = w - lr * weight_decay * w - rate * direction / (np.sqrt(v) + epsilon)
+    return w
+
+
+def lazy_adam(w, sparse_grads, lrs, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    """``sparse_grads``: (values, indices) of each update; indices may repeat."""
+    w, m, v = w.copy(), np.zeros_like(w), np.zeros_like(w)
+    for t, ((values, indices), lr) in enumerate(zip(sparse_grads, lrs, strict=True), 1):
+        rate = lr * np.sqrt(1 - beta2**t) / (1 - beta1**t)
+        for row in sorted(set(indices)):
+            g = sum(value for value, index in zip(values, indices, strict=True) if index == row)
+            m[row] = beta1 * m[row] + (1 - beta1) * g
+            v[row] = beta2 * v[row] + (1 - beta2) * g**2
+            w[row] -= rate * m[row] / (np.sqrt(v[row]) + epsilon)
+    return w
+
+
+def adagrad(w, grads, lrs, initial=0.1):
+    a = np.full_like(w, initial)
+    for g, lr in zip(grads, lrs, strict=True):
+        a = a + g**2
+        w = w - lr * g / np.sqrt(a)
+    return w
+
+
+def rmsprop(w, grads, lrs, decay=0.9, mu=0.0, epsilon=1e-10, centered=False):
+    s, c, a = np.ones_like(w), np.zeros_like(w), np.zeros_like(w)
+    for g, lr in zip(grads, lrs, strict=True):
+        s = decay * s + (1 - decay) * g**2
+        c = decay * c + (1 - decay) * g
+        a = mu * a + lr * g / np.sqrt(s - (c**2 if centered else 0) + epsilon)
+        w = w - a
+    return w
+
+
+def ftrl(w, grads, lrs, power=-0.5, initial=0.1, l1=0.0, l2=0.0, shrinkage=0.0):
+    n, z = np.full_like(w, initial), np.zeros_like(w)
+    for g, lr in zip(grads, lrs, strict=True):
+        n_new = n + g**2
+        z = z + g + 2 * shrinkage * w - (n_new**-power - n**-power) / lr * w
+        w = (np.clip(z, -l1, l1) - z) / (n_new**-power / lr + 2 * l2)
+        n = n_new
+    return w
+
+
+def adafactor(w, grads, lrs, decay_rate=0.8, beta1=0.0, threshold=1.0, factored=True, relative=True,
+              epsilon1=1e-30, epsilon2=1e-3):
+    factored = factored and w.ndim >= 2
+    m = np.zeros_like(w)
+    v = np.zeros_like(w)
+    r, c = np.zeros(w.shape[:-1]), np.zeros(w.shape[:-2] + w.shape[-1:])
+    for t, (g, lr) in enumerate(zip(grads, lrs, strict=True), 1):
+        beta2 = 1 - t**-decay_rate
+        square = g**2 + epsilon1
+        if factored:
+            r = beta2 * r + (1 - beta2) * square.sum(-1)
+            c = beta2 * c + (1 - beta2) * square.sum(-2)
+            v = r[..., :, None] * c[..., None, :] / r.sum(-1)[..., None, None]
+        else:
+            v = beta2 * v + (1 - beta2) * square
+        u = g / np.sqrt(v)
+        u = u / max(1, np.sqrt(np.mean(u**2)) / threshold)
+        change = lr * (max(epsilon2, np.sqrt(np.mean(w**2))) if relative else 1) * u
+        if beta1:
+            m = change = beta1 * m + (1 - beta1) * change
+        w = w - change
+    return w
+
+
+def backoff(finite, scale_min=1.0, scale_max=2.0**14, factor=2.0, window=2000):
+    """Yields the scale after each pass."""
+    scale, last = scale_max, -1
+    for iteration, ok in enumerate(finite):
+        if not ok:
+            scale, last = np.clip(scale / factor, scale_min, scale_max), iteration
+        elif (iteration - last) % window == 0:
+            scale = np.clip(scale * factor, scale_min, scale_max)
+        yield scale
+
+
+def logmax(amaxes, scale_min=1.0, scale_max=2.0**14, log_max=16.0, beta1=0.99, beta2=0.999, deviations=3.09):
+    """Yields the scale after each pass; overflows are given as inf or NaN."""
+    fast = slow = square = 0.0
+    scale = 1.0
+    for t, amax in enumerate(amaxes, 1):
+        if not np.isfinite(amax):
+            x = log_max
+        else:
+            x = np.log2(amax if amax > 0 else 2.0**-24 / scale)
+        fast = beta1 * fast + (1 - beta1) * x
+        slow = beta2 * slow + (1 - beta2) * x
+        square = beta2 * square + (1 - beta2) * x**2
+        mean, slow_mean, slow_square = fast / (1 - beta1**t), slow / (1 - beta2**t), square / (1 - beta2**t)
+        sigma = np.sqrt(max(0.0, slow_square - slow_mean**2))
+        scale = float(np.clip(2.0 ** (log_max - (mean + deviations * sigma)), scale_min, scale_max))
+        yield scale

@@ -1,0 +1,136 @@
+"""Policies against their formulas in NumPy at many steps."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.optimizers import POLICIES, cosine_decay, fixed_lr, make_schedule
+from open_seq2seq.utils.errors import ConfigError
+
+LAST = 1000
+STEPS = [0, 1, 2, 9, 10, 11, 49, 50, 51, 99, 100, 101, 499, 500, 501, 999, 1000, 5000]
+
+
+def values(policy, params, last_step=LAST, steps_per_epoch=None, steps=STEPS):
+    schedule = tf.function(make_schedule(policy, params, last_step, steps_per_epoch),
+                           input_signature=[tf.TensorSpec([], tf.int64)])
+    rates = [schedule(tf.constant(s, tf.int64)) for s in steps]
+    assert all(r.dtype == tf.float32 and r.shape == () for r in rates)
+    return np.array([r.numpy() for r in rates])
+
+
+def poly(s, lr, steps, power=1.0, begin=0, least=0.0, warmup=0):
+    begin = max(begin, warmup)
+    if s < warmup:
+        return lr * s / warmup
+    if s < begin:
+        return lr
+    return (lr - least) * (1 - min(s - begin, steps) / steps) ** power + least
+
+
+def cosine(s, lr, steps, begin=0, fraction=0.0, warmup=0):
+    begin = max(begin, warmup)
+    if s < begin:
+        return poly(s, lr, steps, 1.0, begin, 0.0, warmup)
+    return lr * ((1 - fraction) * 0.5 * (1 + math.cos(math.pi * min(s - begin, steps) / steps)) + fraction)
+
+
+def exponential(s, lr, steps, rate, staircase, begin=0, least=0.0):
+    if s < begin:
+        return lr
+    exponent = (s - begin) / steps
+    return max(least, lr * rate ** (math.floor(exponent) if staircase else exponent))
+
+
+def inverse(s, lr, steps, least, power=1.0):
+    slope = ((lr / max(least, 1e-8)) ** (1 / power) - 1) / steps
+    return lr / (1 + slope * s) ** power
+
+
+CASES = [
+    ("fixed_lr", {"learning_rate": 0.3}, lambda s: 0.3),
+    ("exp_decay", {"learning_rate": 0.1, "decay_steps": 100, "decay_rate": 0.5, "use_staircase_decay": False,
+                   "begin_decay_at": 50, "min_lr": 1e-3}, lambda s: exponential(s, 0.1, 100, 0.5, False, 50, 1e-3)),
+    ("exp_decay", {"learning_rate": 0.1, "decay_steps": 100, "decay_rate": 0.5, "use_staircase_decay": True},
+     lambda s: exponential(s, 0.1, 100, 0.5, True)),
+    ("poly_decay", {"learning_rate": 0.02, "power": 2.0, "min_lr": 1e-5},
+     lambda s: poly(s, 0.02, LAST, 2.0, 0, 1e-5)),
+    ("poly_decay", {"learning_rate": 0.02, "warmup_steps": 50, "begin_decay_at": 10},
+     lambda s: poly(s, 0.02, LAST - 50, warmup=50)),
+    ("poly_decay", {"learning_rate": 0.02, "warmup_steps": 50, "begin_decay_at": 100, "decay_steps": 400},
+     lambda s: poly(s, 0.02, 400, begin=100, warmup=50)),
+    ("cosine_decay", {"learning_rate": 0.5, "min_lr": 0.1}, lambda s: cosine(s, 0.5, LAST, fraction=0.1)),
+    ("cosine_decay", {"learning_rate": 0.5, "warmup_steps": 10, "begin_decay_at": 100},
+     lambda s: cosine(s, 0.5, LAST - 100, begin=100, warmup=10)),
+    ("transformer_policy", {"learning_rate": 2.0, "d_model": 512, "warmup_steps": 100},
+     lambda s: 2.0 * 512**-0.5 * min((s + 1) * 100**-1.5, (s + 1) ** -0.5)),
+    ("transformer_policy", {"learning_rate": 2.0, "d_model": 512, "warmup_steps": 100, "max_lr": 5e-3,
+                            "coefficient": 0.7},
+     lambda s: min(5e-3, 1.4 * 512**-0.5 * min((s + 1) * 100**-1.5, (s + 1) ** -0.5))),
+    ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 1e-3, "power": 2.0},
+     lambda s: inverse(s, 0.1, LAST, 1e-3, 2.0)),
+    ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.0, "begin_decay_at": 10, "warmup_steps": 200},
+     lambda s: inverse(s, 0.1, LAST - 200, 0.0)),
+    ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [10, 100], "decay_rates": [0.1, 0.01]},
+     lambda s: 0.1 if s <= 10 else 0.01 if s <= 100 else 0.001),
+]
+
+
+@pytest.mark.parametrize("policy,params,formula", CASES)
+def test_follows_its_formula(policy, params, formula):
+    expected = np.array([formula(s) for s in STEPS])
+    # Rates are FP32: near the end of a decay their error is relative to the first rate.
+    np.testing.assert_allclose(values(policy, params), expected, rtol=2e-6, atol=2e-7 * expected.max())
+
+
+def test_all_seven_are_covered():
+    assert {case[0] for case in CASES} == set(POLICIES)
+
+
+def test_boundaries_are_epochs_when_epochs_are_known():
+    params = {"learning_rate": 1.0, "boundaries": [1, 2.5], "decay_rates": [0.1, 0.01]}
+    np.testing.assert_allclose(values("piecewise_constant", params, steps_per_epoch=20, steps=[20, 21, 50, 51]),
+                               [1, 0.1, 0.1, 0.01], rtol=1e-6)
+
+
+def test_a_run_shorter_than_its_warm_up():
+    np.testing.assert_allclose(values("poly_decay", {"learning_rate": 1.0, "warmup_steps": 100}, 10, steps=[0, 5]),
+                               [0, 0.05], rtol=1e-6)
+
+
+def test_function_of_the_user():
+    def halving(global_step, learning_rate, decay_steps, begin_decay_at=0):
+        return learning_rate * 0.5 ** (tf.cast(global_step, tf.float64) / decay_steps)
+
+    np.testing.assert_allclose(values(halving, {"learning_rate": 1.0, "begin_decay_at": 500}, steps=[0, 500]),
+                               [1, 0.5])
+
+
+def test_functions_and_names_are_alike():
+    np.testing.assert_array_equal(values(cosine_decay, {"learning_rate": 1.0}),
+                                  values("open_seq2seq.optimizers.cosine_decay", {"learning_rate": "1"}))
+    assert fixed_lr(tf.constant(3, tf.int64), learning_rate=0.5).numpy() == 0.5
+
+
+def test_none_means_not_given():
+    np.testing.assert_array_equal(values("poly_decay", {"learning_rate": 1.0, "decay_steps": None}),
+                                  values("poly_decay", {"learning_rate": 1.0}))
+
+
+@pytest.mark.parametrize("policy,params,message", [
+    ("cosine", {}, "cosine_decay"),
+    ("no_module_here.policy", {}, "cannot be imported"),
+    ("fixed_lr", {}, "learning_rate' is missing"),
+    ("poly_decay", {"learning_rate": 0.1, "min_rl": 0.1}, "Did you mean 'min_lr'"),
+    ("poly_decay", {"learning_rate": "fast"}, "lr_policy_params/learning_rate"),
+    ("poly_decay", {"learning_rate": 0.1, "decay_steps": 1.5}, "decay_steps' is 1.5"),
+    ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [1], "decay_rates": [0.1, 0.2]}, "1 boundaries and 2"),
+    ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [2, 1], "decay_rates": [0.1, 0.2]}, "have to rise"),
+    ("piecewise_constant", {"learning_rate": 0.1, "boundaries": 3, "decay_rates": [0.1]}, "a list of numbers"),
+    ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.01, "power": 0}, "has to be positive"),
+])
+def test_mistakes_are_explained(policy, params, message):
+    with pytest.raises(ConfigError, match=message):
+        make_schedule(policy, params, LAST)
