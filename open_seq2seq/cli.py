@@ -143,6 +143,18 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    options = parse_options(arguments)
+    from open_seq2seq.training import session
+
+    return session.run(options)
+
+
+def parse_options(arguments: Sequence[str]) -> RunOptions:
+    """Reads and checks command line and config; imports TensorFlow, builds nothing.
+
+    Raises:
+      UserError: a mistake in either; a ``ConfigError`` has all of them.
+    """
     parser = make_parser()
     flags, leftover = parser.parse_known_args(_plain_switches(arguments))
     check_mode(flags.mode)
@@ -151,10 +163,7 @@ def _run(arguments: list[str]) -> int:
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
     check_exists(flags.config_file)
     import_tensorflow()
-    config = _resolve(flags, overrides)
-    from open_seq2seq.training import session
-
-    return session.run(_options(flags, config, arguments))
+    return _options(flags, _resolve(flags, overrides), list(arguments))
 
 
 def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedConfig:
@@ -176,7 +185,8 @@ def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
         if override.name not in flags and override.keys[0] not in known and len(override.keys) == 1:
             # At this cutoff no parameter of any model is taken for a flag.
             near = difflib.get_close_matches(override.name, flags, n=1, cutoff=0.75)
-            problems += [f"'{override.name}' is neither a flag nor in the config. Did you mean '{near[0]}'?"] if near else []
+            problems += [f"'{override.name}' is neither a flag nor in the config. Did you mean '{flag}'?"
+                         for flag in near]
     if problems:
         raise ConfigError(problems)
 

@@ -22,10 +22,9 @@ from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 
-# ``__module__`` of the classes and functions that a config file defines.
-CONFIG_MODULE = "open_seq2seq_config"
-
-_siblings: set[str] = set()
+# Module names and files of the configs executed so far, and of what they imported from their own folders.
+_configs: dict[str, str] = {}
+_siblings: dict[str, str] = {}
 
 
 @dataclass
@@ -120,9 +119,11 @@ def _read_yaml(path: str) -> dict[str, Any]:
 def _execute(path: str) -> dict[str, Any]:
     import tensorflow as tf
 
+    module = next((name for name, file in _configs.items() if file == path), f"open_seq2seq_config_{len(_configs)}")
+    _configs[module] = path
     try:
         with _importable_siblings(os.path.dirname(path)):
-            names = runpy.run_path(path, init_globals={"tf": tf}, run_name=CONFIG_MODULE)
+            names = runpy.run_path(path, init_globals={"tf": tf}, run_name=module)
     except UserError:
         raise
     except SyntaxError as error:
@@ -163,7 +164,6 @@ def _importable_siblings(folder: str) -> Iterator[None]:
     """
     for name in _siblings:
         sys.modules.pop(name, None)
-    _siblings.clear()
     before = set(sys.modules)
     sys.path.insert(0, folder)
     try:
@@ -173,7 +173,8 @@ def _importable_siblings(folder: str) -> Iterator[None]:
         # Behind everything else it still serves imports that run later, inside functions.
         if folder not in sys.path:
             sys.path.append(folder)
-        _siblings.update(name for name in set(sys.modules) - before if _lies_in(name, folder))
+        new = set(sys.modules) - before
+        _siblings.update({name: str(sys.modules[name].__file__) for name in new if _lies_in(name, folder)})
 
 
 def _lies_in(name: str, folder: str) -> bool:
@@ -185,9 +186,13 @@ def _lies_in(name: str, folder: str) -> bool:
     return folder == (os.path.dirname(place) if os.path.basename(file) == "__init__.py" else place)
 
 
-def sibling_modules() -> frozenset[str]:
-    """Names of the modules that the config loaded last imported from its own folder."""
-    return frozenset(_siblings)
+def config_source(module: str) -> str | None:
+    """Returns the file of a module that is a config, or lies beside one; None for all others.
+
+    Args:
+      module: ``__module__`` of a class or function.
+    """
+    return _configs.get(module) or _siblings.get(module)
 
 
 def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ A component declares its parameters by ``get_required_params`` and
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def describe_type(spec: Any) -> str:
 
 
 def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
-    """Fits a value to a spec: ints become floats, numeric strings become numbers.
+    """Fits a value to a spec: ints become floats, 1e5 an int, numeric strings become numbers.
 
     YAML reads ``1e-3`` as a string, so strings are parsed where a number is declared
     and a string is not.
@@ -79,6 +80,8 @@ def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
         return value, True
     if float in types and isinstance(value, int):
         return float(value), True
+    if int in types and isinstance(value, float) and value.is_integer():
+        return int(value), True  # 1e5 steps
     return _parse_number(value, types) if isinstance(value, str) else (value, False)
 
 
@@ -89,6 +92,10 @@ def _parse_number(text: str, types: tuple[type, ...]) -> tuple[Any, bool]:
                 return kind(text), True
             except ValueError:
                 continue
+    if int in types and float not in types:
+        with contextlib.suppress(ValueError, OverflowError):
+            if float(text).is_integer():
+                return int(float(text)), True
     return text, False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import os
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.config.loader import CONFIG_MODULE, sibling_modules
+from open_seq2seq.config.loader import config_source
+from open_seq2seq.config.merge import copy_nested, difference, same
 from open_seq2seq.config.yaml_text import dump_yaml
 
 _PACKAGE = __name__.partition(".")[0]
@@ -19,22 +21,20 @@ _TF_PLACES = ("tf.nn", "tf.math", "tf", "tf.keras.activations", "tf.keras.initia
               "tf.keras.optimizers", "tf.keras.optimizers.schedules", "tf.keras.layers")
 
 
-def to_plain(value: Any, config_path: str = "") -> Any:
+def to_plain(value: Any) -> Any:
     """Turns config values into dicts, lists, strings, numbers, booleans and None.
 
     Classes and functions become the names by which a config can give them: an exported
     name (``TransformerEncoder``), a public name of TensorFlow (``tf.nn.relu``),
     ``package.module.Name``, or ``path/to/file.py:Name`` for those defined in the config
     itself or beside it. A lambda has no name; its place in the file is written, to be read by people.
-
-    Args:
-      value: any config value.
-      config_path: the file that ``CONFIG_MODULE`` stands for.
     """
     if value is None or type(value) in (bool, str):
         return value
+    if isinstance(value, enum.Enum):
+        return to_plain(value.value)
     if isinstance(value, np.generic):
-        return to_plain(value.item(), config_path)
+        return to_plain(value.item())
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.dtype):
@@ -42,18 +42,18 @@ def to_plain(value: Any, config_path: str = "") -> Any:
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, Mapping):
-        return {to_plain(key): item for key, item in _plain_items(value, config_path)}
+        return {to_plain(key): item for key, item in _plain_items(value)}
     if isinstance(value, (list, tuple, set, frozenset)):
         items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-        return [to_plain(item, config_path) for item in items]
+        return [to_plain(item) for item in items]
     if isinstance(value, (str, os.PathLike)):
         return str(os.fspath(value))
     if isinstance(value, functools.partial):
-        return to_plain(value.func, config_path)
-    return _name_of(value, config_path)
+        return to_plain(value.func)
+    return _name_of(value)
 
 
-def _plain_items(params: Mapping[Any, Any], config_path: str) -> Iterator[tuple[Any, Any]]:
+def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
     """Splits ``initializer: GlorotUniform(seed=1)`` into the class's name and its ``initializer_params``."""
     split = {key: value for key, value in params.items()
              if not isinstance(value, type) and callable(getattr(value, "get_config", None))
@@ -62,10 +62,10 @@ def _plain_items(params: Mapping[Any, Any], config_path: str) -> Iterator[tuple[
         if key in split or (isinstance(value, type) and _is_kerases(key, value)):
             yield key, (type(value) if key in split else value).__name__
         elif not (isinstance(key, str) and key.removesuffix("_params") in split and key.endswith("_params")):
-            yield key, to_plain(value, config_path)
+            yield key, to_plain(value)
         if key in split:
             settings = {k: v for k, v in value.get_config().items() if v is not None}
-            yield f"{key}_params", to_plain(settings, config_path)
+            yield f"{key}_params", to_plain(settings)
 
 
 def _is_kerases(key: Any, value: type) -> bool:
@@ -73,14 +73,14 @@ def _is_kerases(key: Any, value: type) -> bool:
     return str(key).endswith(("initializer", "regularizer")) and value.__module__.startswith("keras.")
 
 
-def _name_of(value: Any, config_path: str) -> str:
+def _name_of(value: Any) -> str:
     if type(value).__name__ == "DType" and hasattr(value, "as_numpy_dtype"):
         return value.name
     if not hasattr(value, "__qualname__"):
-        return _name_of(type(value), config_path)
+        return _name_of(type(value))
     module, name = value.__module__ or "", value.__qualname__
-    if module == CONFIG_MODULE or module in sibling_modules():
-        file = config_path if module == CONFIG_MODULE else sys.modules[module].__file__
+    file = config_source(module)
+    if file is not None:
         if name == "<lambda>":
             return f"{file}:<lambda> (line {value.__code__.co_firstlineno})"
         return f"{file}:{name}"
@@ -112,21 +112,44 @@ def _tensorflow_name(value: Any, name: str) -> str | None:
     return None
 
 
-def to_yaml(sections: Mapping[str, Any], config_path: str = "") -> str:
-    """Returns a config (``base_model``, ``base_params``, …) as YAML text that ``load_config`` reads back."""
-    return dump_yaml(to_plain(sections, config_path))
+def to_yaml(value: Any) -> str:
+    """Returns a config, or any part of one, as YAML text; a whole config can be read back by ``load_config``."""
+    return dump_yaml(to_plain(value))
 
 
-def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str], config_path: str = "") -> None:
+def sections_to_yaml(base_model: Any, sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the merged parameters of several modes as the YAML text of one config.
+
+    Args:
+      base_model: the model class, or its name.
+      sections: ``train``, ``eval``, ``infer``, ``interactive_infer`` to parameters. What all
+        of them share becomes ``base_params``.
+    """
+    base = functools.reduce(_shared, sections.values())
+    config = {"base_model": base_model, "base_params": base}
+    config.update({f"{name}_params": difference(base, params) for name, params in sections.items()})
+    return to_yaml(config)
+
+
+def _shared(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    shared: dict[str, Any] = {}
+    for key in a:
+        if key in b and isinstance(a[key], Mapping) and isinstance(b[key], Mapping):
+            shared[key] = _shared(a[key], b[key])
+        elif key in b and same(a[key], b[key]):
+            shared[key] = copy_nested(a[key])
+    return shared
+
+
+def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes a config as YAML; a crash in between leaves the old file or none.
 
     Args:
-      sections: as from ``ResolvedConfig.as_sections``.
+      sections: ``base_model``, ``base_params``, … as from ``ResolvedConfig.as_sections``.
       path: file to write.
-      config_path: the config file that the sections came from.
     """
     path = os.fspath(path)
     temporary = f"{path}.tmp-{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
-        file.write(to_yaml(sections, config_path))
+        file.write(to_yaml(sections))
     os.replace(temporary, path)

@@ -1,0 +1,114 @@
+import enum
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.merge import same
+from open_seq2seq.config.overrides import parse_overrides
+from open_seq2seq.config.params import Param
+from open_seq2seq.config.resolve import Benchmark, resolve
+from open_seq2seq.config.serialize import sections_to_yaml, to_plain, to_yaml, write_yaml
+from open_seq2seq.config.yaml_text import load_yaml
+from open_seq2seq.runners import Runner
+from open_seq2seq.utils.errors import nearest_name
+
+
+@pytest.fixture(autouse=True)
+def path_restored(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+class Color(enum.IntEnum):
+    RED = 3
+
+
+@pytest.mark.parametrize(("value", "plain"), [
+    (tf.float32, "float32"), (np.dtype("int32"), "int32"), (np.float32(0.5), 0.5), (np.int64(3), 3),
+    (np.array([[1, 2]]), [[1, 2]]), ((1, (2,)), [1, [2]]), ({"b"}, ["b"]), (Path("a/b"), "a/b"), (Color.RED, 3),
+    (np.bool_(True), True), (np.str_("x"), "x"),
+    (tf.nn.relu, "tf.nn.relu"), (tf.tanh, "tf.nn.tanh"), (tf.keras.layers.LSTMCell, "tf.keras.layers.LSTMCell"),
+    (Param, "open_seq2seq.config.params.Param"), (Runner, "Runner"),
+    (nearest_name, "open_seq2seq.utils.errors.nearest_name"), (dict, "dict"), (os.path.join, "posixpath.join"),
+    ({"initializer": tf.keras.initializers.GlorotUniform}, {"initializer": "GlorotUniform"}),
+    ({"regularizer": tf.keras.regularizers.L2(0.25), "regularizer_params": {}},
+     {"regularizer": "L2", "regularizer_params": {"l2": 0.25}}),
+])
+def test_plain_values(value, plain):
+    result = to_plain(value)
+    assert result == plain
+    assert load_yaml(to_yaml(result)) == plain
+
+
+@pytest.mark.parametrize("value", [
+    "None", "null", "1e-3", "1", "True", "no", "", " x", "a: b", "ü", "line\nbreak", "2020-01-01", "1:30", "~",
+    1e-30, 1e22, 0.1, -2, None, True, [], {}, [[1, [2]], {"a": [None]}], float("inf"),
+])
+def test_yaml_keeps_value_and_type(value):
+    again = load_yaml(to_yaml({"key": value}))["key"]
+    assert again == value and type(again) is type(value)
+
+
+CONFIG = """
+import shapes
+class Mine: pass
+def policy(step): return step
+base_model = "Text2Text"
+base_params = {"logdir": "x", "num_epochs": 3, "eval_steps": 5, "dtype": tf.float32, "layers": [{"size": (1, 2)}],
+               "encoder": Mine, "other": shapes.Shape, "lr_policy": policy, "act": lambda x: x,
+               "decoder_params": {"a": 1, "b": 2e-5}}
+train_params = {"decoder_params": {"a": 2}, "shuffle": True}
+eval_params = {"layers": [3]}
+infer_params = {"decoder_params": {"c": None}}
+"""
+
+
+def test_resolved_config_loads_back_the_same(tmp_path):
+    (tmp_path / "shapes.py").write_text("class Shape: pass\n")
+    path = tmp_path / "config.py"
+    path.write_text(CONFIG)
+    overrides = parse_overrides(["--decoder_params/b=7", "--eval_params/extra=[1, a]", "--new/key=1e-3"])
+    config = resolve(load_config(path), "train_eval", overrides)
+    plain = {s: to_plain(config.params(s)) for s in ("train", "eval", "infer")}
+    assert plain["train"]["encoder"] == f"{path}:Mine" and plain["train"]["lr_policy"] == f"{path}:policy"
+    assert plain["train"]["other"] == f"{tmp_path / 'shapes.py'}:Shape"
+    assert plain["train"]["act"] == f"{path}:<lambda> (line 7)"
+    write_yaml(config.as_sections(), tmp_path / "config.yaml")
+    # Reading the saved config needs nothing of the old one.
+    path.unlink()
+    again = resolve(load_config(tmp_path / "config.yaml"), "train_eval")
+    for section, params in plain.items():
+        assert same(again.params(section), params)
+    assert again.base_model == "Text2Text"
+    assert not list(tmp_path.glob("*.tmp*"))
+
+
+def test_classes_of_several_configs_keep_their_files(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text("class Mine: pass\nbase_model = Mine\nbase_params = {}\n")
+    models = [load_config(tmp_path / f"{name}.py").base_model for name in "aba"]
+    assert [to_plain(model) for model in models] == [f"{tmp_path}/{name}.py:Mine" for name in "aba"]
+
+
+def test_benchmark_loads_back_the_same(tmp_path):
+    (tmp_path / "c.py").write_text("base_model = 'M'\nbase_params = {'num_epochs': 3, 'logdir': 'x'}\n")
+    config = resolve(load_config(tmp_path / "c.py"), "train", benchmark=Benchmark(5))
+    write_yaml(config.as_sections(), tmp_path / "c.yaml")
+    assert resolve(load_config(tmp_path / "c.yaml"), "train").params("train") == {**config.params("train"),
+                                                                                  "num_epochs": None}
+
+
+@pytest.mark.parametrize("names", [("train",), ("train", "eval"), ("eval", "infer")])
+def test_sections_become_one_config(tmp_path, names):
+    sections = {name: {"logdir": "x", "max_steps": 3, "eval_steps": 1, "p": {"same": 1, "name": name},
+                       name: {"only": "here"}} for name in names}
+    (tmp_path / "c.yaml").write_text(sections_to_yaml("M", sections))
+    file = load_config(tmp_path / "c.yaml")
+    for name in names:
+        assert resolve(file, name).params(name) == sections[name]
+    if len(names) > 1:
+        assert file.sections["base_params"] == {"logdir": "x", "max_steps": 3, "eval_steps": 1, "p": {"same": 1}}

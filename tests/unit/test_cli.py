@@ -1,0 +1,195 @@
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from open_seq2seq import cli
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
+
+ROOT = Path(__file__).parents[2]
+CONFIG = """
+base_model: Text2Text
+base_params: {logdir: somewhere, max_steps: 10, batch_size_per_gpu: 4}
+eval_params: {batch_size_per_gpu: 2}
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    monkeypatch.setattr(cli, "_model_problems", lambda *_: [])
+    return f"--config_file={path}"
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The options of the runs that the command started; ``ran.result`` is returned or raised."""
+    session = types.ModuleType("session")
+    runs = types.SimpleNamespace(options=[], result=0)
+
+    def run(options):
+        runs.options.append(options)
+        if isinstance(runs.result, BaseException):
+            raise runs.result
+        return runs.result
+
+    session.run = run
+    import open_seq2seq.training as training
+
+    monkeypatch.setitem(sys.modules, "open_seq2seq.training.session", session)
+    monkeypatch.setattr(training, "session", session, raising=False)
+    return runs
+
+
+def test_defaults(config, ran):
+    assert cli.main([config]) == 0
+    (options,) = ran.options
+    assert (options.mode, options.infer_output_file, options.bench_steps, options.bench_start) == (
+        "train", "infer-out.txt", 20, None)
+    assert not (options.continue_learning or options.no_dir_check or options.benchmark or options.enable_logs
+                or options.use_xla_jit or options.check)
+    assert options.argv == [config]
+
+
+def test_flags_and_values(config, ran):
+    arguments = [config, "--mode", "train_eval", "--continue_learning", "--enable_logs=True", "--check=False",
+                 "--use_xla_jit", "--batch_size_per_gpu=8", "--lr_policy_params/learning_rate", "1e-3",
+                 "--bench_start=3", "--eval_steps=5"]
+    assert cli.main(arguments) == 0
+    (options,) = ran.options
+    assert options.continue_learning and options.enable_logs and options.use_xla_jit and not options.check
+    for section in ("train", "eval"):
+        params = options.config.params(section)
+        assert (params["batch_size_per_gpu"], params["use_xla_jit"], params["bench_start"]) == (8, True, 3)
+        assert params["lr_policy_params"] == {"learning_rate": 1e-3}
+
+
+def test_config_has_a_short_name(config, ran):
+    assert cli.main([config.replace("--config_file", "--config")]) == 0
+
+
+def test_benchmark(config, ran):
+    assert cli.main([config, "--mode=eval", "--benchmark", "--bench_steps=7"]) == 0
+    (options,) = ran.options
+    assert options.mode == "train" and options.no_dir_check
+    assert options.config.params("train")["max_steps"] == 7
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    (["--mode=trian"], "Error: The mode is 'trian'"),
+    (["--mode=infer", "--infer_output_file="], "--infer_output_file is empty"),
+    (["--bench_steps=0"], "--bench_steps: '0'"), (["--bench_start=-1"], "--bench_start"),
+    (["--check=maybe"], "--check is either True or False"), (["stray"], "'stray' is not understood"),
+    (["--continue_lerning"], "Did you mean '--continue_learning'?"),
+    (["--output_file=x"], "Did you mean '--infer_output_file'?"),
+    (["--logdir/x=1"], "which has nothing below it"), (["--num_epochs=3"], "only one of them"),
+    (["--dtype=float16"], "mixed_float16"),
+])
+def test_mistakes_on_the_command_line(config, ran, capsys, arguments, text):
+    assert cli.main([config, *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert text in errors and errors.startswith("Error: ") and errors.count("\n") == 1
+    assert ran.options == []
+
+
+def test_config_file_is_needed_and_has_to_exist(tmp_path, capsys):
+    assert cli.main([]) == 2
+    assert "--config_file" in capsys.readouterr().err
+    assert cli.main([f"--config_file={tmp_path / 'none.py'}"]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "lines"), [
+    (ConfigError(["one", "two"]), ["Error: one", "Error: two"]),
+    (DataError("file:3 is\nbad"), ["Error: file:3 is bad"]),
+    (UserError("slip"), ["Error: slip"]),
+    (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), ["Error: The device ran out of memory"]),
+])
+def test_errors_of_a_run_are_sentences(config, ran, capsys, error, lines):
+    ran.result = error
+    assert cli.main([config]) == 2
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == len(lines) and all(a.startswith(b) for a, b in zip(found, lines, strict=True))
+
+
+def test_interrupt_and_exit_codes(config, ran):
+    ran.result = KeyboardInterrupt()
+    assert cli.main([config]) == 130
+    ran.result = 143
+    assert cli.main([config]) == 143
+
+
+def test_bugs_keep_their_traceback(config, ran):
+    ran.result = ZeroDivisionError("bug")
+    with pytest.raises(ZeroDivisionError):
+        cli.main([config])
+
+
+def test_help_has_every_flag_and_examples(capsys):
+    assert cli.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for flag in ("config_file", "mode", "infer_output_file", "continue_learning", "no_dir_check", "benchmark",
+                 "bench_steps", "bench_start", "enable_logs", "use_xla_jit", "check"):
+        assert f"--{flag}" in out
+    assert "lr_policy_params/learning_rate" in out and "python run.py" in out
+
+
+def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    clean = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120,
+                          env={**clean, "PYTHONPATH": str(ROOT), **environment})
+
+
+def test_help_and_mistakes_need_no_tensorflow():
+    code = ("import sys\nfrom open_seq2seq.cli import main\nrc = main(['--help']) or main(['--config=none.py'])\n"
+            "assert 'tensorflow' not in sys.modules and 'keras' not in sys.modules\nsys.exit(rc)")
+    done = run_python("-c", code)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_run_py_and_module_are_the_command():
+    for program in (["run.py"], ["-m", "open_seq2seq"]):
+        done = run_python(*program, "--mode=x", "--config_file=y")
+        assert done.returncode == 2 and done.stderr.startswith("Error: The mode is 'x'"), done.stderr
+
+
+def test_tensorflow_is_imported_in_silence():
+    code = "from open_seq2seq.cli import import_tensorflow\nimport_tensorflow()\nimport sys\nsys.stderr.write('after')"
+    assert run_python("-c", code).stderr == "after"
+
+
+BROKEN = "import os\nos.write(2, b'C++ says why\\n')\nraise ImportError('libtensorflow is broken')\n"
+
+
+def test_broken_tensorflow_is_one_sentence_after_its_own_words(tmp_path):
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text(BROKEN)
+    (tmp_path / "config.py").write_text("")
+    done = run_python("run.py", f"--config_file={tmp_path / 'config.py'}", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("C++ says why\nError: TensorFlow cannot be imported (libtensorflow is broken)")
+    assert "open-seq2seq[cpu]" in done.stderr and "open-seq2seq[gpu]" in done.stderr
+
+
+MISSING = """
+import importlib.util, runpy, sys
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "tensorflow" else found(name, package)
+"""
+
+
+@pytest.mark.parametrize(("how", "expected"), [
+    ("import open_seq2seq", (1, "ImportError: TensorFlow is not installed")),
+    ("sys.argv = ['run.py', '--help']; runpy.run_path('run.py', run_name='__main__')", (2, "Error: TensorFlow is not")),
+    ("sys.argv = ['/usr/bin/open_seq2seq']; import open_seq2seq.cli", (2, "Error: TensorFlow is not installed")),
+])
+def test_missing_tensorflow(how, expected):
+    done = run_python("-c", MISSING + how)
+    code, text = expected
+    assert done.returncode == code and text in done.stderr and "open-seq2seq[cpu]" in done.stderr
+    assert code == 1 or done.stderr.count("\n") == 1
