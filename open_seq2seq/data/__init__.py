@@ -1,7 +1,31 @@
 """Data layers: the classes that a config can name as ``data_layer``."""
 
-from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
-from open_seq2seq.data.text2text.transformer import TransformerDataLayer
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from open_seq2seq.data.data_layer import DataLayer
+    from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+    from open_seq2seq.data.text2text.transformer import TransformerDataLayer
 
 __all__ = ["DataLayer", "ParallelTextDataLayer", "TransformerDataLayer"]
+
+_HOMES = {
+    "DataLayer": "data_layer",
+    "ParallelTextDataLayer": "text2text.text2text",
+    "TransformerDataLayer": "text2text.transformer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # The scripts that prepare text import from this package too, and need no TensorFlow,
+    # which takes seconds to load.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

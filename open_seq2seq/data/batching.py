@@ -183,8 +183,8 @@ class BatchStream:
         self._planner = EpochPlanner(lengths, batch_size=batch_size, unit=unit, bucketed=bucketed, describe=describe)
         if world_size * iter_size > self._planner.num_batches:
             raise ConfigError([
-                f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} devices, "
-                f"iter_size {iter_size}), but the training data make only {self._planner.num_batches}: lower "
+                f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} "
+                f"devices, iter_size {iter_size}), but the training data make only {self._planner.num_batches}: lower "
                 "batch_size_per_gpu or iter_size."])
         self._shuffle, self._seed = shuffle, seed
         self.world_size, self.rank, self.iter_size = world_size, rank, iter_size

@@ -26,7 +26,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 
 # Tokenising less than this takes about a second, so it is not worth a file.
-INDEX_FROM_BYTES = 4 << 20
+INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
 _VERSION = 1
 _MAGIC = b"OS2SIDX1"

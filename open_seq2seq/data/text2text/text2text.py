@@ -181,8 +181,9 @@ class ParallelTextDataLayer(DataLayer):
         return self._target_tokenizer.vocab_size
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        corpus = self._corpus()
         lines = examples if self._lines is None else self._lines[examples]
-        batch = {"source_tensors": self._side(self._corpus(), lines),
+        batch = {"source_tensors": self._side(corpus, lines),
                  "ids": np.asarray(examples, np.int64)}
         if self._target is not None:
             batch["target_tensors"] = self._side(self._target, lines)

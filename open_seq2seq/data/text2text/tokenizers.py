@@ -93,8 +93,8 @@ class SentencePieceTokenizer:
         ids = [self._processor.pad_id(), self._processor.eos_id(), self._processor.bos_id(), self._processor.unk_id()]
         if ids != list(range(NUM_SPECIAL)):
             raise DataError(
-                f"The SentencePiece model {path} has the ids pad {ids[0]}, eos {ids[1]}, bos {ids[2]}, unk {ids[3]}, but "
-                "they have to be 0, 1, 2, 3: train it with scripts/tokenizer_wrapper.py --mode=train.")
+                f"The SentencePiece model {path} has the ids pad {ids[0]}, eos {ids[1]}, bos {ids[2]}, unk {ids[3]}, "
+                "but they have to be 0, 1, 2, 3: train it with scripts/tokenizer_wrapper.py --mode=train.")
         self._pieces = self._processor.get_piece_size()
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         with open(path, "rb") as file:

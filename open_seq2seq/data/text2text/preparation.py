@@ -1,0 +1,224 @@
+"""What the scripts that prepare text share: reading, cleaning, shuffling, SentencePiece."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import itertools
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+
+_LINES_AT_ONCE = 50_000
+
+
+def run_script(main: Callable[[], None]) -> None:
+    """Runs a script's main function; a user's mistake ends it with one sentence and exit code 2."""
+    try:
+        main()
+    except (UserError, OSError) as error:
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(2) from error
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """Yields the lines of a UTF-8 text file, plain or ``.gz``, without line ends.
+
+    Raises:
+      DataError: a file that is missing, not gzip although named so, or not UTF-8.
+    """
+    if not os.path.isfile(path):
+        raise DataError(f"The file {path} does not exist.")
+    opener = gzip.open if path.endswith(".gz") else open
+    with opener(path, "rb") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                yield _decoded(line, path, number)
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise DataError(f"{path} is not a whole gzip file: {error}.") from error
+
+
+def _decoded(line: bytes, path: str, number: int) -> str:
+    try:
+        return line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{number}: the line is not valid UTF-8.") from error
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file for writing that gets its name when it is complete; makes its folder."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def write_lines(path: str, lines: Iterable[str]) -> int:
+    """Writes lines to a UTF-8 text file; returns how many."""
+    count = 0
+    with writing(path) as file:
+        for line in lines:
+            file.write(line.encode("utf-8") + b"\n")
+            count += 1
+    return count
+
+
+def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yields the sentence pairs of two files.
+
+    Raises:
+      DataError: files of unequal numbers of lines; and see ``read_lines``.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    for number, (one, other) in enumerate(itertools.zip_longest(sources, targets)):
+        if one is None or other is None:
+            more = sum(1 for _ in itertools.chain(sources, targets)) + 1
+            counts = (number, number + more) if one is None else (number + more, number)
+            raise DataError(f"{source} has {counts[0]} lines but {target} has {counts[1]}: line n of one has to be the "
+                            "translation of line n of the other.")
+        yield one, other
+
+
+@dataclass
+class Cleaning:
+    """Which pairs training can use, by their numbers of words (cut at white space).
+
+    Attributes:
+      min_length: fewest words of each side.
+      max_length: most words of each side.
+      max_ratio: most words of one side for each of the other.
+      kept: pairs that passed so far.
+      dropped: pairs that did not.
+    """
+
+    min_length: int = 1
+    max_length: int = 80
+    max_ratio: float = 9.0
+    kept: int = 0
+    dropped: int = 0
+
+    def fits(self, source: str, target: str) -> bool:
+        """Returns whether a pair can be used."""
+        shorter, longer = sorted((len(source.split()), len(target.split())))
+        return self.min_length <= shorter and longer <= self.max_length and longer <= self.max_ratio * shorter
+
+    def filter(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Yields the pairs that fit, blanks normalised, and counts."""
+        for source, target in pairs:
+            if self.fits(source, target):
+                self.kept += 1
+                yield " ".join(source.split()), " ".join(target.split())
+            else:
+                self.dropped += 1
+
+
+def write_pairs(pairs: Iterable[tuple[str, str]], source: str, target: str) -> int:
+    """Writes sentence pairs to two text files; returns how many."""
+    count = 0
+    with writing(source) as one, writing(target) as other:
+        for first, second in pairs:
+            one.write(first.encode("utf-8") + b"\n")
+            other.write(second.encode("utf-8") + b"\n")
+            count += 1
+    return count
+
+
+def shuffle_files(inputs: Sequence[str], outputs: Sequence[str], seed: int = 0) -> None:
+    """Writes the lines of parallel files in one random order that follows from the seed.
+
+    The files are mapped into memory, so they may be larger than it.
+
+    Args:
+      inputs: plain text files of equally many lines, each line ended.
+      outputs: the files to write.
+      seed: of the order.
+    """
+    order: np.ndarray | None = None
+    for path, output in zip(inputs, outputs, strict=True):
+        text = np.memmap(path, np.uint8, "r")
+        ends = np.concatenate([np.flatnonzero(text[i:i + (1 << 24)] == ord("\n")) + i + 1
+                               for i in range(0, len(text), 1 << 24)])
+        starts = np.concatenate([[0], ends[:-1]])
+        if order is None:
+            order = np.random.Generator(np.random.Philox(seed)).permutation(len(ends))
+        buffer = text.data
+        with writing(output) as file:
+            for begin in range(0, len(order), _LINES_AT_ONCE):
+                some = order[begin:begin + _LINES_AT_ONCE]
+                places = zip(starts[some].tolist(), ends[some].tolist(), strict=True)
+                file.write(b"".join(buffer[first:last] for first, last in places))
+
+
+def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: int, model_type: str = "bpe",
+                        character_coverage: float = 1.0, max_sentences: int = 10_000_000) -> str:
+    """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
+
+    Args:
+      inputs: text files, plain or ``.gz``; a joint model learns from several.
+      model_prefix: the model goes to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
+      vocab_size: number of pieces, special ones included.
+      model_type: ``bpe`` or ``unigram``.
+      character_coverage: share of all characters that the pieces cover.
+      max_sentences: of more, a random sample is used.
+
+    Returns:
+      The model's path.
+
+    Raises:
+      DataError: the text is too small for the vocabulary, or cannot be read.
+    """
+    import sentencepiece
+
+    for path in inputs:
+        next(read_lines(path), None)  # an error inside the trainer's callback would be lost
+    os.makedirs(os.path.dirname(os.path.abspath(model_prefix)), exist_ok=True)
+    lines = itertools.chain.from_iterable(map(read_lines, inputs))
+    try:
+        sentencepiece.set_random_generator_seed(0)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines, model_prefix=model_prefix, vocab_size=vocab_size, model_type=model_type,
+            character_coverage=character_coverage, input_sentence_size=max_sentences, shuffle_input_sentence=True,
+            pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1, minloglevel=2)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
+        raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}.") from error
+    deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")
+    return f"{model_prefix}.model"
+
+
+def _converted(path: str, convert: Callable[[list[str]], list[str]]) -> Iterator[str]:
+    lines = read_lines(path)
+    while some := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        yield from convert(some)
+
+
+def encode_file(model: str, text: str, output: str) -> int:
+    """Writes a text file as SentencePiece pieces with blanks between them; returns the number of lines."""
+    processor = load_sentencepiece(model)
+    threads = os.cpu_count() or 1
+
+    def encode(lines: list[str]) -> list[str]:
+        return [" ".join(pieces) for pieces in processor.encode(lines, out_type=str, num_threads=threads)]
+
+    return write_lines(output, _converted(text, encode))
+
+
+def decode_file(model: str, pieces: str, output: str) -> int:
+    """Writes a file of SentencePiece pieces with blanks between them as plain text; returns the number of lines."""
+    processor = load_sentencepiece(model)
+    return write_lines(output, _converted(pieces, lambda lines: [processor.decode(line.split()) for line in lines]))

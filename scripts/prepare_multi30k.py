@@ -1,0 +1,61 @@
+"""Prepares Multi30k (Elliott et al. 2016, https://arxiv.org/abs/1605.00459) from files that are already here.
+
+usage: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
+
+FOLDER holds train, val and test_2016_flickr, each .en and .de, plain or .gz. The output folder gets
+them as plain text, and a SentencePiece model spm8k.model that both languages share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.text2text.preparation import read_pairs, run_script, train_sentencepiece, write_pairs
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError
+
+SPLITS = ("train", "val", "test_2016_flickr")
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--data_dir", required=True, help="folder of the downloaded files")
+    parser.add_argument("--output_dir", default="multi30k", help="folder to write to (default: %(default)s)")
+    parser.add_argument("--languages", nargs=2, default=["en", "de"], metavar=("SOURCE", "TARGET"),
+                        help="(default: en de)")
+    parser.add_argument("--vocab_size", type=int, default=8000, help="number of pieces (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def find_file(folder: str, name: str) -> str:
+    """Returns the path of a file, plain or .gz.
+
+    Raises:
+      DataError: there is neither.
+    """
+    for path in (os.path.join(folder, name), os.path.join(folder, f"{name}.gz")):
+        if os.path.isfile(path):
+            return path
+    raise DataError(f"{folder} has neither {name} nor {name}.gz: put the Multi30k files there.")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the text files and the model."""
+    args = parse_args(argv)
+    inputs = {split: [find_file(args.data_dir, f"{split}.{language}") for language in args.languages]
+              for split in SPLITS}
+    for split, (source, target) in inputs.items():
+        outputs = [os.path.join(args.output_dir, f"{split}.{language}") for language in args.languages]
+        deco_print(f"{' and '.join(outputs)}: {write_pairs(read_pairs(source, target), *outputs)} pairs")
+    name = f"spm{args.vocab_size // 1000}k" if args.vocab_size >= 1000 else f"spm{args.vocab_size}"
+    train_sentencepiece([os.path.join(args.output_dir, f"train.{language}") for language in args.languages],
+                        os.path.join(args.output_dir, name), args.vocab_size, "unigram")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,124 @@
+"""Prepares parallel text, such as WMT's, from files that are already here: clean, shuffle, BPE.
+
+usage: python scripts/prepare_wmt.py --output_dir=wmt16_de_en
+         --train_source europarl.en commoncrawl.en news-commentary.en
+         --train_target europarl.de commoncrawl.de news-commentary.de
+         --dev_source newstest2013.en --dev_target newstest2013.de
+         --test_source newstest2014.en --test_target newstest2014.de
+
+Files may be plain or .gz; nothing is downloaded, tokenised by rules or lower-cased. The output folder gets
+
+  m_common.model, m_common.vocab                 SentencePiece BPE that both languages share
+  train.clean.{en,de}                            the pairs that passed cleaning
+  train.clean.{en,de}.shuffled                   the same, in a random order that follows from --seed
+  train.clean.{en,de}.shuffled.BPE_common.32K.tok
+  wmt13-en-de.{src,ref} and .BPE_common.32K.tok  development set
+  wmt14-en-de.{src,ref} and .BPE_common.32K.tok  test set
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.text2text.preparation import (
+    Cleaning,
+    encode_file,
+    read_pairs,
+    run_script,
+    shuffle_files,
+    train_sentencepiece,
+    write_pairs,
+)
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train_source", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--train_target", nargs="+", required=True, metavar="FILE")
+    for split, name in (("dev", "wmt13"), ("test", "wmt14")):
+        parser.add_argument(f"--{split}_source", metavar="FILE")
+        parser.add_argument(f"--{split}_target", metavar="FILE")
+        parser.add_argument(f"--{split}_name", default=name, help="begins the files' names (default: %(default)s)")
+    parser.add_argument("--source_lang", default="en", help="(default: %(default)s)")
+    parser.add_argument("--target_lang", default="de", help="(default: %(default)s)")
+    parser.add_argument("--output_dir", default="wmt16_de_en", help="folder to write to (default: %(default)s)")
+    parser.add_argument("--vocab_size", type=int, default=32768, help="number of pieces (default: %(default)s)")
+    parser.add_argument("--min_length", type=int, default=1, help="fewest words of a side (default: %(default)s)")
+    parser.add_argument("--max_length", type=int, default=80, help="most words of a side (default: %(default)s)")
+    parser.add_argument("--max_ratio", type=float, default=9.0,
+                        help="most words of one side for each of the other (default: %(default)s)")
+    parser.add_argument("--max_sentences", type=int, default=10_000_000,
+                        help="sentences that BPE learns from, at most (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the shuffling (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Finds mistakes before hours of work.
+
+    Raises:
+      UserError: files without their counterparts, or that do not exist.
+    """
+    if len(args.train_source) != len(args.train_target):
+        raise UserError(f"There are {len(args.train_source)} files of --train_source but {len(args.train_target)} of "
+                        "--train_target: give them in pairs.")
+    files = [*args.train_source, *args.train_target]
+    for split in ("dev", "test"):
+        source, target = getattr(args, f"{split}_source"), getattr(args, f"{split}_target")
+        if bool(source) != bool(target):
+            raise UserError(f"Give both --{split}_source and --{split}_target, or none of them.")
+        files += [source, target] if source else []
+    missing = [path for path in files if not os.path.isfile(path)]
+    if missing:
+        raise UserError(f"These files do not exist: {', '.join(missing)}.")
+
+
+def clean_and_shuffle(args: argparse.Namespace) -> list[str]:
+    """Writes the training text; returns the shuffled files, source and target.
+
+    Raises:
+      DataError: no pair passes cleaning.
+    """
+    cleaning = Cleaning(args.min_length, args.max_length, args.max_ratio)
+    languages = (args.source_lang, args.target_lang)
+    clean = [os.path.join(args.output_dir, f"train.clean.{language}") for language in languages]
+    pairs = (pair for files in zip(args.train_source, args.train_target, strict=True) for pair in read_pairs(*files))
+    write_pairs(cleaning.filter(pairs), *clean)
+    deco_print(f"{' and '.join(clean)}: {cleaning.kept} pairs, {cleaning.dropped} dropped")
+    if not cleaning.kept:
+        raise DataError(f"None of the {cleaning.dropped} training pairs passed cleaning: allow other lengths.")
+    shuffled = [f"{path}.shuffled" for path in clean]
+    shuffle_files(clean, shuffled, args.seed)
+    return shuffled
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes everything."""
+    args = parse_args(argv)
+    check(args)
+    texts = clean_and_shuffle(args)
+    model = train_sentencepiece(texts, os.path.join(args.output_dir, "m_common"), args.vocab_size, "bpe",
+                                max_sentences=args.max_sentences)
+    for split in ("dev", "test"):
+        source, target = getattr(args, f"{split}_source"), getattr(args, f"{split}_target")
+        if source:
+            stem = f"{getattr(args, f'{split}_name')}-{args.source_lang}-{args.target_lang}"
+            plain = [os.path.join(args.output_dir, f"{stem}.{side}") for side in ("src", "ref")]
+            write_pairs(read_pairs(source, target), *plain)
+            texts += plain
+    size = f"{args.vocab_size // 1024}K" if args.vocab_size % 1024 == 0 else str(args.vocab_size)
+    for text in texts:
+        output = f"{text}.BPE_common.{size}.tok"
+        deco_print(f"{output}: {encode_file(model, text, output)} lines")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,80 @@
+"""Trains SentencePiece models, and turns text to pieces and back.
+
+usage: python scripts/tokenizer_wrapper.py --mode=MODE …, with these flags in each mode:
+
+  train       --text_input=FILE[,FILE…] --model_prefix=PREFIX [--vocab_size --model_type]
+  encode      --text_input=FILE --tokenized_output=FILE --model_prefix=PREFIX
+  tokenize    --text_input1=FILE --text_input2=FILE --tokenized_output1=FILE --tokenized_output2=FILE
+              --model_prefix1=PREFIX --model_prefix2=PREFIX
+  detokenize  --text_input=FILE --decoded_output=FILE --model_prefix=PREFIX   (or: decode)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.text2text.preparation import decode_file, encode_file, run_script, train_sentencepiece
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+
+NEEDED = {
+    "train": ("text_input", "model_prefix"),
+    "encode": ("text_input", "tokenized_output", "model_prefix"),
+    "tokenize": ("text_input1", "text_input2", "tokenized_output1", "tokenized_output2", "model_prefix1",
+                 "model_prefix2"),
+    "detokenize": ("text_input", "decoded_output", "model_prefix"),
+}
+NEEDED["decode"] = NEEDED["detokenize"]
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", required=True, choices=list(NEEDED))
+    for suffix in ("", "1", "2"):
+        which = f" of language {suffix}, in mode tokenize" if suffix else ""
+        parser.add_argument(f"--text_input{suffix}", help=f"text file{which}")
+        parser.add_argument(f"--tokenized_output{suffix}", help=f"file for the pieces{which}")
+        parser.add_argument(f"--model_prefix{suffix}", help=f"model's path{which}, without .model")
+    parser.add_argument("--decoded_output", help="file for the plain text")
+    parser.add_argument("--vocab_size", type=int, default=32768, help="number of pieces (default: %(default)s)")
+    parser.add_argument("--model_type", default="bpe", choices=["bpe", "unigram"], help="(default: %(default)s)")
+    parser.add_argument("--character_coverage", type=float, default=1.0, help="(default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def model_path(prefix: str) -> str:
+    """Returns the path of the model that a prefix names."""
+    return prefix if prefix.endswith(".model") else f"{prefix}.model"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Does what ``--mode`` says."""
+    args = parse_args(argv)
+    missing = [f"--{name}" for name in NEEDED[args.mode] if not getattr(args, name)]
+    if missing:
+        raise UserError(f"Mode {args.mode} needs {', '.join(missing)} too.")
+    if args.mode == "train":
+        train_sentencepiece(args.text_input.split(","), args.model_prefix.removesuffix(".model"), args.vocab_size,
+                            args.model_type, args.character_coverage)
+    elif args.mode in ("detokenize", "decode"):
+        report(args.decoded_output, decode_file(model_path(args.model_prefix), args.text_input, args.decoded_output))
+    else:
+        for side in ("1", "2") if args.mode == "tokenize" else ("",):
+            model, text, output = (getattr(args, name + side) for name in
+                                   ("model_prefix", "text_input", "tokenized_output"))
+            report(output, encode_file(model_path(model), text, output))
+
+
+def report(path: str, lines: int) -> None:
+    """Prints what was written."""
+    deco_print(f"Wrote {path} ({lines} lines)")
+
+
+if __name__ == "__main__":
+    run_script(main)
