@@ -210,17 +210,16 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its chatter, which it writes before any setting could silence it.
+    """Imports TensorFlow without its chatter, part of which it writes before any setting could silence it.
 
-    Setting ``TF_CPP_MIN_LOG_LEVEL`` oneself brings back what the setting asks for.
+    ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` in the environment brings it back.
 
     Raises:
       UserError: it cannot be imported; what it wrote to stderr is shown then.
     """
     if "tensorflow" in sys.modules:
         return
-    quiet = "TF_CPP_MIN_LOG_LEVEL" not in os.environ
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
     try:
         with _stderr_held_back() if quiet else contextlib.nullcontext():
             import tensorflow  # noqa: F401

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.loader import config_source
-from open_seq2seq.config.merge import copy_nested, difference, same
 from open_seq2seq.config.yaml_text import dump_yaml
 
 _PACKAGE = __name__.partition(".")[0]
@@ -115,30 +114,6 @@ def _tensorflow_name(value: Any, name: str) -> str | None:
 def to_yaml(value: Any) -> str:
     """Returns a config, or any part of one, as YAML text; a whole config can be read back by ``load_config``."""
     return dump_yaml(to_plain(value))
-
-
-def sections_to_yaml(base_model: Any, sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the merged parameters of several modes as the YAML text of one config.
-
-    Args:
-      base_model: the model class, or its name.
-      sections: ``train``, ``eval``, ``infer``, ``interactive_infer`` to parameters. What all
-        of them share becomes ``base_params``.
-    """
-    base = functools.reduce(_shared, sections.values())
-    config = {"base_model": base_model, "base_params": base}
-    config.update({f"{name}_params": difference(base, params) for name, params in sections.items()})
-    return to_yaml(config)
-
-
-def _shared(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    shared: dict[str, Any] = {}
-    for key in a:
-        if key in b and isinstance(a[key], Mapping) and isinstance(b[key], Mapping):
-            shared[key] = _shared(a[key], b[key])
-        elif key in b and same(a[key], b[key]):
-            shared[key] = copy_nested(a[key])
-    return shared
 
 
 def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str]) -> None:

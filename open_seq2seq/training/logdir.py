@@ -35,14 +35,14 @@ class LogDir:
       root: the ``logdir`` of the config; None when the run keeps nothing (a benchmark).
       checkpoint_dir: ``root``, or ``root/logs`` with ``--enable_logs``: checkpoints and events.
       best_dir: ``checkpoint_dir/best_models``.
-      resume: checkpoint folder to resume from, or to evaluate; None to start from scratch.
+      checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
       base_checkpoint: checkpoint folder of ``load_model`` that gives the initial weights; None without one.
     """
 
     root: Path | None
     checkpoint_dir: Path | None = None
     best_dir: Path | None = None
-    resume: Path | None = None
+    checkpoint: Path | None = None
     base_checkpoint: Path | None = None
 
 
@@ -198,7 +198,7 @@ class LogDirLock:
     """
 
     def __init__(self, root: str | os.PathLike[str] | None) -> None:
-        self._path = None if root is None else Path(root) / LOCK
+        self._path = None if root is None else Path(root).expanduser() / LOCK
         self._file: IO[str] | None = None
 
     def __enter__(self) -> LogDirLock:

@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from open_seq2seq.config.options import RunOptions
 from open_seq2seq.utils.errors import UserError
 
 
@@ -47,16 +47,17 @@ class RunLogs:
 
     Args:
       root: the log directory, made if missing.
-      options: name the config to copy, and the command line's arguments.
+      config_file: path of the config to copy.
+      argv: the command line's arguments.
 
     Raises:
       UserError: on entering, when the directory cannot be written.
     """
 
-    def __init__(self, root: str | os.PathLike[str], options: RunOptions) -> None:
+    def __init__(self, root: str | os.PathLike[str], config_file: str, argv: Sequence[str]) -> None:
         self._root = Path(root)
-        self._config_file = options.config_file
-        self._argv = options.argv
+        self._config_file = config_file
+        self._argv = list(argv)
         self._files: list[TextIO] = []
         self._streams: tuple[TextIO, TextIO] | None = None
 

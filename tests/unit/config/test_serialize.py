@@ -12,7 +12,7 @@ from open_seq2seq.config.merge import same
 from open_seq2seq.config.overrides import parse_overrides
 from open_seq2seq.config.params import Param
 from open_seq2seq.config.resolve import Benchmark, resolve
-from open_seq2seq.config.serialize import sections_to_yaml, to_plain, to_yaml, write_yaml
+from open_seq2seq.config.serialize import to_plain, to_yaml, write_yaml
 from open_seq2seq.config.yaml_text import load_yaml
 from open_seq2seq.runners import Runner
 from open_seq2seq.utils.errors import nearest_name
@@ -100,15 +100,3 @@ def test_benchmark_loads_back_the_same(tmp_path):
     write_yaml(config.as_sections(), tmp_path / "c.yaml")
     assert resolve(load_config(tmp_path / "c.yaml"), "train").params("train") == {**config.params("train"),
                                                                                   "num_epochs": None}
-
-
-@pytest.mark.parametrize("names", [("train",), ("train", "eval"), ("eval", "infer")])
-def test_sections_become_one_config(tmp_path, names):
-    sections = {name: {"logdir": "x", "max_steps": 3, "eval_steps": 1, "p": {"same": 1, "name": name},
-                       name: {"only": "here"}} for name in names}
-    (tmp_path / "c.yaml").write_text(sections_to_yaml("M", sections))
-    file = load_config(tmp_path / "c.yaml")
-    for name in names:
-        assert resolve(file, name).params(name) == sections[name]
-    if len(names) > 1:
-        assert file.sections["base_params"] == {"logdir": "x", "max_steps": 3, "eval_steps": 1, "p": {"same": 1}}

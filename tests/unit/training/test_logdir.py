@@ -14,8 +14,8 @@ from open_seq2seq.training.run_logs import RunLogs, git_info
 from open_seq2seq.utils.errors import UserError
 
 
-def options(mode="train", config_file="/c.py", **given) -> RunOptions:
-    file = ConfigFile(str(config_file), "M", {"base_params": {}})
+def options(mode="train", **given) -> RunOptions:
+    file = ConfigFile("/c.py", "M", {"base_params": {}})
     return RunOptions(mode, ResolvedConfig(file, mode), **given)
 
 
@@ -90,19 +90,19 @@ def test_situations(tmp_path, capsys, mode, what, given, expected):
             check_logdir(options(mode, **given), params)
         # The lenient run is warned of the same, and has no checkpoint.
         lenient = check_logdir(options(mode, **given, no_dir_check=True), params)
-        assert lenient.resume is None
+        assert lenient.checkpoint is None
         assert "*** WARNING: " in (out := capsys.readouterr().out) and expected in out
         return
     found = check_logdir(options(mode, **given), params)
     folder = logdir / "logs" if given.get("enable_logs") else logdir
     assert (found.root, found.checkpoint_dir, found.best_dir) == (logdir, folder, folder / "best_models")
-    assert found.resume == (logdir / expected if expected else None)
+    assert found.checkpoint == (logdir / expected if expected else None)
     assert capsys.readouterr().out == ""
 
 
 def test_best_only_when_asked_for(tmp_path):
     logdir = make(tmp_path, "best")
-    assert check_logdir(options("eval"), {"logdir": str(logdir)}).resume == logdir / "model.ckpt-100"
+    assert check_logdir(options("eval"), {"logdir": str(logdir)}).checkpoint == logdir / "model.ckpt-100"
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
@@ -170,7 +170,7 @@ with LogDirLock(sys.argv[1]):
 """
 
 
-def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path):
+def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, env=environment)
     try:
@@ -183,7 +183,8 @@ def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path):
     with LogDirLock(tmp_path):
         with pytest.raises(UserError, match=f"process {os.getpid()} on"), LogDirLock(tmp_path):
             pass
-    with LogDirLock(tmp_path), LogDirLock(None):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with LogDirLock("~"), LogDirLock(None):
         assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on host")
 
 
@@ -203,7 +204,7 @@ def test_run_logs(tmp_path, capsys, monkeypatch):
     (tmp_path / "config.py").write_text("base_params = {}\n")
     monkeypatch.chdir(tmp_path)
     before = sys.stdout, sys.stderr
-    with RunLogs(tmp_path / "log", options(config_file=tmp_path / "config.py", argv=["--a=b c", "--d"])):
+    with RunLogs(tmp_path / "log", str(tmp_path / "config.py"), ["--a=b c", "--d"]):
         print("to stdout")
         sys.stderr.write("to stderr\n")
         assert sys.stdout.isatty() is False
@@ -218,9 +219,9 @@ def test_run_logs(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(("error", "expected"), [
     (ValueError("a bug"), "Traceback"), (UserError("a slip"), "Error: a slip")])
-def test_run_logs_record_the_error_that_ends_the_run(tmp_path, monkeypatch, error, expected):
+def test_run_logs_record_the_error_that_ends_the_run(tmp_path, error, expected):
     (tmp_path / "config.yaml").write_text("")
-    with pytest.raises(type(error)), RunLogs(tmp_path / "log", options(config_file=tmp_path / "config.yaml")):
+    with pytest.raises(type(error)), RunLogs(tmp_path / "log", str(tmp_path / "config.yaml"), []):
         raise error
     assert run_files(tmp_path / "log")["stderr"].startswith(expected)
 
@@ -240,4 +241,4 @@ def test_git_info(tmp_path):
 def test_run_logs_in_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--enable_logs cannot write"):
-        RunLogs(tmp_path / "file", options()).__enter__()
+        RunLogs(tmp_path / "file", __file__, []).__enter__()
