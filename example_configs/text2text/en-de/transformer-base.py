@@ -3,7 +3,7 @@
 Published: 26.4 BLEU on newstest2014 (cased, detokenised, sacreBLEU) after 300000 steps.
 
 Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, cut into pieces by one joint SentencePiece
-model of 32768 pieces; m_common.vocab is its vocabulary, special tokens included (pad 0, eos 1, bos 2, unk 3).
+model of 32768 pieces. scripts/prepare_wmt.py makes it from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-base.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True), each worker with 256 sentence pairs; this one

@@ -1,10 +1,9 @@
-"""English to German on Multi30k: a small Transformer that trains in an hour or so on two CPU cores.
+"""English to German on Multi30k: a small Transformer that two CPU cores can train.
 
 Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation decides: dropout is
 high. Text is raw: cased, not tokenised; the SentencePiece model does all the cutting.
 
-Data, in data_root: train, val and test_2016_flickr, each .en and .de, one sentence a line, and
-  python tokenizer_wrapper.py --mode=train --text_input=… makes spm8k.model (see the docs).
+Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py --mode=train_eval
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens

@@ -1,7 +1,7 @@
 """Spanish to English: Transformer big in mixed precision.
 
 Data, in data_root: ParaCrawl, Europarl and Common Crawl, cut into pieces by one joint SentencePiece
-model of 32768 pieces; m_common.vocab is its vocabulary, special tokens included (pad 0, eos 1, bos 2, unk 3).
+model of 32768 pieces. scripts/prepare_wmt.py makes it from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/es-en/transformer-big.py --mode=train_eval
 
 The published recipe ran through Horovod (use_horovod True), each worker with 256 sentence pairs; this one
