@@ -83,10 +83,11 @@ class LazyAdam(Adam):
     updates_rows = True
 
     def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
-        beta1, beta2 = self.params["beta1"], self.params["beta2"]
+        # Rounded as in the dense kernel, to which the bias correction fits.
+        beta1, beta2 = np.float32(self.params["beta1"]), np.float32(self.params["beta2"])
         rows, values = gradient.indices, gradient.values
-        m = beta1 * tf.gather(slots["m"], rows) + (1.0 - beta1) * values
-        v = beta2 * tf.gather(slots["v"], rows) + (1.0 - beta2) * tf.square(values)
+        m = beta1 * tf.gather(slots["m"], rows) + (np.float32(1.0) - beta1) * values
+        v = beta2 * tf.gather(slots["v"], rows) + (np.float32(1.0) - beta2) * tf.square(values)
         slots["m"].scatter_update(tf.IndexedSlices(m, rows))
         slots["v"].scatter_update(tf.IndexedSlices(v, rows))
         change = step[1] * m / (tf.sqrt(v) + self.params["epsilon"])

@@ -27,9 +27,11 @@ class Adagrad(Optimizer):
             var=variable.handle, accum=slots["accumulator"].handle, lr=step, grad=gradient)
 
     def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
-        tf.raw_ops.ResourceSparseApplyAdagrad(
-            var=variable.handle, accum=slots["accumulator"].handle, lr=step, grad=gradient.values,
-            indices=gradient.indices)
+        # In plain ops, because XLA has no kernel of Adagrad for rows.
+        rows, values = gradient.indices, gradient.values
+        sums = tf.gather(slots["accumulator"], rows) + tf.square(values)
+        slots["accumulator"].scatter_update(tf.IndexedSlices(sums, rows))
+        variable.scatter_sub(tf.IndexedSlices(step * values * tf.math.rsqrt(sums), rows))
 
 
 class RMSProp(Optimizer):
