@@ -184,17 +184,26 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
     """
     import sentencepiece
 
-    for path in inputs:
-        next(read_lines(path), None)  # an error inside the trainer's callback would be lost
+    failures: list[Exception] = []
+
+    def lines() -> Iterator[str]:
+        try:
+            for path in inputs:
+                yield from read_lines(path)
+        except Exception as error:
+            failures.append(error)  # the trainer would replace it by an error of its own
+            raise
+
     os.makedirs(os.path.dirname(os.path.abspath(model_prefix)), exist_ok=True)
-    lines = itertools.chain.from_iterable(map(read_lines, inputs))
     try:
         sentencepiece.set_random_generator_seed(0)
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines, model_prefix=model_prefix, vocab_size=vocab_size, model_type=model_type,
+            sentence_iterator=lines(), model_prefix=model_prefix, vocab_size=vocab_size, model_type=model_type,
             character_coverage=character_coverage, input_sentence_size=max_sentences, shuffle_input_sentence=True,
             pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1, minloglevel=2)
-    except RuntimeError as error:
+    except Exception as error:
+        if failures:
+            raise failures[0] from error
         reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
         raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}.") from error
     deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")

@@ -1,0 +1,115 @@
+"""Batches made ahead in a thread."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
+
+
+class CountingLayer:
+    """Makes batches of numbers, and counts them."""
+
+    params = {"batch_size": 4, "batch_size_unit": "sentences", "length_buckets": True}
+    num_examples = 30
+
+    def __init__(self, fail_at: int | None = None, seconds: float = 0.0) -> None:
+        self.made, self.fail_at, self.seconds = 0, fail_at, seconds
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.arange(1, self.num_examples + 1)
+
+    def make_batch(self, examples):
+        self.made += 1
+        time.sleep(self.seconds)
+        if self.made == self.fail_at:
+            raise OSError("the disk is gone")
+        return {"ids": np.asarray(examples, np.int64)}
+
+
+def stream(**kwargs) -> BatchStream:
+    return BatchStream(CountingLayer().lengths, batch_size=4, seed=1, **kwargs)
+
+
+def test_batches_come_in_the_stream_s_order():
+    with BatchLoader(CountingLayer(), stream(), start=5) as loader:
+        for index in range(5, 25):
+            np.testing.assert_array_equal(next(loader)["ids"], stream().examples(index))
+            assert loader.index == index
+
+
+def test_no_more_is_made_ahead_than_asked_for():
+    layer = CountingLayer()
+    with BatchLoader(layer, stream(), prefetch=3) as loader:
+        time.sleep(0.1)
+        assert layer.made == 4  # three in the queue, one in hand
+        next(loader)
+        time.sleep(0.1)
+        assert layer.made == 5
+
+
+def test_an_error_arrives_where_it_happened_and_stays():
+    loader = BatchLoader(CountingLayer(fail_at=3), stream())
+    next(loader), next(loader)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(loader)
+
+
+def test_waiting_is_measured():
+    with BatchLoader(CountingLayer(seconds=0.05), stream()) as loader:
+        next(loader), next(loader)
+        assert 0.08 < loader.wait_seconds < 5
+
+
+def test_close_ends_the_thread_and_the_iteration():
+    before = threading.active_count()
+    loader = BatchLoader(CountingLayer(), stream(), prefetch=1)
+    next(loader)
+    loader.close()
+    loader.close()
+    assert not any(thread.name == "batch-loader" for thread in threading.enumerate())
+    assert threading.active_count() <= before + 1
+    with pytest.raises(StopIteration):
+        next(loader)
+
+
+def test_a_forgotten_loader_ends_its_thread():
+    loader = BatchLoader(CountingLayer(), stream(), prefetch=1)
+    thread = loader._thread
+    del loader
+    gc.collect()
+    thread.join(timeout=3)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 10])
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 100])
+def test_evaluation_gives_every_example_once(world, batch_size):
+    ids: list[int] = []
+    for rank in range(world):
+        batches = evaluation_batches(CountingLayer(), batch_size, world_size=world, rank=rank)
+        made = [batch["ids"] for batch in batches]
+        assert len(made) == len(batches)
+        ids += [int(i) for some in made for i in some]
+    assert sorted(ids) == list(range(30))
+
+
+def test_an_open_loader_does_not_hold_up_the_end_of_the_program():
+    program = """
+import numpy as np
+from open_seq2seq.data.batching import BatchLoader, BatchStream
+class Layer:
+    def make_batch(self, examples): return {"ids": examples}
+loader = BatchLoader(Layer(), BatchStream(np.ones(100, int), batch_size=3))
+next(loader)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0

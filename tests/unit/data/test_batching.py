@@ -1,0 +1,172 @@
+"""The plan of an epoch, and the stream of micro-batches."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data.batching import BatchStream, evaluation_plan, plan_epoch
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+def random_lengths(count: int, sides: int = 2, seed: int = 0) -> np.ndarray:
+    lengths = np.random.default_rng(seed).integers(1, 60, (count, sides))
+    return lengths if sides == 2 else lengths[:, 0]
+
+
+def batches_of(plan):
+    return [plan.batch(i) for i in range(len(plan))]
+
+
+SETTINGS = list(itertools.product((1, 2), ("sentences", "tokens"), (False, True), (False, True)))
+
+
+@pytest.mark.parametrize(("sides", "unit", "shuffle", "bucketed"), SETTINGS)
+@pytest.mark.parametrize("count", [1, 7, 500])
+def test_every_example_comes_once(sides, unit, shuffle, bucketed, count):
+    plan = plan_epoch(random_lengths(count, sides), batch_size=64, unit=unit, shuffle=shuffle, bucketed=bucketed)
+    assert sorted(np.concatenate(batches_of(plan))) == list(range(count))
+
+
+@pytest.mark.parametrize("budget", [59, 100, 512, 10**6])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_token_batches_keep_the_budget_and_fill_it(budget, shuffle):
+    lengths = random_lengths(1000)
+    batches = batches_of(plan_epoch(lengths, batch_size=budget, unit="tokens", shuffle=shuffle))
+    held = [len(batch) * lengths[batch].max() for batch in batches]
+    assert max(held) <= budget
+    # Greedy cuts: the next example would have overfilled all batches but one.
+    assert sum((len(b) + 1) * lengths[b].max() <= budget for b in batches) <= 1
+
+
+def test_sentence_batches_are_full_but_one():
+    for bucketed in (False, True):
+        sizes = [len(b) for b in batches_of(plan_epoch(random_lengths(130), batch_size=32, bucketed=bucketed))]
+        assert sorted(sizes) == [2, 32, 32, 32, 32]
+
+
+@pytest.mark.parametrize("unit", ["sentences", "tokens"])
+@pytest.mark.parametrize("bucketed", [False, True])
+def test_number_of_batches_is_the_same_in_every_epoch(unit, bucketed):
+    lengths = random_lengths(777)
+    counts = {len(plan_epoch(lengths, batch_size=100, unit=unit, seed=seed, epoch=epoch, bucketed=bucketed))
+              for seed in range(3) for epoch in range(5)}
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("bucketed", [False, True])
+def test_epochs_and_seeds_shuffle_differently_and_reproducibly(bucketed):
+    lengths = random_lengths(300)
+
+    def order(seed, epoch):
+        return np.concatenate(batches_of(plan_epoch(lengths, batch_size=8, seed=seed, epoch=epoch, bucketed=bucketed)))
+
+    orders = [order(seed, epoch) for seed in (0, 1, -3) for epoch in (0, 1)]
+    assert all((a != b).any() for a, b in itertools.combinations(orders, 2))
+    np.testing.assert_array_equal(order(1, 1), order(1, 1))
+
+
+def test_buckets_shuffle_ties_and_hold_like_lengths():
+    lengths = np.repeat([5, 9], 100)
+    first, second = (plan_epoch(lengths, batch_size=50, epoch=epoch) for epoch in (0, 1))
+    assert all(len(set(lengths[b])) == 1 for b in batches_of(first))
+    assert set(map(frozenset, batches_of(first))) != set(map(frozenset, batches_of(second)))
+
+
+def test_evaluation_order_is_fixed():
+    lengths = random_lengths(50)
+    plan = plan_epoch(lengths, batch_size=8, shuffle=False, seed=1, epoch=4, bucketed=True)
+    longest = lengths.max(axis=1)[np.concatenate(batches_of(plan))]
+    assert (np.diff(longest) <= 0).all()
+    natural = plan_epoch(lengths, batch_size=8, shuffle=False, bucketed=False)
+    np.testing.assert_array_equal(np.concatenate(batches_of(natural)), np.arange(50))
+
+
+def test_plan_of_lengths_beyond_16_bits():
+    lengths = np.array([70000, 3, 200000, 5, 66000])
+    plan = plan_epoch(lengths, batch_size=2, shuffle=False)
+    np.testing.assert_array_equal(np.concatenate(batches_of(plan)), [2, 0, 4, 3, 1])
+
+
+def test_an_example_longer_than_a_batch_is_named():
+    with pytest.raises(DataError, match=r"line 3 has 90 tokens.* holds only 80"):
+        BatchStream(np.array([10, 20, 90]), batch_size=80, unit="tokens", describe=lambda i: f"line {i + 1}")
+
+
+class FakeLayer:
+    params = {"batch_size": 80, "batch_size_unit": "tokens", "length_buckets": True}
+    lengths = np.array([10, 20, 90])
+    num_examples = 3
+
+
+def test_evaluation_gives_a_long_example_a_batch_of_its_own():
+    plan = evaluation_plan(FakeLayer())
+    assert [list(b) for b in batches_of(plan)] == [[2], [1, 0]]
+
+
+def take(stream, start, count):
+    return [batch.tolist() for _, batch in itertools.islice(stream.iterate(start), count)]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_resuming_anywhere_continues_the_sequence(shuffle):
+    def make():
+        return BatchStream(random_lengths(40), batch_size=9, shuffle=shuffle, seed=3)
+
+    whole = take(make(), 0, 23)
+    for start in range(20):
+        assert take(make(), start, 3) == whole[start:start + 3]
+
+
+@pytest.mark.parametrize(("world", "iter_size"), [(2, 1), (3, 2)])
+def test_ranks_share_the_sequence_of_one(world, iter_size):
+    lengths = random_lengths(100)
+    one = take(BatchStream(lengths, batch_size=10, seed=5), 0, 36)
+    ranks = [take(BatchStream(lengths, batch_size=10, seed=5, world_size=world, rank=rank, iter_size=iter_size),
+                  0, 36 // world) for rank in range(world)]
+    assert [batch for group in zip(*ranks, strict=True) for batch in group] == one
+
+
+def test_resuming_on_another_number_of_ranks():
+    lengths = random_lengths(100)
+    one = take(BatchStream(lengths, batch_size=10, seed=5), 0, 30)
+    ranks = [take(BatchStream(lengths, batch_size=10, seed=5, world_size=2, rank=rank), 6, 12) for rank in range(2)]
+    assert [batch for group in zip(*ranks, strict=True) for batch in group] == one[6:]
+
+
+def test_every_epoch_of_the_stream_covers_the_data():
+    stream = BatchStream(random_lengths(101), batch_size=256, unit="tokens")
+    batches = take(stream, 0, 3 * stream.micro_batches_per_epoch)
+    for epoch in range(3):
+        some = batches[epoch * stream.micro_batches_per_epoch:(epoch + 1) * stream.micro_batches_per_epoch]
+        assert sorted(sum(some, [])) == list(range(101))
+
+
+def test_plans_can_be_asked_for_in_any_order():
+    stream = BatchStream(random_lengths(50), batch_size=7, seed=2)
+    expected = [plan_epoch(random_lengths(50), batch_size=7, seed=2, epoch=epoch) for epoch in range(6)]
+    for epoch in (5, 0, 0, 3, 4, 5, 1):
+        np.testing.assert_array_equal(stream.plan(epoch).order, expected[epoch].order)
+
+
+def test_a_batch_larger_than_the_data_is_refused():
+    with pytest.raises(DataError, match="batch_size_per_gpu is 64, but there are only 10"):
+        BatchStream(random_lengths(10), batch_size=64)
+
+
+def test_an_update_larger_than_an_epoch_is_refused():
+    with pytest.raises(ConfigError, match=r"takes 6 batches \(3 devices, iter_size 2\).* only 5"):
+        BatchStream(random_lengths(10), batch_size=2, world_size=3, iter_size=2)
+
+
+@pytest.mark.parametrize("changed", [{"batch_size": 0}, {"unit": "bytes"}])
+def test_bad_settings_are_refused(changed):
+    with pytest.raises(ConfigError):
+        plan_epoch(random_lengths(10), **{"batch_size": 2, "unit": "sentences", **changed})
+
+
+def test_no_examples_are_refused():
+    with pytest.raises(DataError):
+        plan_epoch(np.zeros([0, 2], np.int32), batch_size=2)

@@ -1,0 +1,164 @@
+"""Tokenised text files and their index."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data.text2text import corpus as corpus_module
+from open_seq2seq.data.text2text.corpus import corpus_of_lines, load_corpus
+from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
+from open_seq2seq.data.text2text.vocabulary import Vocabulary
+from open_seq2seq.utils.errors import DataError
+
+LETTERS = "abcdefghij"
+TOKENIZER = DelimiterTokenizer(Vocabulary(["<PAD>", "</S>", "<S>", "<UNK>", *LETTERS, "é"]))
+
+
+def random_lines(count, seed=0):
+    numbers = np.random.default_rng(seed)
+    return [" ".join(numbers.choice(list(LETTERS + "é"), numbers.integers(0, 9))) for _ in range(count)]
+
+
+def write(path, lines, end="\n"):
+    path.write_bytes((end.join(lines) + end).encode())
+    return str(path)
+
+
+@pytest.fixture(params=["memory", "index"])
+def index_dir(request, tmp_path):
+    return None if request.param == "memory" else str(tmp_path / "index")
+
+
+@pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
+def test_tokens_and_lines_of_a_file(tmp_path, monkeypatch, index_dir, chunk):
+    monkeypatch.setattr(corpus_module, "_CHUNK_BYTES", chunk)
+    lines = random_lines(60)
+    corpus = load_corpus(write(tmp_path / "t", lines), TOKENIZER, index_dir)
+    assert len(corpus) == 60 and corpus.counts.tolist() == [len(line.split()) for line in lines]
+    for number, line in enumerate(lines):
+        tokens = corpus.tokens[corpus.offsets[number]:corpus.offsets[number + 1]]
+        assert TOKENIZER.decode(tokens) == line == corpus.line(number)
+
+
+@pytest.mark.parametrize(("content", "expected"), [
+    (b"a b\nc", ["a b", "c"]), (b"a b\r\nc\r\n", ["a b", "c"]), (b"\xef\xbb\xbfa\nb\n", ["a", "b"]),
+    (b"a\n\n\n", ["a", "", ""]), (b"\n", [""]), ("a\u2028b\nc\x0bd\n".encode(), ["a\u2028b", "c\x0bd"]),
+])
+def test_line_ends(tmp_path, index_dir, content, expected):
+    (tmp_path / "t").write_bytes(content)
+    corpus = load_corpus(str(tmp_path / "t"), TOKENIZER, index_dir)
+    assert [corpus.line(i) for i in range(len(corpus))] == expected
+
+
+def reference_padding(lines, max_tokens, start, multiple):
+    rows = [[2] * start + [TOKENIZER.vocabulary.ids[t] for t in line.split()][:max_tokens] + [1] for line in lines]
+    width = -(-max(map(len, rows)) // multiple) * multiple
+    return [row + [0] * (width - len(row)) for row in rows], [len(row) for row in rows]
+
+
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("multiple", [1, 8])
+@pytest.mark.parametrize("max_tokens", [3, 100])
+def test_padding_against_a_plain_reference(start, multiple, max_tokens):
+    lines = random_lines(40, seed=1)
+    corpus = corpus_of_lines(lines, TOKENIZER)
+    chosen = np.random.default_rng(2).permutation(40)[:13]
+    ids, lengths = corpus.padded(chosen, max_tokens, start, multiple)
+    expected = reference_padding([lines[i] for i in chosen], max_tokens, start, multiple)
+    assert (ids.tolist(), lengths.tolist()) == expected
+    assert ids.dtype == lengths.dtype == np.int32
+
+
+def test_padding_of_empty_sentences():
+    ids, lengths = corpus_of_lines(["", ""], TOKENIZER).padded(np.array([1, 0]), 5, True)
+    assert ids.tolist() == [[2, 1], [2, 1]] and lengths.tolist() == [2, 2]
+
+
+class CountingTokenizer:
+    def __init__(self, fingerprint="f"):
+        self.vocab_size, self.fingerprint, self.calls = TOKENIZER.vocab_size, fingerprint, 0
+
+    def encode(self, lines, threads=1):
+        self.calls += 1
+        return TOKENIZER.encode(lines, threads)
+
+
+def test_the_index_is_used_until_something_changes(tmp_path):
+    path, index_dir = write(tmp_path / "t", random_lines(20)), str(tmp_path / "i")
+    tokenizer = CountingTokenizer()
+    first = load_corpus(path, tokenizer, index_dir)
+    again = load_corpus(path, tokenizer, index_dir)
+    assert tokenizer.calls == 1 and isinstance(again.tokens.base, np.ndarray)
+    np.testing.assert_array_equal(first.tokens, again.tokens)
+    write(tmp_path / "t", random_lines(20, seed=9))
+    changed = load_corpus(path, tokenizer, index_dir)
+    assert tokenizer.calls == 2 and [changed.line(i) for i in range(20)] == random_lines(20, seed=9)
+    load_corpus(path, CountingTokenizer("another"), index_dir)
+    assert sum(name.endswith(".index") for name in os.listdir(index_dir)) == 2
+    assert not [name for name in os.listdir(index_dir) if name.endswith(".tmp")]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:100] + b[110:], lambda b: b"", lambda b: b"x" * 99])
+def test_a_broken_index_is_made_anew(tmp_path, damage):
+    path, index_dir, tokenizer = write(tmp_path / "t", random_lines(50)), tmp_path / "i", CountingTokenizer()
+    before = np.array(load_corpus(path, tokenizer, str(index_dir)).tokens)
+    index = next(index_dir.glob("*.index"))
+    index.write_bytes(damage(index.read_bytes()))
+    np.testing.assert_array_equal(load_corpus(path, tokenizer, str(index_dir)).tokens, before)
+    assert tokenizer.calls == 2
+
+
+def test_large_files_have_their_index_beside_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_module, "INDEX_FROM_BYTES", 10)
+    path = write(tmp_path / "t", random_lines(20))
+    load_corpus(path, TOKENIZER)
+    assert list((tmp_path / ".os2s_index").glob("t.*.index"))
+
+
+def test_read_only_folders_have_it_in_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_module, "INDEX_FROM_BYTES", 10)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    path = write(tmp_path / "data" / "t", random_lines(20))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda p, mode: not str(p).startswith(str(tmp_path / "data")) and access(p, mode))
+    load_corpus(path, TOKENIZER)
+    assert list((tmp_path / "cache").rglob("t.*.index")) and not (tmp_path / "data" / ".os2s_index").exists()
+
+
+def test_an_index_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="set index_dir to a folder"):
+        load_corpus(write(tmp_path / "t", ["a"]), TOKENIZER, str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_invalid_utf8_is_named_by_its_line(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(corpus_module, "_CHUNK_BYTES", chunk)
+    (tmp_path / "t").write_bytes(b"a\nb\nc \xff\nd\n")
+    with pytest.raises(DataError, match=r"t:3: the line is not valid UTF-8"):
+        load_corpus(str(tmp_path / "t"), TOKENIZER)
+
+
+def test_missing_and_empty_files(tmp_path):
+    with pytest.raises(DataError, match="does not exist"):
+        load_corpus(str(tmp_path / "none"), TOKENIZER)
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(DataError, match="is empty"):
+        load_corpus(str(tmp_path / "empty"), TOKENIZER)
+
+
+def test_ids_beyond_the_vocabulary_are_refused(tmp_path):
+    tokenizer = CountingTokenizer()
+    tokenizer.vocab_size = 6
+    with pytest.raises(DataError, match=r"t:2: the token id 8 is beyond the vocabulary of 6"):
+        load_corpus(write(tmp_path / "t", ["a b", "a e", "b"]), tokenizer)
+
+
+def test_large_vocabularies_take_wider_tokens(tmp_path, index_dir):
+    tokenizer = DelimiterTokenizer(Vocabulary([f"t{i}" for i in range(70000)]))
+    corpus = load_corpus(write(tmp_path / "t", ["t69999 t5"]), tokenizer, index_dir)
+    assert corpus.tokens.dtype == np.int32 and corpus.tokens.tolist() == [69999, 5]

@@ -1,0 +1,234 @@
+"""The data layer of parallel text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.data import ParallelTextDataLayer
+from open_seq2seq.data.batching import BatchLoader, BatchStream
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+LETTERS = "abcdefgh"
+
+
+class Files:
+    """A folder with a vocabulary and a small corpus; ``params`` names them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.vocab = self.write("vocab.txt", list(LETTERS))
+        self.source_lines = [" ".join(LETTERS[:i % 7 + 1]) for i in range(20)]
+        self.target_lines = [" ".join(reversed(line.split())) for line in self.source_lines]
+
+    def write(self, name, lines):
+        (self.folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return str(self.folder / name)
+
+    def params(self, **changed):
+        return {"source_file": self.write("source.txt", self.source_lines),
+                "target_file": self.write("target.txt", self.target_lines),
+                "src_vocab_file": self.vocab, "tgt_vocab_file": self.vocab, "special_tokens_already_in_vocab": False,
+                "max_length": 16, "batch_size": 4, "mode": "train", **changed}
+
+    def layer(self, **changed):
+        return ParallelTextDataLayer(self.params(**changed))
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path)
+
+
+def ids_of(line):
+    return [4 + LETTERS.index(token) for token in line.split()]
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_a_batch_holds_its_examples(files, start):
+    layer = files.layer(use_start_token=start)
+    examples = np.array([3, 0, 13])
+    batch = layer.make_batch(examples)
+    assert batch["ids"].tolist() == [3, 0, 13]
+    for side, lines in (("source_tensors", files.source_lines), ("target_tensors", files.target_lines)):
+        ids, lengths = batch[side]
+        for row, length, example in zip(ids, lengths, examples, strict=True):
+            assert row[:length].tolist() == [2] * start + ids_of(lines[example]) + [1]
+            assert not row[length:].any()
+    np.testing.assert_array_equal(layer.lengths[examples], np.stack(
+        [batch["source_tensors"][1], batch["target_tensors"][1]], axis=1))
+
+
+def test_signature_fits_the_batches(files):
+    for mode in ("train", "eval", "infer"):
+        layer = files.layer(mode=mode)
+        batch = layer.make_batch(np.arange(3))
+        tf.nest.assert_same_structure(batch, layer.input_signature)
+        for array, spec in zip(tf.nest.flatten(batch), tf.nest.flatten(layer.input_signature), strict=True):
+            assert spec.is_compatible_with(tf.constant(array))
+
+
+def test_texts_of_examples(files):
+    layer = files.layer(mode="eval")
+    batch = layer.make_batch(np.arange(20))
+    for example in range(20):
+        assert layer.source_text(example) == files.source_lines[example]
+        assert layer.reference_text(example) == files.target_lines[example]
+        assert layer.source_to_text(batch["source_tensors"][0][example]) == files.source_lines[example]
+        assert layer.ids_to_text(batch["target_tensors"][0][example]) == files.target_lines[example]
+
+
+def test_training_drops_empty_and_long_pairs(files):
+    files.source_lines[2], files.target_lines[5], files.source_lines[7] = "", "  ", " ".join("a" * 15)
+    files.source_lines[9] = " ".join("a" * 14)  # fits: 14 tokens and two special ones
+    layer = files.layer()
+    assert layer.num_examples == 17 and layer.lengths.max() == 16
+    assert layer.report_dropped() == {"an empty side": 2, "longer than max_length 16": 1}
+    kept = [i for i in range(20) if i not in (2, 5, 7)]
+    assert [layer.line_number(example) - 1 for example in range(17)] == kept
+    assert layer.describe_example(3).endswith("source.txt:5")
+    assert [layer.source_text(example) for example in range(17)] == [files.source_lines[i] for i in kept]
+    batch = layer.make_batch(np.arange(17))
+    assert layer.ids_to_text(batch["target_tensors"][0][16]) == files.target_lines[19]
+
+
+@pytest.mark.parametrize("mode", ["eval", "infer"])
+def test_evaluation_keeps_every_line(files, mode):
+    files.source_lines[2], files.source_lines[7] = "", " ".join("a" * 30)
+    layer = files.layer(mode=mode)
+    assert layer.num_examples == 20 and not layer.report_dropped() and layer.num_cut == 1
+    ids, lengths = layer.make_batch(np.array([2, 7]))["source_tensors"]
+    assert lengths.tolist() == [2, 16]
+    assert ids[0, :2].tolist() == [2, 1] and ids[1].tolist() == [2] + [4] * 14 + [1]
+
+
+def test_inference_reads_no_targets(files):
+    layer = files.layer(mode="infer", target_file=None)
+    assert layer.lengths.shape == (20,) and "target_tensors" not in layer.make_batch(np.arange(2))
+    with pytest.raises(DataError, match="no reference texts"):
+        layer.reference_text(0)
+
+
+def test_sources_can_be_the_targets(files):
+    batch = files.layer(use_targets=False, target_file=None).make_batch(np.arange(5))
+    np.testing.assert_array_equal(batch["source_tensors"][0], batch["target_tensors"][0])
+
+
+def test_lengths_padded_to_eight(files):
+    layer = files.layer(pad_lengths_to_eight=True)
+    ids, lengths = layer.make_batch(np.arange(20))["source_tensors"]
+    assert ids.shape[1] % 8 == 0 and lengths.max() == 9 < ids.shape[1]
+    assert set(layer.lengths.ravel()) == {8, 16}
+    with pytest.raises(ConfigError, match="multiple of 8"):
+        files.layer(pad_lengths_to_eight=True, max_length=17)
+
+
+def test_vocabulary_sizes(files):
+    assert files.layer().source_vocab_size == 12
+    assert files.layer(pad_vocab_to_eight=True).target_vocab_size == 16
+
+
+def test_shuffle_is_on_in_training_only(files):
+    assert files.layer().params["shuffle"] and not files.layer(mode="eval").params["shuffle"]
+    assert not files.layer(shuffle=False).params["shuffle"]
+
+
+def test_an_index_gives_the_same_batches(files, tmp_path):
+    memory, index = files.layer(), files.layer(index_dir=str(tmp_path / "index"))
+    for a, b in zip(*(tf.nest.flatten(layer.make_batch(np.arange(20))) for layer in (memory, index)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_loader_over_the_layer_keeps_the_token_budget(files):
+    layer = files.layer()
+    stream = BatchStream(layer.lengths, batch_size=40, unit="tokens", seed=1)
+    seen = []
+    with BatchLoader(layer, stream) as loader:
+        for _ in range(stream.micro_batches_per_epoch):
+            batch = next(loader)
+            assert batch["source_tensors"][0].size <= 40 and batch["target_tensors"][0].size <= 40
+            seen += batch["ids"].tolist()
+    assert sorted(seen) == list(range(20))
+
+
+def test_sentencepiece_on_raw_text(files, model_path, sentences):
+    raw = files.write("raw.txt", sentences)
+    layer = ParallelTextDataLayer({
+        "source_file": raw, "target_file": raw, "max_length": 60, "mode": "eval",
+        "tokenizer": {"type": "sentencepiece", "model": model_path}})
+    batch = layer.make_batch(np.arange(len(sentences)))
+    assert [layer.ids_to_text(row) for row in batch["target_tensors"][0]] == sentences
+    assert [layer.reference_text(i) for i in range(len(sentences))] == sentences
+    assert layer.source_vocab_size == 44
+
+
+def test_interactive_mode_needs_no_files(files):
+    layer = files.layer(mode="interactive_infer", source_file="nowhere", target_file=None)
+    batch = layer.make_interactive_batch(["a b", "", " ".join("c" * 50)])
+    ids, lengths = batch["source_tensors"]
+    assert lengths.tolist() == [4, 2, 16] and ids[0, :4].tolist() == [2, 4, 5, 1]
+    assert batch["ids"].tolist() == [0, 1, 2] and layer.make_interactive_batch("a b")["ids"].tolist() == [0]
+    tf.nest.assert_same_structure(batch, layer.input_signature)
+    for bad in ([], [1]):
+        with pytest.raises(DataError):
+            layer.make_interactive_batch(bad)
+    with pytest.raises(DataError):
+        layer.make_batch(np.arange(2))
+
+
+def test_interactive_batches_equal_those_of_files(files):
+    layer = files.layer(mode="infer")
+    typed = layer.make_interactive_batch(files.source_lines)
+    read = layer.make_batch(np.arange(20))
+    for a, b in zip(tf.nest.flatten(typed), tf.nest.flatten(read), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_assets_can_be_moved(files, tmp_path, model_path):
+    params = files.params()
+    assets = ParallelTextDataLayer(params).assets()
+    assert set(assets) == {"src_vocab_file", "tgt_vocab_file"}
+    moved = {name: files.write(f"moved-{name}", LETTERS) for name in assets}
+    assert ParallelTextDataLayer(ParallelTextDataLayer.params_with_assets(params, moved)).assets() == moved
+
+    piece_params = {**files.params(mode="interactive_infer"), "tokenizer": {"type": "sentencepiece", "model": model_path}}
+    assert ParallelTextDataLayer(piece_params).assets() == {"tokenizer_model": model_path}
+    changed = ParallelTextDataLayer.params_with_assets(piece_params, {"tokenizer_model": "there", "unknown": "x"})
+    assert changed["tokenizer"] == {"type": "sentencepiece", "model": "there"}
+    assert piece_params["tokenizer"]["model"] == model_path
+
+
+def test_unequal_numbers_of_lines(files):
+    files.target_lines.append("a")
+    with pytest.raises(DataError, match="has 20 lines but .* has 21"):
+        files.layer()
+
+
+def test_nothing_left(files):
+    files.source_lines, files.target_lines = ["", "a b c d"], ["a", "b"]
+    with pytest.raises(DataError, match="Nothing is left of the 2 .* 1 have an empty side, 1 are longer than max_length 5"):
+        files.layer(max_length=5)
+
+
+@pytest.mark.parametrize(("changed", "error", "message"), [
+    ({"target_file": None}, ConfigError, "target_file' is missing"),
+    ({"max_length": 3}, ConfigError, "max_length' is 3"),
+    ({"src_vocab_file": None}, ConfigError, "src_vocab_file' is missing"),
+    ({"max_lenght": 5}, ConfigError, "Did you mean 'max_length'"),
+    ({"source_file": "nowhere.txt"}, DataError, "nowhere.txt does not exist"),
+    ({"tgt_vocab_file": "nowhere.txt"}, DataError, "nowhere.txt does not exist"),
+])
+def test_bad_params_are_refused(files, changed, error, message):
+    with pytest.raises(error, match=message):
+        files.layer(**changed)
+
+
+def test_invalid_utf8_and_empty_files(files):
+    params = files.params()
+    (files.folder / "target.txt").write_bytes(b"a\n\xc3\n" * 10)
+    with pytest.raises(DataError, match=r"target.txt:2: the line is not valid UTF-8"):
+        ParallelTextDataLayer(params)
+    (files.folder / "target.txt").write_bytes(b"")
+    with pytest.raises(DataError, match="target.txt is empty"):
+        ParallelTextDataLayer(params)

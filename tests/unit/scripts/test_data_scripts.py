@@ -1,0 +1,122 @@
+"""The scripts, run as a user runs them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+WORDS = "ein kleiner Hund läuft über die grüne Wiese und sieht einen roten Ball im Gras liegen".split()
+
+
+def run(script, *args, cwd):
+    """Runs a script from another folder, without the package on the path."""
+    return subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, args)], cwd=cwd, env={"PATH": ""},
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def ok(script, *args, cwd):
+    result = run(script, *args, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def lines_of(path):
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def sentences(count, seed=0):
+    numbers = random.Random(seed)
+    return [" ".join(numbers.choices(WORDS, k=numbers.randint(3, 12))) for _ in range(count)]
+
+
+def test_toy_data(tmp_path):
+    sizes = ("--train_size=30", "--dev_size=4", "--test_size=5")
+    ok("create_toy_data", "--output_dir=a", *sizes, cwd=tmp_path)
+    for split, count in (("train", 30), ("dev", 4), ("test", 5)):
+        source, target = (lines_of(tmp_path / "a" / split / f"{side}.txt") for side in ("source", "target"))
+        assert len(source) == count
+        assert [line.split()[::-1] for line in source] == [line.split() for line in target]
+        assert all(5 <= len(line.split()) <= 50 for line in source)
+    letters = lines_of(tmp_path / "a" / "vocab" / "source.txt")
+    assert len(letters) == 10 and letters == lines_of(tmp_path / "a" / "vocab" / "target.txt")
+    assert {t for line in lines_of(tmp_path / "a" / "train" / "source.txt") for t in line.split()} <= set(letters)
+
+    ok("create_toy_data", "--output_dir=b", *sizes, cwd=tmp_path)
+    ok("create_toy_data", "--output_dir=c", "--seed=1", *sizes, cwd=tmp_path)
+    texts = [lines_of(tmp_path / folder / "train" / "source.txt") for folder in "abc"]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_tokenizer_modes(tmp_path):
+    for side in "12":
+        write(tmp_path / f"text{side}", sentences(300, int(side)))
+        kind = ("bpe", "unigram")[int(side) - 1]
+        ok("tokenizer_wrapper", "--mode=train", f"--text_input=text{side}", f"--model_prefix=m{side}", "--vocab_size=44",
+           f"--model_type={kind}", cwd=tmp_path)
+    ok("tokenizer_wrapper", "--mode=tokenize", *(f"--{flag}{side}={name}{side}" for side in "12" for flag, name in (
+        ("text_input", "text"), ("tokenized_output", "pieces"), ("model_prefix", "m"))), cwd=tmp_path)
+    ok("tokenizer_wrapper", "--mode=encode", "--text_input=text1", "--tokenized_output=again", "--model_prefix=m1.model",
+       cwd=tmp_path)
+    assert lines_of(tmp_path / "pieces1") == lines_of(tmp_path / "again") != lines_of(tmp_path / "text1")
+    for mode in ("detokenize", "decode"):
+        ok("tokenizer_wrapper", f"--mode={mode}", "--text_input=pieces2", f"--decoded_output={mode}", "--model_prefix=m2",
+           cwd=tmp_path)
+        assert lines_of(tmp_path / mode) == lines_of(tmp_path / "text2")
+
+
+def test_multi30k(tmp_path):
+    (tmp_path / "in").mkdir()
+    for split, count in (("train", 300), ("val", 5), ("test_2016_flickr", 6)):
+        (tmp_path / "in" / f"{split}.en.gz").write_bytes(gzip.compress("\n".join(sentences(count, 1)).encode()))
+        write(tmp_path / "in" / f"{split}.de", sentences(count, 2))
+    ok("prepare_multi30k", "--data_dir=in", "--output_dir=out", "--vocab_size=44", cwd=tmp_path)
+    assert lines_of(tmp_path / "out" / "val.en") == sentences(5, 1)
+    assert (tmp_path / "out" / "spm44.model").exists() and (tmp_path / "out" / "spm44.vocab").exists()
+
+
+def test_wmt(tmp_path):
+    pairs = list(zip(sentences(300, 1), sentences(300, 2), strict=True)) + [("", "x"), (" ".join("a" * 90), "b")]
+    for i, (begin, end) in enumerate(((0, 100), (100, 302))):
+        for side, language in enumerate(("en", "de")):
+            write(tmp_path / f"corpus{i}.{language}", [pair[side] for pair in pairs[begin:end]])
+    for language in ("en", "de"):
+        write(tmp_path / f"dev.{language}", sentences(7, 3))
+    ok("prepare_wmt", "--output_dir=out", "--train_source", "corpus0.en", "corpus1.en", "--train_target", "corpus0.de",
+       "corpus1.de", "--dev_source=dev.en", "--dev_target=dev.de", "--vocab_size=44", cwd=tmp_path)
+    out = tmp_path / "out"
+    shuffled = list(zip(*(lines_of(out / f"train.clean.{la}.shuffled") for la in ("en", "de")), strict=True))
+    assert sorted(shuffled) == sorted(pairs[:300]) and shuffled != pairs[:300]
+    assert lines_of(out / "wmt13-en-de.ref") == sentences(7, 3)
+    for name in ("train.clean.en.shuffled", "train.clean.de.shuffled", "wmt13-en-de.src", "wmt13-en-de.ref"):
+        tokenised = lines_of(out / f"{name}.BPE_common.44.tok")
+        assert ["".join(line.split()).replace("▁", " ").strip() for line in tokenised] == lines_of(out / name)
+    assert (out / "m_common.vocab").exists()
+
+
+@pytest.mark.parametrize(("script", "args", "message"), [
+    ("create_toy_data", ["--min_length=9", "--max_length=3"], "--min_length 9 and --max_length 3"),
+    ("tokenizer_wrapper", ["--mode=encode", "--text_input=x"], "needs --tokenized_output, --model_prefix too"),
+    ("tokenizer_wrapper", ["--mode=encode", "--text_input=x", "--tokenized_output=y", "--model_prefix=z"],
+     "z.model does not exist"),
+    ("tokenizer_wrapper", ["--mode=train", "--text_input=x", "--model_prefix=z"], "The file x does not exist"),
+    ("prepare_multi30k", ["--data_dir=nowhere"], "neither train.en nor train.en.gz"),
+    ("prepare_wmt", ["--train_source", "a", "b", "--train_target", "c"], "2 files of --train_source but 1"),
+    ("prepare_wmt", ["--train_source", "a", "--train_target", "c"], "These files do not exist: a, c"),
+    ("prepare_wmt", ["--train_source", "a", "--train_target", "c", "--dev_source=d"], "Give both --dev_source"),
+])
+def test_mistakes(tmp_path, script, args, message):
+    result = run(script, *args, cwd=tmp_path)
+    assert result.returncode == 2 and message in result.stderr
+    assert result.stderr.count("\n") == 1 and "Traceback" not in result.stderr
