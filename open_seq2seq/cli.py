@@ -246,3 +246,24 @@ def _stderr_held_back() -> Iterator[None]:
             if failed:
                 buffer.seek(0)
                 os.write(2, buffer.read())
+
+
+def load_interactive(arguments: Sequence[str]) -> Any:
+    """Loads a trained model for use from Python, a notebook for instance.
+
+    Args:
+      arguments: as on the command line, without the mode:
+        ``["--config_file=…", "--logdir=…", "--decoder_params/beam_size=1"]``.
+
+    Returns:
+      A ``training.interactive.InteractiveModel``: ``infer(inputs)`` gives for each input the
+      task's result; for text a list of (score, text), best first.
+
+    Raises:
+      UserError: what the command would report.
+    """
+    options = parse_options([*arguments, "--mode=interactive_infer"])
+    from open_seq2seq.training import session
+    from open_seq2seq.training.interactive import InteractiveModel
+
+    return InteractiveModel(session.load_model(options))

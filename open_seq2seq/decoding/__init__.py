@@ -1,0 +1,1 @@
+"""Decoding: from step-by-step scores to sequences."""

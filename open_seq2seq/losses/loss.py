@@ -19,7 +19,8 @@ class LossTerm(NamedTuple):
       sum: FP32 scalar, summed over the micro-batch.
       units: FP32 scalar, how many units the sum covers.
       weight: factor of the term.
-      unit: what is counted: ``token``, ``utterance``, ``frame``, ``image``, ``example``.
+      unit: what is counted: ``token``, ``utterance``, ``frame``, ``image``, ``example``. Terms of
+        one loss that name the same unit have the same count; others need another name.
       name: the term's name in logs.
     """
 

@@ -1,0 +1,1 @@
+"""Metrics: how results are judged."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -68,12 +69,14 @@ def resolve_class(value: Any, key: str) -> Any:
     return _attribute(module, name, key, value)
 
 
+@functools.cache
 def _load_file(path: str, key: str) -> ModuleType:
     if not os.path.isfile(path):
         raise ConfigError([f"'{key}' names the file {path}, which does not exist."])
     name = "open_seq2seq_user_" + os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    module.tf = tf  # type: ignore[attr-defined]  # configs find it in their globals too
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module
 
@@ -180,7 +183,11 @@ def _component_params(model: Model, spec: ModelSpec, part: str, part_class: Any,
     derived = {**inherited, **model.derived_params(part)}
     if part == "loss" or params.get("dtype") is not None:
         derived.pop("dtype")
-    return {**params, **{name: value for name, value in derived.items() if name in known}}
+    built = {**params, **{name: value for name, value in derived.items() if name in known}}
+    named = built.get("regularizer")
+    if isinstance(named, str) and hasattr(optimizers, named):
+        built["regularizer"] = getattr(optimizers, named)
+    return built
 
 
 def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None) -> tuple[Any, Any]:

@@ -1,0 +1,201 @@
+"""Batched beam search with length penalty, for every autoregressive decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+NEGATIVE_INFINITY = float("-inf")
+
+StepFunction = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+
+
+class BeamResult(NamedTuple):
+    """The best hypotheses of each sentence, best first.
+
+    Attributes:
+      ids: ``[batch, n_best, length]`` int32 without the start id; EOS is kept, 0 follows it.
+      scores: ``[batch, n_best]`` FP32: log probability / length penalty.
+      lengths: ``[batch, n_best]`` int32, EOS included.
+    """
+
+    ids: tf.Tensor
+    scores: tf.Tensor
+    lengths: tf.Tensor
+
+
+class _State(NamedTuple):
+    """What changes from step to step.
+
+    Attributes:
+      step: how many ids each alive hypothesis has.
+      last_ids: newest id of each ``[batch, beam]``.
+      alive_ids: ``[batch, beam, step]``.
+      alive_log_probs: ``[batch, beam]``, best first.
+      finished_ids: ``[batch, beam, step]``, 0 after EOS.
+      finished_scores: ``[batch, beam]``, best first; -inf where there is none yet.
+      finished_lengths: ``[batch, beam]``.
+      done: ``[batch]``: sentences whose result can no longer change.
+      cache: the decoder's.
+    """
+
+    step: tf.Tensor
+    last_ids: tf.Tensor
+    alive_ids: tf.Tensor
+    alive_log_probs: tf.Tensor
+    finished_ids: tf.Tensor
+    finished_scores: tf.Tensor
+    finished_lengths: tf.Tensor
+    done: tf.Tensor
+    cache: Any
+
+
+class _Search(NamedTuple):
+    """What does not change; see ``beam_search``."""
+
+    step_fn: StepFunction
+    beam_size: int
+    vocab_size: int
+    alpha: float
+    max_lengths: tf.Tensor
+    start_id: int
+    eos_id: int
+    n_best: int
+
+
+def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
+    """Returns ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14)."""
+    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
+
+
+def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Tensor, beam_size: int, vocab_size: int,
+                alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int, n_best: int = 1) -> BeamResult:
+    """Searches for the sequences of highest log probability / length penalty.
+
+    Each step keeps the ``beam_size`` best unfinished hypotheses, and the best finished
+    ones apart. A sentence is done when none of its unfinished hypotheses can still beat
+    its ``n_best``-th finished one, or at its own maximal length; so its result does not
+    depend on the rest of the batch. Where fewer than ``n_best`` hypotheses have finished
+    by then, unfinished ones follow them, scored alike.
+
+    Args:
+      step_fn: ``(ids [batch, beam], step, cache) → (logits [batch, beam, vocab], cache)``:
+        the newest ids and how many came before them.
+      initial_cache: nest of tensors ``[batch, beam, …]``, reordered along the beam after
+        each step; further dimensions may grow. What is the same for all hypotheses of a
+        sentence belongs into ``step_fn``.
+      batch_size: number of sentences, an int32 scalar.
+      beam_size: hypotheses kept for each sentence.
+      vocab_size: number of ids, at least 2.
+      alpha: exponent of the length penalty; 0 is none.
+      max_lengths: ``[batch]`` int32, longest hypothesis in tokens, EOS included.
+      start_id: id that the first step gets.
+      eos_id: id that ends a hypothesis.
+      n_best: how many hypotheses are returned, at most ``beam_size``.
+    """
+    search = _Search(step_fn, beam_size, vocab_size, alpha, max_lengths, start_id, eos_id, n_best)
+    state = _initial_state(search, batch_size, initial_cache)
+    state = tf.while_loop(
+        lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)), lambda *s: tuple(_advance(search, _State(*s))),
+        tuple(state), shape_invariants=tuple(_shape_invariants(state)))
+    return _result(search, _State(*state))
+
+
+def _initial_state(search: _Search, batch: tf.Tensor, cache: Any) -> _State:
+    beam = search.beam_size
+    # At first all hypotheses of a sentence are the same one: only the first may be continued.
+    first = tf.concat([tf.zeros([1]), tf.fill([beam - 1], NEGATIVE_INFINITY)], 0)
+    return _State(
+        tf.constant(0), tf.fill(tf.stack([batch, beam]), search.start_id), tf.zeros(tf.stack([batch, beam, 0]), tf.int32), tf.tile(first[tf.newaxis], [batch, 1]),
+        tf.zeros(tf.stack([batch, beam, 0]), tf.int32), tf.fill(tf.stack([batch, beam]), NEGATIVE_INFINITY),
+        tf.zeros(tf.stack([batch, beam]), tf.int32), search.max_lengths <= 0, cache)
+
+
+def _shape_invariants(state: _State) -> _State:
+    def growing(tensor: tf.Tensor) -> tf.TensorShape:
+        rank = tensor.shape.rank
+        return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
+
+    shapes = _State(*(tf.nest.map_structure(growing, part) for part in state))
+    return shapes._replace(done=tf.TensorShape([None]))
+
+
+def _advance(search: _Search, state: _State) -> _State:
+    """Lengthens every hypothesis by one id."""
+    log_probs, parents, ids, cache = _candidates(search, state)
+    is_eos = tf.equal(ids, search.eos_id)
+    sequences = tf.concat([tf.gather(state.alive_ids, parents, batch_dims=1), ids[:, :, tf.newaxis]], 2)
+    length = state.step + 1
+
+    alive_log_probs, chosen = tf.math.top_k(tf.where(is_eos, NEGATIVE_INFINITY, log_probs), search.beam_size)
+    alive_ids = tf.gather(sequences, chosen, batch_dims=1)
+    alive_parents = tf.gather(parents, chosen, batch_dims=1)
+    finished = _merge_finished(search, state, sequences, tf.where(
+        is_eos, log_probs / length_penalty(length, search.alpha), NEGATIVE_INFINITY), length)
+    done = state.done | (length >= search.max_lengths) | _cannot_improve(search, finished[1], alive_log_probs, length)
+    # The batch goes on for the sake of others; what a done sentence has stays.
+    alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
+    alive_ids = tf.where(state.done[:, tf.newaxis, tf.newaxis], _one_longer(state.alive_ids), alive_ids)
+    return _State(
+        length, tf.gather(ids, chosen, batch_dims=1), alive_ids, alive_log_probs, *finished, done,
+        tf.nest.map_structure(lambda t: tf.gather(t, alive_parents, batch_dims=1), cache))
+
+
+def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+    """Returns the 2·beam best continuations: log probabilities, parents, ids ``[batch, 2·beam]``; and the cache.
+
+    At most ``beam`` of them end, so ``beam`` go on.
+    """
+    beam = search.beam_size
+    logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
+    logits = tf.cast(logits, tf.float32)
+    # The best of each hypothesis come first: the sum over the vocabulary is all that log-softmax adds.
+    per_beam = min(2 * beam, search.vocab_size)
+    values, ids = tf.math.top_k(logits, per_beam)
+    log_probs = values + (state.alive_log_probs - tf.reduce_logsumexp(logits, axis=2))[:, :, tf.newaxis]
+    batch = tf.shape(logits)[0]
+    best, index = tf.math.top_k(tf.reshape(log_probs, [batch, beam * per_beam]), min(2 * beam, beam * per_beam))
+    chosen = tf.gather(tf.reshape(ids, [batch, beam * per_beam]), index, batch_dims=1)
+    return best, index // per_beam, chosen, cache
+
+
+def _one_longer(ids: tf.Tensor) -> tf.Tensor:
+    return tf.pad(ids, [[0, 0], [0, 0], [0, 1]])
+
+
+def _merge_finished(search: _Search, state: _State, sequences: tf.Tensor, scores: tf.Tensor,
+                    length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns ids, scores and lengths of the best finished hypotheses, old and new; those of done sentences stay."""
+    scores = tf.where(state.done[:, tf.newaxis], NEGATIVE_INFINITY, scores)
+    all_scores = tf.concat([state.finished_scores, scores], 1)
+    best, index = tf.math.top_k(all_scores, search.beam_size)  # of equal scores the older one comes first
+    ids = tf.gather(tf.concat([_one_longer(state.finished_ids), sequences], 1), index, batch_dims=1)
+    lengths = tf.concat([state.finished_lengths, tf.fill(tf.shape(scores), length)], 1)
+    return ids, best, tf.gather(lengths, index, batch_dims=1)
+
+
+def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs: tf.Tensor,
+                    length: tf.Tensor) -> tf.Tensor:
+    """Whether the last returned hypothesis is at least as good as anything still to come, ``[batch]``.
+
+    Log probabilities only fall, and the penalty is monotonous in the length: the best that
+    an unfinished hypothesis can reach is its log probability by the penalty of the next or
+    of the maximal length.
+    """
+    best = alive_log_probs[:, 0]
+    bound = tf.maximum(best / length_penalty(length + 1, search.alpha),
+                       best / length_penalty(search.max_lengths, search.alpha))
+    return finished_scores[:, search.n_best - 1] >= bound
+
+
+def _result(search: _Search, state: _State) -> BeamResult:
+    """Puts unfinished hypotheses where finished ones are missing."""
+    found = state.finished_scores > NEGATIVE_INFINITY
+    missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
+    ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))
+    alive_scores = state.alive_log_probs / length_penalty(search.max_lengths, search.alpha)[:, tf.newaxis]
+    scores = tf.where(found, state.finished_scores, tf.gather(alive_scores, missing, batch_dims=1))
+    lengths = tf.where(found, state.finished_lengths, search.max_lengths[:, tf.newaxis])
+    return BeamResult(ids[:, :search.n_best], scores[:, :search.n_best], lengths[:, :search.n_best])

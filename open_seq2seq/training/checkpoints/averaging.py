@@ -1,0 +1,38 @@
+"""The mean of several checkpoints' weights (Polyak averaging over the end of a run)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from open_seq2seq.training.checkpoints.reading import Checkpoint, load_checkpoint
+from open_seq2seq.training.checkpoints.writing import Snapshot
+from open_seq2seq.utils.errors import CheckpointError
+
+
+def average_checkpoints(paths: Sequence[Path]) -> Snapshot:
+    """Returns a snapshot with the mean weights; everything else is the last checkpoint's.
+
+    Args:
+      paths: checkpoint folders, oldest first.
+
+    Raises:
+      CheckpointError: there are none, one is damaged, or their variables differ.
+    """
+    if not paths:
+        raise CheckpointError("There are no checkpoints to average.")
+    sums: dict[str, np.ndarray] = {}
+    for path in paths:
+        last: Checkpoint = load_checkpoint(path)
+        shapes = {name: value.shape for name, value in last.weights.items()}
+        if sums and shapes != {name: value.shape for name, value in sums.items()}:
+            raise CheckpointError(f"The checkpoints {paths[0]} and {path} hold different variables: average "
+                                  "checkpoints of one run.")
+        for name, value in last.weights.items():
+            sums[name] = sums.get(name, 0.0) + value.astype(np.float64)
+    weights = {name: (total / len(paths)).astype(last.weights[name].dtype) for name, total in sums.items()}
+    state = {**last.state, "averaged": [path.name for path in paths]}
+    assets = {path.name: str(path) for path in sorted(last.assets_dir.iterdir())}
+    return Snapshot(weights, last.optimizer, state, last.config_yaml, assets)

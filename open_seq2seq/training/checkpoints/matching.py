@@ -1,0 +1,74 @@
+"""Giving variables the values of a checkpoint, by name and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.utils.errors import CheckpointError
+
+
+@dataclass
+class MatchReport:
+    """What fitted and what did not.
+
+    Attributes:
+      assigned: names that got a value.
+      missing: names that the checkpoint has not.
+      unused: names that only the checkpoint has.
+      shapes: name → (shape here, shape in the checkpoint) where they differ.
+    """
+
+    assigned: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every variable got a value and every value a variable."""
+        return not (self.missing or self.unused or self.shapes)
+
+    def lines(self) -> list[str]:
+        """Returns a line for each name that did not match."""
+        return [*(f"Not restoring {name}: not in the checkpoint" for name in self.missing),
+                *(f"Not restoring {name}: its shape is {here}, in the checkpoint {there}"
+                  for name, (here, there) in self.shapes.items()),
+                *(f"Not used from the checkpoint: {name}" for name in self.unused)]
+
+
+def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
+    """Assigns each value whose name and shape fit; another number type is cast."""
+    report = MatchReport(unused=[name for name in values if name not in variables])
+    for name, variable in variables.items():
+        value = values.get(name)
+        if value is None:
+            report.missing.append(name)
+        elif tuple(variable.shape) != value.shape:
+            report.shapes[name] = (tuple(variable.shape), value.shape)
+        else:
+            variable.assign(tf.cast(value, variable.dtype))
+            report.assigned.append(name)
+    return report
+
+
+def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray], path: Path) -> None:
+    """Assigns all values.
+
+    Raises:
+      CheckpointError: names or shapes differ; nothing useful can be said to be restored then.
+    """
+    report = assign_matching(variables, values)
+    if report.complete:
+        return
+    shown = report.lines()
+    more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
+    hint = ""
+    if any("embedding" in name for name in report.shapes):
+        hint = " An embedding table of another size means another vocabulary."
+    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Give the "
+                          f"config that it was trained with: it is kept in {path / 'config.yaml'}.")

@@ -1,0 +1,166 @@
+"""Writing checkpoints so that a crash at any moment leaves the earlier ones whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.training.checkpoints.files import (
+    ASSETS,
+    CONFIG,
+    FORMAT_VERSION,
+    OPTIMIZER,
+    STATE,
+    TEMPORARY,
+    WEIGHTS,
+    sha256,
+    sync,
+)
+from open_seq2seq.utils.errors import CheckpointError
+
+Arrays = Mapping[str, "tf.Variable | np.ndarray"]
+
+
+@dataclass
+class Snapshot:
+    """Everything a checkpoint holds, as copies in host memory.
+
+    Attributes:
+      weights: FP32 weights by name.
+      optimizer: slots, counters and loss scale by name.
+      state: what JSON can hold: step, seed, metrics.
+      config_yaml: the resolved config.
+      assets: file name in the checkpoint → path of the file to copy.
+    """
+
+    weights: dict[str, np.ndarray]
+    optimizer: dict[str, np.ndarray]
+    state: dict[str, Any]
+    config_yaml: str
+    assets: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def take(cls, weights: Arrays, optimizer: Arrays, state: Mapping[str, Any], config_yaml: str,
+             assets: Mapping[str, str]) -> Snapshot:
+        """Copies the variables' values as they are now."""
+        return cls(_copies(weights), _copies(optimizer), dict(state), config_yaml, dict(assets))
+
+
+def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
+    # On a CPU numpy() may share the variable's memory, which the next step changes.
+    return {name: np.array(v.numpy() if isinstance(v, tf.Variable) else v, order="C") for name, v in arrays.items()}
+
+
+def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
+    """Writes a checkpoint folder: aside first, then synced, then renamed. An older one of that name is replaced.
+
+    Raises:
+      CheckpointError: the disk is full, or the folder cannot be written; nothing is left behind.
+    """
+    aside = folder.parent / f"{TEMPORARY}{folder.name}-{os.getpid()}-{threading.get_ident()}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)
+        _write_files(snapshot, aside)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.rename(aside, folder)
+        sync(folder.parent)
+    except (OSError, ValueError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
+                              "untouched; mend that and go on with --continue_learning.") from error
+    except Exception as error:  # safetensors reports a full disk as an error type of its own
+        shutil.rmtree(aside, ignore_errors=True)
+        raise CheckpointError(f"The checkpoint {folder} could not be written: {error}. Earlier checkpoints are "
+                              "untouched; mend that and go on with --continue_learning.") from error
+
+
+def _write_files(snapshot: Snapshot, folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    (folder / ASSETS).mkdir(parents=True)
+    save_file(snapshot.weights, folder / WEIGHTS)
+    save_file(snapshot.optimizer, folder / OPTIMIZER)
+    (folder / CONFIG).write_text(snapshot.config_yaml, encoding="utf-8")
+    for name, source in snapshot.assets.items():
+        shutil.copyfile(source, folder / ASSETS / name)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    state = {"format": FORMAT_VERSION, "tensorflow": tf.__version__, **snapshot.state,
+             "sha256": {str(path.relative_to(folder)): sha256(path) for path in files}}
+    (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+    for path in [*files, folder / STATE, folder / ASSETS, folder]:
+        sync(path)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Removes what a killed run left half written."""
+    for path in directory.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Checkpointer:
+    """Writes checkpoints in the background, one at a time, and keeps the last few.
+
+    Args:
+      directory: where the folders go.
+      keep: how many are kept.
+      order: folder name → sort key, None for folders that are not this keeper's; the lowest
+        go first when there are too many.
+    """
+
+    def __init__(self, directory: Path, keep: int, order: Callable[[str], float | None]) -> None:
+        self._directory = directory
+        self._keep = keep
+        self._order = order
+        self._thread: threading.Thread | None = None
+        self._error: CheckpointError | None = None
+        remove_unfinished(directory)
+
+    def save(self, name: str, snapshot: Snapshot) -> None:
+        """Starts writing ``directory/name``, after waiting for the write before.
+
+        Raises:
+          CheckpointError: the write before failed.
+        """
+        self.wait()
+        self._thread = threading.Thread(target=self._write, args=(name, snapshot), name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits until everything is on disk.
+
+        Raises:
+          CheckpointError: the last write failed.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _write(self, name: str, snapshot: Snapshot) -> None:
+        try:
+            write_snapshot(snapshot, self._directory / name)
+            self._rotate()
+        except CheckpointError as error:
+            self._error = error
+
+    def _rotate(self) -> None:
+        kept = [(key, path) for path in self._directory.iterdir() if (key := self._order(path.name)) is not None]
+        for _, path in sorted(kept)[:-self._keep]:
+            # Renamed first: a crash while deleting must not leave a folder that looks like a checkpoint.
+            doomed = path.parent / f"{TEMPORARY}old-{path.name}"
+            os.rename(path, doomed)
+            shutil.rmtree(doomed, ignore_errors=True)

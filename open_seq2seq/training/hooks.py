@@ -1,0 +1,250 @@
+"""What happens between updates: hooks are called after each one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.utils.console import deco_print
+
+if TYPE_CHECKING:
+    from open_seq2seq.training.trainer import Trainer
+
+
+class Hook:
+    """Base of hooks; a config's own are made as ``Hook(train_model=…, eval_model=…)``."""
+
+    def __init__(self, train_model: Any = None, eval_model: Any = None) -> None:
+        self.train_model = train_model
+        self.eval_model = eval_model
+
+    def begin(self, trainer: Trainer) -> None:
+        """Called once before the first update."""
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        """Called after each update; ``results`` holds tensors: reading one waits for the device."""
+
+    def end(self, trainer: Trainer) -> None:
+        """Called once after the last update."""
+
+
+def format_time(seconds: float) -> str:
+    """Returns ``H:MM:SS`` of a number of seconds."""
+    whole = int(round(max(seconds, 0.0)))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+class Meter:
+    """Time, objects and waiting for input since it was last read."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins a new interval."""
+        self._start = time.perf_counter()
+        self._step, self._objects = self._trainer.step, self._trainer.objects
+        self._waited, self._paused = self._trainer.waited, self._trainer.paused
+
+    def read(self) -> tuple[float, float, float]:
+        """Returns (seconds per update, objects per second, share of time spent waiting for input).
+
+        Evaluation and checkpoints in between do not count.
+        """
+        seconds = max(time.perf_counter() - self._start - (self._trainer.paused - self._paused), 1e-9)
+        steps = max(self._trainer.step - self._step, 1)
+        waited = self._trainer.waited - self._waited
+        return seconds / steps, (self._trainer.objects - self._objects) / seconds, waited / seconds
+
+
+class ProgressHook(Hook):
+    """Prints loss, speed, input wait and time left every ``print_loss_steps``.
+
+    On a terminal a line in between is kept up to date in place.
+    """
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+        self._losses: list[Any] = []
+        self._live = sys.stdout.isatty()
+        self._last_live = 0.0
+
+    def begin(self, trainer: Trainer) -> None:
+        self._meter = Meter(trainer)
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        self._losses.append(results["loss"])
+        if trainer.step % self._every == 0 or trainer.step == 1:
+            self._clear()
+            deco_print(self._line(trainer))
+            self._meter.restart()
+            self._losses.clear()
+        elif self._live and time.perf_counter() - self._last_live > 0.5:
+            self._last_live = time.perf_counter()
+            sys.stdout.write("\r\x1b[K" + self._line(trainer))
+            sys.stdout.flush()
+
+    def end(self, trainer: Trainer) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._live:
+            sys.stdout.write("\r\x1b[K")
+
+    def _line(self, trainer: Trainer) -> str:
+        per_step, speed, wait = self._meter.read()
+        epoch = f"Epoch {trainer.epoch}, global step" if trainer.steps_per_epoch else "Global step"
+        left = format_time(per_step * (trainer.last_step - trainer.step))
+        loss = float(np.mean([float(value) for value in self._losses]))
+        return (f"{epoch} {trainer.step}: train loss {loss:.4f}, time per step {per_step:.3f}s, "
+                f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")
+
+
+class BenchmarkHook(Hook):
+    """Prints the average speed every ``print_bench_info_steps``, and at the end; counts from ``bench_start``."""
+
+    def __init__(self, start: int, every: int | None) -> None:
+        super().__init__()
+        self._first, self._every = start, every
+        self._meter: Meter | None = None
+
+    def begin(self, trainer: Trainer) -> None:
+        self._first += trainer.step
+        if self._first == trainer.step:
+            self._meter = Meter(trainer)
+        self._started_at = trainer.step
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step == self._first:
+            self._meter = Meter(trainer)
+        elif self._meter and self._every and trainer.step % self._every == 0:
+            deco_print(f"Avg {trainer.model.object_name} per second: {self._meter.read()[1]:,.3f}")
+
+    def end(self, trainer: Trainer) -> None:
+        if self._meter is None or trainer.step <= self._first:
+            deco_print("Not enough steps for benchmarking")
+            return
+        per_step, speed, wait = self._meter.read()
+        deco_print(f"Avg time per step: {per_step:.3f}s")
+        deco_print(f"Avg {trainer.model.object_name} per second: {speed:,.3f}")
+        deco_print(f"Input wait: {100 * wait:.1f}% of step time")
+
+
+class SamplesHook(Hook):
+    """Prints a sample of the current batch every ``print_samples_steps``."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step % self._every == 0:
+            values = trainer.print_samples()
+            if trainer.summaries is not None:
+                trainer.summaries.write(values)
+
+
+class SummaryHook(Hook):
+    """Writes TensorBoard summaries every ``save_summaries_steps``."""
+
+    def __init__(self, every: int, names: list[str]) -> None:
+        super().__init__()
+        self._every, self._names = every, names
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step % self._every == 0 and trainer.summaries is not None:
+            trainer.summaries.write_training(results, self._names)
+
+
+class CheckpointHook(Hook):
+    """Saves a checkpoint every ``save_checkpoint_steps`` and at the end."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step % self._every == 0:
+            trainer.save_checkpoint()
+
+    def end(self, trainer: Trainer) -> None:
+        trainer.save_checkpoint()
+        trainer.wait_for_checkpoint()
+
+
+class EvaluationHook(Hook):
+    """Evaluates every ``eval_steps`` and at the end, and keeps the best checkpoints."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+        self._evaluated_at = -1
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        if trainer.step % self._every == 0:
+            self._evaluate(trainer)
+
+    def end(self, trainer: Trainer) -> None:
+        if trainer.finished and self._evaluated_at != trainer.step:
+            self._evaluate(trainer)
+
+    def _evaluate(self, trainer: Trainer) -> None:
+        self._evaluated_at = trainer.step
+        trainer.evaluate()
+
+
+class Summaries:
+    """TensorBoard writer of a run.
+
+    Args:
+      directory: where the events file goes.
+      trainer: gives step, epoch and variables.
+    """
+
+    def __init__(self, directory: str, trainer: Trainer) -> None:
+        os.makedirs(directory, exist_ok=True)
+        self._writer = tf.summary.create_file_writer(directory)
+        self._trainer = trainer
+
+    def write(self, values: dict[str, float]) -> None:
+        """Writes scalars at the current step."""
+        with self._writer.as_default(step=self._trainer.step):
+            for name, value in values.items():
+                tf.summary.scalar(name, float(value))
+        self._writer.flush()
+
+    def write_training(self, results: dict[str, Any], names: list[str]) -> None:
+        """Writes the loss and the summaries that the config's list names."""
+        scalars = {"train_loss": results["loss"]}
+        if self._trainer.steps_per_epoch:
+            scalars["epoch"] = self._trainer.epoch
+        for name in ("learning_rate", "loss_scale"):
+            if name in names:
+                scalars[name] = results[name]
+        if "global_gradient_norm" in names:
+            scalars["global_gradient_norm"] = results["grad_norm"]
+            if self._trainer.model.params["max_grad_norm"]:
+                scalars["global_clipped_gradient_norm"] = results["clipped_grad_norm"]
+        self.write({name: float(value) for name, value in scalars.items()})
+        with self._writer.as_default(step=self._trainer.step):
+            self._write_tensors("gradient", results.get("gradients", {}), names)
+            self._write_tensors("variable", self._trainer.trainable, names)
+        self._writer.flush()
+
+    def _write_tensors(self, kind: str, tensors: dict[str, Any], names: list[str]) -> None:
+        for name, tensor in tensors.items():
+            if f"{kind}s" in names:
+                tf.summary.histogram(f"{kind}s/{name}", tf.cast(tensor, tf.float32))
+            if f"{kind}_norm" in names:
+                tf.summary.scalar(f"{kind}_norm/{name}", tf.norm(tf.cast(tensor, tf.float32)))
+
+    def close(self) -> None:
+        """Flushes and closes the events file."""
+        self._writer.close()

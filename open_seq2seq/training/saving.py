@@ -1,0 +1,194 @@
+"""What a run saves and restores: between the trainer and the checkpoint files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from open_seq2seq.models.model import Model
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.training.checkpoints import (
+    Checkpoint,
+    Checkpointer,
+    Snapshot,
+    assign_matching,
+    assign_strictly,
+    average_checkpoints,
+    load_checkpoint,
+    load_first_whole,
+    write_snapshot,
+)
+from open_seq2seq.training.checkpoints.files import ASSETS, sha256
+from open_seq2seq.training.logdir import LogDir, list_checkpoints
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from open_seq2seq.training.trainer import Trainer
+
+AVERAGED = "averaged_models"
+_REGULAR = re.compile(r"model\.ckpt-(\d+)$")
+_BEST = re.compile(r"(.+)=([-+\w.]+)-step-(\d+)$")
+
+
+def _regular_order(name: str) -> float | None:
+    match = _REGULAR.match(name)
+    return float(match[1]) if match else None
+
+
+class RunSaver:
+    """Saves a run's checkpoints, its best models and the average at its end.
+
+    Args:
+      logdir: where they go.
+      model: the training model: its variables and its data layer's files are saved.
+      config_yaml: the resolved config.
+    """
+
+    def __init__(self, logdir: LogDir, model: Model, config_yaml: str) -> None:
+        assert logdir.checkpoint_dir is not None and logdir.best_dir is not None
+        self._directory, self._best_dir = Path(logdir.checkpoint_dir), Path(logdir.best_dir)
+        self._model = model
+        self._config_yaml = config_yaml
+        params = model.params
+        self._metric, self._sign = params["best_metric"], 1.0 if params["best_metric_mode"] == "max" else -1.0
+        self._keep = params["num_checkpoints"]
+        self._regular = Checkpointer(self._directory, max(self._keep, params["average_checkpoints"] or 0), _regular_order)
+        self._best = Checkpointer(self._best_dir, self._keep, self._best_order)
+        self._saved_step = -1
+
+    @property
+    def averaged_dir(self) -> Path:
+        """Folder of the averaged checkpoint."""
+        return self._directory / AVERAGED
+
+    def save(self, trainer: Trainer) -> None:
+        """Saves the run's state, unless this step's is saved already."""
+        if trainer.step != self._saved_step:
+            self._regular.save(f"model.ckpt-{trainer.step}", self._snapshot(trainer, {}))
+            self._saved_step = trainer.step
+
+    def wait(self) -> None:
+        """Waits until everything is on disk."""
+        self._regular.wait()
+        self._best.wait()
+
+    def offer_best(self, trainer: Trainer, metrics: Mapping[str, float]) -> bool:
+        """Saves the weights as a best model when the metric is better than all before; returns whether it was.
+
+        Raises:
+          ConfigError: evaluation returns no metric of the configured name.
+        """
+        if self._metric not in metrics:
+            raise ConfigError([f"'best_metric' is {self._metric!r}, but evaluation returns {', '.join(metrics)}."
+                               + did_you_mean(self._metric, metrics)])
+        value = metrics[self._metric]
+        self._best.wait()
+        if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
+            return False
+        self._best.save(f"{self._metric}={value:.4f}-step-{trainer.step}",
+                        self._snapshot(trainer, {"metrics": {k: float(v) for k, v in metrics.items()}}))
+        return True
+
+    def average(self, trainer: Trainer, count: int) -> int:
+        """Writes the mean of the last ``count`` checkpoints; returns how many there were."""
+        self.wait()
+        paths = list_checkpoints(self._directory)[:count]
+        write_snapshot(average_checkpoints(paths[::-1]), self.averaged_dir / f"model.ckpt-{trainer.step}")
+        return len(paths)
+
+    def _kept_scores(self) -> list[float]:
+        if not self._best_dir.is_dir():
+            return []
+        return [key for path in self._best_dir.iterdir() if (key := self._best_order(path.name)) is not None]
+
+    def _best_order(self, name: str) -> float | None:
+        match = _BEST.match(name)
+        return self._sign * float(match[2]) if match and match[1] == self._metric else None
+
+    def _snapshot(self, trainer: Trainer, more: Mapping[str, Any]) -> Snapshot:
+        state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
+                 "micro_batch": trainer.micro_batch, **more}
+        return Snapshot.take(trainer.variables, trainer.optimizer.state(), state, self._config_yaml,
+                             self._model.data_layer.assets())
+
+
+def newest(logdir: LogDir) -> Checkpoint:
+    """Reads the newest whole checkpoint of a log directory."""
+    assert logdir.checkpoint_dir is not None
+    return load_first_whole(list_checkpoints(logdir.checkpoint_dir))
+
+
+def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
+    """Reads the checkpoint that evaluation and inference use: the best, the average, or the newest.
+
+    Raises:
+      CheckpointError: there is none.
+    """
+    if logdir.checkpoint_dir is None or logdir.checkpoint is None:
+        raise CheckpointError("There is no checkpoint: name the logdir of a trained model by --logdir.")
+    kind, paths = "latest", list_checkpoints(logdir.checkpoint_dir)
+    averaged = list_checkpoints(Path(logdir.checkpoint_dir) / AVERAGED)
+    best = list_checkpoints(logdir.best_dir, best=True) if logdir.best_dir else []
+    if params["restore_best_checkpoint"] and best:
+        kind, paths = "best", best
+    elif params["average_checkpoints"] and averaged:
+        kind, paths = "averaged", averaged
+    checkpoint = load_first_whole(paths)
+    deco_print(f"Restoring from the {kind} checkpoint: {checkpoint.path}")
+    return checkpoint
+
+
+def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
+    """Gives a model a checkpoint's weights.
+
+    Raises:
+      CheckpointError: the model's variables or its vocabularies are not the checkpoint's.
+    """
+    assign_strictly(named_variables(model), checkpoint.weights, checkpoint.path)
+    check_assets(model, checkpoint)
+
+
+def check_assets(model: Model, checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError when a vocabulary or tokenizer differs from the one trained with."""
+    for name, path in model.data_layer.assets().items():
+        kept = checkpoint.path / ASSETS / name
+        if kept.is_file() and sha256(kept) != sha256(path):
+            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content differs "
+                                  f"from {kept}. Give that file in the config.")
+
+
+def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """Puts a run where its checkpoint was taken.
+
+    Raises:
+      CheckpointError: the config does not fit the checkpoint.
+    """
+    assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
+    check_assets(trainer.model, checkpoint)
+    state, values = trainer.optimizer.state(), checkpoint.optimizer
+    report = assign_matching(state, values)
+    # The loss scaler may be another one: a run may go on in another precision.
+    lines = [line for line in report.lines() if "loss_scale/" not in line]
+    if lines:
+        raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume with "
+                              "the optimizer of the run, or start a new one by load_model.")
+    trainer.resume(int(checkpoint.state["step"]))
+
+
+def load_base_model(trainer: Trainer, path: Path) -> None:
+    """Starts from another run's weights where name and shape fit; prints what does not.
+
+    Raises:
+      CheckpointError: nothing fits.
+    """
+    deco_print(f"Loading model from {path}")
+    report = assign_matching(trainer.variables, load_checkpoint(path).weights)
+    for line in report.lines():
+        deco_print(line, offset=1)
+    if not report.assigned:
+        raise CheckpointError(f"No variable of this model has the name and shape of one in {path}: load_model needs a "
+                              "checkpoint of a like model.")
+    deco_print(f"{len(report.assigned)} of {len(trainer.variables)} variables loaded", offset=1)

@@ -1,0 +1,146 @@
+"""One run of the command: from checked options to a trained, evaluated or decoded result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.serialize import to_yaml
+from open_seq2seq.models.builder import ModelSpec, build_model, describe_model
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training import saving
+from open_seq2seq.training.interactive import InteractiveModel, prompt
+from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
+from open_seq2seq.training.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.report import print_config, print_parameter_table
+from open_seq2seq.training.run_logs import RunLogs
+from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError
+
+_TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
+           "interactive_infer": "Inference config"}
+
+
+def run(options: RunOptions) -> int:
+    """Carries out one command.
+
+    Returns:
+      The exit code: 0, or 128 + the number of the signal that stopped a training.
+
+    Raises:
+      UserError: the user's mistake, in one sentence.
+    """
+    specs = describe_sections(options)
+    if options.check:
+        from open_seq2seq.training.check import check_run
+
+        return check_run(options, specs)
+    first = specs[options.config.sections[0]]
+    with contextlib.ExitStack() as stack:
+        logdir = _open_logdir(options, first, stack)
+        title = "New benchmarking config" if options.benchmark else None
+        for section, spec in specs.items():
+            print_config(title or _TITLES[section], spec.params)
+        deco_print(resolve_dtype(first.params.get("dtype", "float32")).note)
+        if options.mode in ("train", "train_eval"):
+            return _train(options, specs, logdir)
+        model = _restored_model(first, logdir)
+        if options.mode == "eval":
+            deco_print("Running evaluation on a validation set:")
+            EvaluationPass(model, Runner()).run(report_progress=True)
+            deco_print("Finished evaluation")
+        elif options.mode == "infer":
+            InferencePass(model, Runner()).run(options.infer_output_file)
+            deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
+        else:
+            prompt(InteractiveModel(model))
+    return 0
+
+
+def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
+    """Returns the description of the model of each config section that the mode needs."""
+    config = options.config
+    return {section: describe_model(config.base_model, config.params(section), section, config.given(section))
+            for section in config.sections}
+
+
+def _open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
+    if options.mode in ("train", "train_eval"):
+        stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
+    logdir = check_logdir(options, spec.params)
+    if options.enable_logs and logdir.root is not None:
+        stack.enter_context(RunLogs(logdir.root, options.config_file, options.argv))
+    return logdir
+
+
+def _seed(spec: ModelSpec, checkpoint: Any) -> int:
+    given = spec.params.get("random_seed")
+    if checkpoint is not None and checkpoint.state["random_seed"] != given:
+        stored = int(checkpoint.state["random_seed"])
+        if given is not None:
+            deco_print(f"random_seed is {given} but this run began with {stored}, which is kept.")
+        return stored
+    return int(time.time()) if given is None else int(given)
+
+
+def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir) -> int:
+    checkpoint = saving.newest(logdir) if logdir.checkpoint is not None else None
+    seed = _seed(specs["train"], checkpoint)
+    model = build_model(specs["train"], seed)
+    eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+    saver = None
+    if logdir.root is not None:
+        config_yaml = to_yaml(options.config.as_sections())
+        saver = saving.RunSaver(logdir, model, config_yaml)
+    summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
+    trainer = Trainer(model, eval_model, Runner(), seed, saver, summaries_dir)
+    _start(trainer, logdir, checkpoint)
+    if trainer.finished:
+        deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "  # type: ignore[union-attr]
+                   f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
+        return 0
+    signum = trainer.train()
+    if signum is not None:
+        deco_print(f"Stopped at step {trainer.step}; go on with --continue_learning.")
+        return 128 + signum
+    if saver is not None and model.params["average_checkpoints"]:
+        _average(trainer, saver)
+    deco_print("Finished training")
+    return 0
+
+
+def _start(trainer: Trainer, logdir: LogDir, checkpoint: Any) -> None:
+    print_parameter_table(trainer.trainable, trainer.variables)
+    if checkpoint is not None:
+        saving.restore_run(trainer, checkpoint)
+        deco_print(f"Restored checkpoint from {checkpoint.path}. Resuming training at step {trainer.step}")
+    elif logdir.base_checkpoint is not None:
+        saving.load_base_model(trainer, logdir.base_checkpoint)
+        deco_print("Starting training from the base model")
+    else:
+        deco_print("Starting training from scratch")
+
+
+def _average(trainer: Trainer, saver: saving.RunSaver) -> None:
+    count = saver.average(trainer, trainer.model.params["average_checkpoints"])
+    deco_print(f"Averaged the last {count} checkpoints: {saver.averaged_dir}")
+    if trainer.eval_model is not None:
+        trainer.evaluate_average()
+
+
+def _restored_model(spec: ModelSpec, logdir: LogDir) -> Model:
+    model = build_model(spec)
+    saving.restore_weights(model, saving.finished(logdir, model.params))
+    return model
+
+
+def load_model(options: RunOptions) -> Model:
+    """Builds and restores the model of an inference mode, for use from Python."""
+    spec = describe_sections(options)[options.mode]
+    return _restored_model(spec, check_logdir(options, spec.params))

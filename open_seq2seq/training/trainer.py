@@ -1,0 +1,224 @@
+"""The training loop, written once for every task and every runner."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.batching import BatchLoader, BatchStream
+from open_seq2seq.models.builder import make_schedule_and_optimizer
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers import make_loss_scaler, trainable_variables
+from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training import hooks as hook_module
+from open_seq2seq.training.passes import EvaluationPass
+from open_seq2seq.training.saving import RunSaver
+from open_seq2seq.training.signals import StopRequest
+from open_seq2seq.training.step import TrainStep
+from open_seq2seq.utils.console import deco_print
+
+
+class Trainer:
+    """Trains a model.
+
+    Args:
+      model: built for training.
+      eval_model: built for evaluation with the same variables, or None.
+      runner: who computes.
+      seed: the run's random seed.
+      saver: writes checkpoints, or None to write none.
+      summaries_dir: where TensorBoard's events go, or None.
+
+    Attributes:
+      step: updates attempted so far; skipped ones count.
+      last_step: the step after which training ends.
+      objects: tokens, frames or images consumed in this process.
+      waited: seconds spent waiting for input.
+      paused: seconds spent on evaluation and checkpoints.
+    """
+
+    def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
+                 saver: RunSaver | None = None, summaries_dir: str | None = None) -> None:
+        self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
+        self.saver = saver
+        self.step, self.objects, self.waited, self.paused = 0, 0, 0.0, 0.0
+        params = model.params
+        self._iter_size = params["iter_size"]
+        self._stream = self._make_stream()
+        self.steps_per_epoch = self._stream.updates_per_epoch if params["num_epochs"] else None
+        self.last_step = params["max_steps"] or self._steps_in(params["num_epochs"])
+        self.variables = named_variables(model)
+        self.trainable = trainable_variables(
+            {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
+        self.optimizer = self._make_optimizer()
+        self._train_step = TrainStep(
+            model, self.optimizer, self.trainable, runner, seed, self._iter_size,
+            report_gradients=params["save_summaries_steps"] is not None
+            and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
+            use_xla_jit=params["use_xla_jit"])
+        self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
+        self.summaries = hook_module.Summaries(summaries_dir, self) if summaries_dir else None
+        self._sample_step: Any = None
+        self._batch: dict[str, Any] = {}
+
+    def _make_stream(self) -> BatchStream:
+        layer, runner = self.model.data_layer, self.runner
+        return BatchStream(
+            layer.lengths, batch_size=layer.params["batch_size"], unit=layer.params["batch_size_unit"],
+            shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
+            world_size=runner.world_size, rank=runner.replica_rank, iter_size=self._iter_size,
+            describe=layer.describe_example)
+
+    def _make_optimizer(self) -> MixedPrecisionOptimizer:
+        params = self.model.params
+        schedule, optimizer = make_schedule_and_optimizer(self.model, self.last_step, self.steps_per_epoch)
+        policy = resolve_dtype(params["dtype"])
+        scaling = params["loss_scaling"]
+        if scaling is None:
+            scaling = "Backoff" if policy.compute == tf.float16 else 1.0
+        scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
+        wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"])
+        wrapper.build(self.trainable)
+        return wrapper
+
+    def _steps_in(self, epochs: int) -> int:
+        """Whole updates that fit in a number of epochs; an update may straddle two."""
+        return epochs * self._stream.micro_batches_per_epoch // (self._iter_size * self.runner.world_size)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, that the next batch belongs to."""
+        return self.micro_batch // self._stream.micro_batches_per_epoch
+
+    @property
+    def micro_batch(self) -> int:
+        """How many micro-batches all replicas together have consumed."""
+        return self.step * self._iter_size * self.runner.world_size
+
+    @property
+    def finished(self) -> bool:
+        """Whether training has reached its end.
+
+        An update that loss scaling skipped does not count towards ``max_steps``.
+        """
+        if self.step < self.last_step:
+            return False
+        return bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step
+
+    def resume(self, step: int) -> None:
+        """Continues after ``step`` updates; weights and optimizer have been restored."""
+        self.step = step
+        self._train_step.batches.assign(step * self._iter_size)
+
+    def train(self) -> int | None:
+        """Trains to the end or until a signal.
+
+        Returns:
+          The signal's number when one stopped the training, else None.
+        """
+        hooks = self._make_hooks()
+        layer, params = self.model.data_layer, self.model.params
+        loader = BatchLoader(layer, self._stream, start=self.micro_batch, prefetch=params["prefetch_batches"])
+        with contextlib.closing(loader), StopRequest() as stop:
+            for hook in hooks:
+                hook.begin(self)
+            while not self.finished and not stop.requested:
+                results = self._make_step(loader)
+                for hook in hooks:
+                    hook.after_step(self, results)
+            for hook in hooks:
+                hook.end(self)
+        if self.summaries is not None:
+            self.summaries.close()
+        return stop.signum
+
+    def _make_step(self, loader: BatchLoader) -> dict[str, Any]:
+        batches = [next(loader) for _ in range(self._iter_size)]
+        self.waited = loader.wait_seconds
+        self._batch = batches[-1]
+        results = self._train_step(batches)
+        self.step += 1
+        self.objects += sum(self.model.num_objects(batch) for batch in batches)
+        return results
+
+    def _make_hooks(self) -> list[hook_module.Hook]:
+        params = self.model.params
+        hooks: list[hook_module.Hook] = []
+        if params["print_loss_steps"]:
+            hooks.append(hook_module.ProgressHook(params["print_loss_steps"]))
+        if params["print_samples_steps"]:
+            hooks.append(hook_module.SamplesHook(params["print_samples_steps"]))
+        if params["save_summaries_steps"]:
+            hooks.append(hook_module.SummaryHook(params["save_summaries_steps"], params["summaries"]))
+        hooks.append(hook_module.BenchmarkHook(params["bench_start"], params["print_bench_info_steps"]))
+        if self._evaluation is not None:
+            hooks.append(hook_module.EvaluationHook(params["eval_steps"] or self.eval_model.params["eval_steps"]))
+        if params["save_checkpoint_steps"] and self.saver is not None:
+            hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
+        hooks += [hook(train_model=self.model, eval_model=self.eval_model) for hook in params["hooks"]]
+        return hooks
+
+    def describe_epoch(self) -> tuple[int, np.ndarray]:
+        """Returns (micro-batches an epoch, example numbers of the one with the most padded source values)."""
+        count = self._stream.micro_batches_per_epoch
+        lengths = np.asarray(self.model.data_layer.lengths).reshape(self.model.data_layer.num_examples, -1).max(axis=1)
+        candidates = (self._stream.examples(index) for index in range(count))
+        return count, max(candidates, key=lambda examples: len(examples) * int(lengths[examples].max()))
+
+    def try_batch(self, examples: np.ndarray) -> None:
+        """Makes an update from these examples, for its memory and time; the weights are changed by it."""
+        self._train_step([self.model.data_layer.make_batch(examples)] * self._iter_size)
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Time spent within this context does not count as training."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.paused += time.perf_counter() - start
+
+    def evaluate(self) -> dict[str, float]:
+        """Evaluates now; keeps the weights when they are among the best."""
+        with self.pause():
+            deco_print("Running evaluation on a validation set:")
+            metrics = self._evaluation.run(self.step)
+            if self.summaries is not None:
+                self.summaries.write({"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
+            if self.saver is not None and self.model.params["save_checkpoint_steps"]:
+                self.saver.offer_best(self, metrics)
+        return metrics
+
+    def save_checkpoint(self) -> None:
+        """Saves now; the files are written in the background."""
+        if self.saver is not None:
+            with self.pause():
+                self.saver.save(self)
+
+    def wait_for_checkpoint(self) -> None:
+        """Waits until the last checkpoint is on disk."""
+        if self.saver is not None:
+            self.saver.wait()
+
+    def print_samples(self) -> dict[str, float]:
+        """Prints a sample of the batch last trained on, decoded with the target given."""
+        if self._sample_step is None:
+            self._sample_step = tf.function(
+                self._sample_outputs, input_signature=[self.model.data_layer.input_signature])
+        with self.pause():
+            outputs = [np.asarray(output) for output in self.runner.run(self._sample_step, self._batch)]
+            return self.model.maybe_print_logs(self._batch, outputs, self.step)
+
+    def _sample_outputs(self, batch: Any) -> list[tf.Tensor]:
+        with weight_cast_scope():
+            _, outputs = self.model.loss_terms(batch, training=False)
+        return list(outputs["outputs"] or [])

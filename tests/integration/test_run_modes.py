@@ -1,0 +1,154 @@
+"""Every mode of the command, on a toy corpus."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def newest(workspace, sub="run"):
+    found = sorted((workspace / sub).glob("model.ckpt-*"), key=lambda p: int(p.name.split("-")[1]))
+    return found[-1]
+
+
+def test_train_eval_then_eval_and_infer(workspace, command):
+    code, out, err = command("--mode=train_eval", "--print_samples_steps=4", "--save_summaries_steps=4")
+    assert code == 0, err
+    for text in ("Training config:", "Evaluation config:", "Starting training from scratch", "Trainable variables:",
+                 "Total trainable parameters:", "Train source:", "Validation loss:", "BLEU:", "tokens/s", "input wait",
+                 "time left", "Finished training"):
+        assert text in out, text
+    assert newest(workspace).name == "model.ckpt-12"
+    assert len(list((workspace / "run").glob("model.ckpt-*"))) == 3
+    assert list((workspace / "run" / "best_models").glob("val_loss=*-step-*"))
+    assert list((workspace / "run").glob("events.out.tfevents.*"))
+
+    code, out, _ = command("--mode=eval")
+    assert code == 0 and "Validation loss:" in out and "Finished evaluation" in out and "Processed" in out
+
+    code, out, _ = command("--mode=infer", f"--infer_output_file={workspace}/out.txt")
+    assert code == 0
+    assert len((workspace / "out.txt").read_text().splitlines()) == 20
+
+
+def test_n_best_with_scores(workspace, command):
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+    code, _, err = command("--mode=infer", f"--infer_output_file={workspace}/out.txt", "--write_scores=True",
+                           "--decoder_params/n_best=2")
+    assert code == 0, err
+    rows = [line.split("\t") for line in (workspace / "out.txt").read_text().splitlines()]
+    assert [int(row[0]) for row in rows] == [number // 2 for number in range(40)]
+    assert all(float(row[1]) < 0 for row in rows)
+
+
+def test_a_finished_run_says_that_nothing_is_left(command):
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+    code, out, _ = command("--mode=train", "--max_steps=2", "--continue_learning")
+    assert code == 0 and "Nothing left to do" in out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed"])
+def test_resumed_run_equals_the_uninterrupted_one(workspace, command, dtype):
+    settings = ("--mode=train", f"--dtype={dtype}", "--iter_size=2", "--save_checkpoint_steps=5")
+    assert command(*settings, f"--logdir={workspace}/whole")[0] == 0
+    assert command(*settings, f"--logdir={workspace}/parts", "--max_steps=5")[0] == 0
+    code, out, _ = command(*settings, f"--logdir={workspace}/parts", "--continue_learning")
+    assert code == 0 and "Resuming training at step 5" in out
+    for name in ("weights.safetensors", "optimizer.safetensors"):
+        assert (newest(workspace, "whole") / name).read_bytes() == (newest(workspace, "parts") / name).read_bytes()
+
+
+def test_iter_size_gives_the_update_of_the_whole_batch(workspace, command):
+    """Four batches of 4 sentences of unequal length ≡ one of 16, dropout off."""
+    from safetensors.numpy import load_file
+
+    still = ["--encoder_params/attention_dropout=0.0", "--encoder_params/relu_dropout=0.0",
+             "--encoder_params/layer_postprocess_dropout=0.0", "--decoder_params/attention_dropout=0.0",
+             "--decoder_params/relu_dropout=0.0", "--decoder_params/layer_postprocess_dropout=0.0",
+             "--data_layer_params/length_buckets=False", "--data_layer_params/shuffle=False", "--optimizer=SGD",
+             "--optimizer_params={}", "--mode=train", "--max_steps=1", "--lr_policy=fixed_lr",
+             "--lr_policy_params={learning_rate: 1.0}"]
+    assert command(*still, f"--logdir={workspace}/one")[0] == 0
+    assert command(*still, f"--logdir={workspace}/four", "--batch_size_per_gpu=4", "--iter_size=4")[0] == 0
+    one, four = (load_file(newest(workspace, name) / "weights.safetensors") for name in ("one", "four"))
+    for name, value in one.items():
+        assert abs(value - four[name]).max() < 1e-6, name
+
+
+def test_fine_tuning_starts_with_fresh_counters(workspace, command):
+    assert command("--mode=train", "--max_steps=4")[0] == 0
+    code, out, _ = command("--mode=train", "--max_steps=3", f"--load_model={workspace}/run",
+                           f"--logdir={workspace}/tuned")
+    assert code == 0 and "from the base model" in out
+    state = json.loads((newest(workspace, "tuned") / "state.json").read_text())
+    assert state["step"] == 3 and newest(workspace, "tuned").name == "model.ckpt-3"
+
+
+def test_averaged_checkpoints_are_used(workspace, command):
+    code, out, _ = command("--mode=train_eval", "--average_checkpoints=3")
+    assert code == 0 and "Averaged the last 3 checkpoints" in out
+    code, out, _ = command("--mode=eval", "--average_checkpoints=3")
+    assert code == 0 and "averaged_models" in out
+
+
+def test_best_checkpoint_can_be_restored_by_another_metric(workspace, command):
+    code, _, err = command("--mode=train_eval", "--best_metric=Eval_chrF_Score", "--best_metric_mode=max")
+    assert code == 0, err
+    assert list((workspace / "run" / "best_models").glob("Eval_chrF_Score=*-step-*"))
+    code, out, _ = command("--mode=eval", "--restore_best_checkpoint=True")
+    assert code == 0 and "best_models" in out
+
+
+def test_benchmark_writes_nothing(workspace, command):
+    code, out, _ = command("--benchmark", "--bench_steps=6", "--bench_start=2")
+    assert code == 0 and "Avg tokens per second" in out
+    assert not (workspace / "run").exists()
+
+
+def test_check_reports_and_stops(workspace, command):
+    with open(workspace / "train.src", "a") as src, open(workspace / "train.tgt", "a") as tgt:
+        src.write("\n")
+        tgt.write("a b\n")
+    code, out, _ = command("--mode=train_eval", "--check")
+    assert code == 0
+    for text in ("200 examples", "dropped 1", "Total trainable parameters", "Batches per epoch", "MiB"):
+        assert text in out, text
+    assert not (workspace / "run").exists()
+
+
+def test_num_epochs_sets_the_length(workspace, command):
+    code, out, _ = command("--mode=train", "--max_steps=null", "--num_epochs=2", "--iter_size=2")
+    assert code == 0 and "Epoch 0" in out
+    assert newest(workspace).name == "model.ckpt-13"  # 200 / 16 → 13 batches an epoch, 26 in all, 2 an update
+
+
+def test_enabled_logs_hold_everything(workspace, command):
+    assert command("--mode=train", "--enable_logs", "--max_steps=2")[0] == 0
+    names = [p.name.split("_")[0] for p in (workspace / "run").iterdir()]
+    assert {"config", "cmd-args", "stdout", "stderr", "logs"} <= set(names)
+    assert (workspace / "run" / "logs" / "model.ckpt-2").is_dir()
+
+
+def test_interactive_model_in_python(workspace, command):
+    from open_seq2seq.cli import load_interactive
+
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+    model = load_interactive([f"--config_file={workspace}/config.py"])
+    results = model.infer(["a b c", "f e d c b a"])
+    assert len(results) == 2 and isinstance(results[0][0][1], str)
+    assert model.infer([]) == []
+
+
+def test_frozen_variables_keep_their_values(workspace, command):
+    from safetensors.numpy import load_file
+
+    assert command("--mode=train", "--max_steps=4", "--freeze_variables_regex=encoder/layer")[0] == 0
+    first, last = (load_file(workspace / "run" / f"model.ckpt-{step}" / "weights.safetensors") for step in (4, 4))
+    assert first.keys() == last.keys()
+    code, out, _ = command("--mode=train", "--max_steps=8", "--freeze_variables_regex=encoder/layer",
+                           "--continue_learning")
+    assert code == 0 and "Other variables:" in out
+    last = load_file(workspace / "run" / "model.ckpt-8" / "weights.safetensors")
+    moved = {name for name in first if (first[name] != last[name]).any()}
+    assert moved and not any(name.startswith("encoder/layer") for name in moved)
