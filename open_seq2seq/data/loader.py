@@ -47,7 +47,8 @@ class BatchLoader:
       data_layer: makes a batch of example numbers by ``make_batch``.
       stream: gives the example numbers, see ``batching.BatchStream``.
       start: number of the first micro-batch since the start of training (all ranks together).
-      prefetch: how many finished batches wait at most.
+      prefetch: how many finished batches wait at most, unless the layer's own parameter
+        ``prefetch_buffer_size`` says so.
 
     Attributes:
       index: number of the micro-batch returned last; -1 before the first.
@@ -58,7 +59,8 @@ class BatchLoader:
                  prefetch: int = DEFAULT_PREFETCH) -> None:
         self.index = -1
         self.wait_seconds = 0.0
-        self._queue: queue.Queue = queue.Queue(max(1, prefetch))
+        own = getattr(data_layer, "params", {}).get("prefetch_buffer_size")
+        self._queue: queue.Queue = queue.Queue(own if own and own > 0 else max(1, prefetch))
         self._stop = threading.Event()
         self._end: _End | None = None
         # The thread must not hold the loader, or a forgotten loader would never be collected.

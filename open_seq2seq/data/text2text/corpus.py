@@ -125,9 +125,13 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
         raise DataError(f"The text file {path} does not exist.")
     if index_dir is None and os.path.getsize(path) < INDEX_FROM_BYTES:
         return _in_memory(path, tokenizer, threads)
-    index_dir = index_dir or _default_index_dir(path)
     key = hashlib.sha256(f"{os.path.realpath(path)}\n{tokenizer.fingerprint}".encode()).hexdigest()[:16]
-    index = os.path.join(index_dir, f"{os.path.basename(path)}.{key}.index")
+    name = f"{os.path.basename(path)}.{key}.index"
+    corpus = _read_index(os.path.join(index_dir or _dir_beside(path), name), path)
+    if corpus is not None:
+        return corpus
+    index_dir = index_dir or _writable_dir(path)
+    index = os.path.join(index_dir, name)
     try:
         os.makedirs(index_dir, exist_ok=True)
         # Ranks that start together wait here for the first of them.
@@ -198,10 +202,13 @@ def _decode(block: bytes, path: str, lines_before: int) -> str:
                         ) from error
 
 
-def _default_index_dir(path: str) -> str:
-    folder = os.path.dirname(os.path.abspath(path))
-    beside = os.path.join(folder, ".os2s_index")
-    if os.access(beside if os.path.isdir(beside) else folder, os.W_OK):
+def _dir_beside(path: str) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(path)), ".os2s_index")
+
+
+def _writable_dir(path: str) -> str:
+    beside = _dir_beside(path)
+    if os.access(beside if os.path.isdir(beside) else os.path.dirname(beside), os.W_OK):
         return beside
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     with contextlib.suppress(OSError):

@@ -298,6 +298,6 @@ def shared_params() -> dict[str, Any]:
         "index_dir": Param(PATH, None, "Folder for tokenised text. By default large files have theirs in .os2s_index "
                            "beside them, and small ones none."),
         "map_parallel_calls": Param(int, 8, "Threads that tokenise, where the tokenizer can use them.", "threads"),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; the model's choice by "
-                                      "default.", "batches"),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, or if "
+                                      "negative, the model's prefetch_batches.", "batches"),
     }

@@ -56,6 +56,14 @@ def test_no_more_is_made_ahead_than_asked_for():
         assert layer.made == 5
 
 
+def test_the_layer_s_own_prefetch_wins():
+    layer = CountingLayer()
+    layer.params = {**layer.params, "prefetch_buffer_size": 2}
+    with BatchLoader(layer, stream(), prefetch=9):
+        time.sleep(0.1)
+        assert layer.made == 3
+
+
 def test_an_error_arrives_where_it_happened_and_stays():
     loader = BatchLoader(CountingLayer(fail_at=3), stream())
     next(loader), next(loader)

@@ -63,16 +63,16 @@ def test_tokenizer_modes(tmp_path):
     for side in "12":
         write(tmp_path / f"text{side}", sentences(300, int(side)))
         kind = ("bpe", "unigram")[int(side) - 1]
-        ok("tokenizer_wrapper", "--mode=train", f"--text_input=text{side}", f"--model_prefix=m{side}", "--vocab_size=44",
-           f"--model_type={kind}", cwd=tmp_path)
+        ok("tokenizer_wrapper", "--mode=train", f"--text_input=text{side}", f"--model_prefix=m{side}",
+           "--vocab_size=44", f"--model_type={kind}", cwd=tmp_path)
     ok("tokenizer_wrapper", "--mode=tokenize", *(f"--{flag}{side}={name}{side}" for side in "12" for flag, name in (
         ("text_input", "text"), ("tokenized_output", "pieces"), ("model_prefix", "m"))), cwd=tmp_path)
-    ok("tokenizer_wrapper", "--mode=encode", "--text_input=text1", "--tokenized_output=again", "--model_prefix=m1.model",
-       cwd=tmp_path)
+    ok("tokenizer_wrapper", "--mode=encode", "--text_input=text1", "--tokenized_output=again",
+       "--model_prefix=m1.model", cwd=tmp_path)
     assert lines_of(tmp_path / "pieces1") == lines_of(tmp_path / "again") != lines_of(tmp_path / "text1")
     for mode in ("detokenize", "decode"):
-        ok("tokenizer_wrapper", f"--mode={mode}", "--text_input=pieces2", f"--decoded_output={mode}", "--model_prefix=m2",
-           cwd=tmp_path)
+        ok("tokenizer_wrapper", f"--mode={mode}", "--text_input=pieces2", f"--decoded_output={mode}",
+           "--model_prefix=m2", cwd=tmp_path)
         assert lines_of(tmp_path / mode) == lines_of(tmp_path / "text2")
 
 

@@ -101,6 +101,15 @@ def test_the_index_is_used_until_something_changes(tmp_path):
     assert not [name for name in os.listdir(index_dir) if name.endswith(".tmp")]
 
 
+def test_an_index_in_a_read_only_folder_is_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_module, "INDEX_FROM_BYTES", 10)
+    path, tokenizer = write(tmp_path / "t", random_lines(20)), CountingTokenizer()
+    load_corpus(path, tokenizer)
+    monkeypatch.setattr(os, "access", lambda p, mode: False)
+    load_corpus(path, tokenizer)
+    assert tokenizer.calls == 1
+
+
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:100] + b[110:], lambda b: b"", lambda b: b"x" * 99])
 def test_a_broken_index_is_made_anew(tmp_path, damage):
     path, index_dir, tokenizer = write(tmp_path / "t", random_lines(50)), tmp_path / "i", CountingTokenizer()

@@ -23,7 +23,8 @@ def test_it_gives_what_parallel_text_gives_without_start_token(params, tmp_path)
     ids, lengths = layer.make_batch(np.array([0, 2]))["source_tensors"]
     assert ids.tolist() == [[4, 5, 6, 1, 0], [6, 6, 6, 6, 1]] and lengths.tolist() == [4, 5]
     other = ParallelTextDataLayer({
-        "source_file": str(tmp_path / "s"), "target_file": str(tmp_path / "t"), "src_vocab_file": params["src_vocab_file"],
+        "source_file": str(tmp_path / "s"), "target_file": str(tmp_path / "t"),
+        "src_vocab_file": params["src_vocab_file"],
         "tgt_vocab_file": params["src_vocab_file"], "max_length": 8, "use_start_token": False, "mode": "train"})
     np.testing.assert_array_equal(layer.lengths, other.lengths)
     assert layer.assets() == other.assets()
