@@ -42,7 +42,7 @@ class MajorityData(DataLayer):
         chosen = [self._examples[i] for i in examples]
         lengths = np.array([len(e) for e in chosen], np.int32)
         values = np.zeros((len(chosen), lengths.max(initial=1)), np.int32)
-        for row, example in zip(values, chosen):
+        for row, example in zip(values, chosen, strict=True):
             row[: len(example)] = example
         targets = np.array([np.bincount(e).argmax() for e in chosen], np.int32)
         return {"source_tensors": [values, lengths], "target_tensors": [targets, np.ones_like(lengths)],
@@ -108,13 +108,13 @@ class MajorityModel(EncoderDecoderModel):
     object_name = "sequences"
 
     def evaluate(self, input_values, output_values):
-        return [bool(a == b) for a, b in zip(output_values[0], input_values["target_tensors"][0])]
+        return [bool(a == b) for a, b in zip(output_values[0], input_values["target_tensors"][0], strict=True)]
 
     def finalize_evaluation(self, results_per_batch, training_step=None):
         return {"accuracy": float(np.mean([hit for batch in results_per_batch for hit in batch]))}
 
     def infer(self, input_values, output_values):
-        return list(zip(input_values["ids"].tolist(), output_values[0].tolist()))
+        return list(zip(input_values["ids"].tolist(), output_values[0].tolist(), strict=True))
 
     def finalize_inference(self, results_per_batch, output_file):
         with open(output_file, "w", encoding="utf-8") as out:

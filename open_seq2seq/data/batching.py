@@ -241,7 +241,7 @@ class BatchStream:
             future.set_exception(error)
 
 
-class _OnePass(BatchLoader):
+class OnePassLoader(BatchLoader):
     """Loader over one plan: its micro-batches are dealt out to the ranks in turn."""
 
     def __init__(self, data_layer: Any, plan: EpochPlan, world_size: int, rank: int, prefetch: int) -> None:
@@ -277,9 +277,9 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
 
 
 def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_size: int = 1, rank: int = 0,
-                       prefetch: int = DEFAULT_PREFETCH) -> BatchLoader:
+                       prefetch: int = DEFAULT_PREFETCH) -> OnePassLoader:
     """Returns a loader over one pass of a data layer, with a length: over all ranks, every example exactly once.
 
     Ranks may get numbers of batches that differ by one, and none at all.
     """
-    return _OnePass(data_layer, evaluation_plan(data_layer, batch_size), world_size, rank, prefetch)
+    return OnePassLoader(data_layer, evaluation_plan(data_layer, batch_size), world_size, rank, prefetch)

@@ -18,7 +18,7 @@ from open_seq2seq import data, decoders, encoders, losses, models, optimizers
 from open_seq2seq.config.params import check_params
 from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
-from open_seq2seq.parts.component import borrow_variables, creating_variables
+from open_seq2seq.parts.component import borrow_variables, creating_variables, has_unbuilt_layers
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 _PACKAGES: dict[str, ModuleType] = {
@@ -65,7 +65,7 @@ def resolve_class(value: Any, key: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise ConfigError([f"'{key}' is {value!r}, but the module {module_name} cannot be imported: {error}."]) from error
+        raise ConfigError([f"'{key}' is {value!r}, but {module_name} cannot be imported: {error}."]) from error
     return _attribute(module, name, key, value)
 
 
@@ -155,9 +155,22 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
             part_class = model.params[part]
             params = _component_params(model, spec, part, part_class, policy)
             setattr(model, part, part_class(params, model, part, spec.mode))
+        if lender is None and has_unbuilt_layers(model):
+            _build_keras_layers(model)
     if lender is not None:
         borrow_variables(model, lender)
     return model
+
+
+def _build_keras_layers(model: Model) -> None:
+    """Traces the forward pass once: Keras layers make their variables when they are first called."""
+    def forward(batch: dict[str, Any]) -> None:
+        if model.mode in ("train", "eval"):
+            model.loss_terms(batch, training=False)
+        else:
+            model.predict(batch)
+
+    tf.function(forward).get_concrete_function(model.data_layer.input_signature)
 
 
 def _data_params(model: Model, spec: ModelSpec) -> dict[str, Any]:
@@ -201,5 +214,5 @@ def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: i
     if missing:
         raise ConfigError(missing)
     optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
-    schedule = optimizers.make_schedule(params["lr_policy"], dict(params["lr_policy_params"]), last_step, steps_per_epoch)
-    return schedule, optimizer
+    policy, arguments = params["lr_policy"], dict(params["lr_policy_params"])
+    return optimizers.make_schedule(policy, arguments, last_step, steps_per_epoch), optimizer

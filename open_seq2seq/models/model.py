@@ -133,7 +133,8 @@ def _optimization_params() -> dict[str, Any]:
                               "arithmetic. By default Backoff for float16 and 1.0 for bfloat16."),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),
-        "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay fixed."),
+        "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
+                                        "fixed."),
         "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder."),
         "initializer_params": Param(dict, {}, "Arguments of the initialiser."),
         "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of encoder and decoder."),

@@ -1,0 +1,1 @@
+"""Layers that encoders and decoders share, and the base of all components."""

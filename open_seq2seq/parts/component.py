@@ -9,6 +9,9 @@ second model that borrows variables, and a reader of the code all see the same t
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -47,10 +50,14 @@ def creating_variables(seed: int = 0, borrow: bool = False) -> Iterator[None]:
     """
     before = (_Creation.borrow, _Creation.seed, _Creation.count)
     _Creation.borrow, _Creation.seed, _Creation.count = borrow, seed, 0
+    # Keras' initialisers take their default seeds from Python's generator.
+    python_state = random.getstate()
+    random.seed(seed)
     try:
         yield
     finally:
         _Creation.borrow, _Creation.seed, _Creation.count = before
+        random.setstate(python_state)
 
 
 def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
@@ -188,12 +195,12 @@ class Component(Module):
 
     def make_regularizer(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
         """Returns the configured regulariser as a function of a variable, or None."""
-        chosen = self._params["regularizer"]
-        if chosen is None or (callable(chosen) and not isinstance(chosen, type) and not self._params["regularizer_params"]):
+        chosen, settings = self._params["regularizer"], dict(self._params["regularizer_params"])
+        if chosen is None or (callable(chosen) and not isinstance(chosen, type) and not settings):
             return chosen
         if isinstance(chosen, str):
-            return tf.keras.regularizers.get({"class_name": chosen, "config": dict(self._params["regularizer_params"])})
-        return chosen(**self._params["regularizer_params"])
+            return tf.keras.regularizers.get({"class_name": chosen, "config": settings})
+        return chosen(**settings)
 
 
 def _is_keras_layer(value: Any) -> bool:
@@ -207,13 +214,13 @@ def _children(value: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
         for key, child in list(vars(value).items()):
             if key in _NOT_TREE or key.startswith("_self_"):
                 continue
-            yield key.lstrip("_"), child, lambda new, o=value, k=key: setattr(o, k, new)
+            yield key.lstrip("_"), child, functools.partial(setattr, value, key)
     elif isinstance(value, Mapping):
         for key in value:
-            yield str(key), value[key], lambda new, o=value, k=key: o.__setitem__(k, new)  # type: ignore[attr-defined]
+            yield str(key), value[key], functools.partial(operator.setitem, value, key)  # type: ignore[call-overload]
     elif isinstance(value, (list, tuple)):
         for index, child in enumerate(value):
-            yield str(index), child, lambda new, o=value, k=index: o.__setitem__(k, new)  # type: ignore[index]
+            yield str(index), child, functools.partial(operator.setitem, value, index)  # type: ignore[call-overload]
 
 
 def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
@@ -255,9 +262,14 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
     found: dict[str, tf.Variable] = {}
     for path, leaf, _ in _walk(root, "", set()):
         if isinstance(leaf, BorrowedVariable):
-            raise ConfigError([f"The variable '{path}' was never given a value: the model that should lend it has none."])
+            raise ConfigError([f"The variable '{path}' has no value: the model that should lend it has none."])
         found.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
     return found
+
+
+def has_unbuilt_layers(root: tf.Module) -> bool:
+    """Whether a Keras layer below ``root`` has not made its variables yet; it does so at its first call."""
+    return any(_is_keras_layer(leaf) and not leaf.built for _, leaf, _ in _walk(root, "", set()))
 
 
 def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:

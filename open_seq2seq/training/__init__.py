@@ -1,0 +1,1 @@
+"""The training loop, evaluation, inference, checkpoints, and what is printed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +39,8 @@ def _check_data(section: str, model: Model) -> None:
     deco_print(f"Data for {section}: {layer.num_examples:,} examples")
     for reason, count in layer.report_dropped().items():
         deco_print(f"dropped {count:,}: {reason}", offset=1)
+    if getattr(layer, "num_cut", 0):
+        deco_print(f"cut to max_length: {layer.num_cut:,}", offset=1)  # type: ignore[attr-defined]
     first = np.arange(min(_EXAMPLES, layer.num_examples))
     batch = layer.make_batch(first)
     shapes = ", ".join(str(tuple(a.shape)) for a in tf.nest.flatten(batch["source_tensors"]))
@@ -56,8 +57,9 @@ def _check_training(trainer: Trainer) -> None:
     deco_print(f"Memory: weights {weights / megabytes:,.0f} MiB, optimizer {slots / megabytes:,.0f} MiB")
     before = _peak_bytes()
     trainer.try_batch(largest)
-    deco_print(f"One step on the largest batch ({len(largest)} examples) took {(_peak_bytes() - before) / megabytes:,.0f} "
-               f"MiB more; peak {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
+    more = (_peak_bytes() - before) / megabytes
+    deco_print(f"One step on the batch with the longest example ({len(largest)} examples) took {more:,.0f} MiB more; "
+               f"peak {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
 
 
 def _peak_bytes() -> int:

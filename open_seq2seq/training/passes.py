@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -27,14 +28,14 @@ class EvaluationPass:
     """
 
     def __init__(self, model: Model, runner: Runner) -> None:
-        self._model = model
+        self.model = model
         self._runner = runner
         self._step = tf.function(self._evaluate, input_signature=[model.data_layer.input_signature])
 
     def _evaluate(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
         with weight_cast_scope():
-            terms, _ = self._model.loss_terms(batch, training=False)
-            outputs = self._model.predict(batch) if self._model.predicts_in_evaluation else []
+            terms, _ = self.model.loss_terms(batch, training=False)
+            outputs = self.model.predict(batch) if self.model.predicts_in_evaluation else []
         means, units = local_means(terms)
         return means, units, outputs
 
@@ -47,15 +48,15 @@ class EvaluationPass:
         """
         losses: list[tuple[dict[str, float], dict[str, float]]] = []
         results: list[Any] = []
-        for batch in _timed_batches(self._model, report_progress):
+        for batch in _timed_batches(self.model, report_progress):
             means, units, outputs = tf.nest.map_structure(np.asarray, self._runner.run(self._step, batch))
             losses.append((means, units))
-            if self._model.predicts_in_evaluation:
-                results.append(self._model.evaluate(batch, outputs))
+            if self.model.predicts_in_evaluation:
+                results.append(self.model.evaluate(batch, outputs))
         loss = _mean_loss(self._runner.gather(losses))
         deco_print(f"Validation loss: {loss:.4f}", offset=1)
         gathered = self._runner.gather(results)
-        metrics = self._model.finalize_evaluation(gathered, training_step) if gathered else {}
+        metrics = self.model.finalize_evaluation(gathered, training_step) if gathered else {}
         return {"val_loss": loss, **metrics}
 
 
@@ -107,14 +108,15 @@ def _timed_batches(model: Model, report: bool) -> Iterator[dict[str, Any]]:
     total = len(plan)
     stride = max(total // 10, 1)
     started, objects, timed = time.perf_counter(), 0, 0
-    for number, batch in enumerate(plan, start=1):
-        yield batch
-        if number == 1:  # the first batch pays for tracing
-            started = time.perf_counter()
-        else:
-            timed, objects = timed + 1, objects + model.num_objects(batch)
-        if report and (number == 1 or number % stride == 0 or number == total):
-            deco_print(f"Processed {number}/{total} batches")
+    with contextlib.closing(plan):
+        for number, batch in enumerate(plan, start=1):
+            yield batch
+            if number == 1:  # the first batch pays for tracing
+                started = time.perf_counter()
+            else:
+                timed, objects = timed + 1, objects + model.num_objects(batch)
+            if report and (number == 1 or number % stride == 0 or number == total):
+                deco_print(f"Processed {number}/{total} batches")
     seconds = time.perf_counter() - started
     if report and timed:
         deco_print(f"Avg time per step: {seconds / timed:.3f}s")

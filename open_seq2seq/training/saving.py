@@ -53,10 +53,11 @@ class RunSaver:
         self._model = model
         self._config_yaml = config_yaml
         params = model.params
-        self._metric, self._sign = params["best_metric"], 1.0 if params["best_metric_mode"] == "max" else -1.0
-        self._keep = params["num_checkpoints"]
-        self._regular = Checkpointer(self._directory, max(self._keep, params["average_checkpoints"] or 0), _regular_order)
-        self._best = Checkpointer(self._best_dir, self._keep, self._best_order)
+        self._metric = params["best_metric"]
+        self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
+        keep = params["num_checkpoints"]
+        self._regular = Checkpointer(self._directory, max(keep, params["average_checkpoints"] or 0), _regular_order)
+        self._best = Checkpointer(self._best_dir, keep, self._best_order)
         self._saved_step = -1
 
     @property
@@ -93,10 +94,12 @@ class RunSaver:
         return True
 
     def average(self, trainer: Trainer, count: int) -> int:
-        """Writes the mean of the last ``count`` checkpoints; returns how many there were."""
+        """Writes the mean of the last ``count`` checkpoints, and gives it to the model; returns how many there were."""
         self.wait()
         paths = list_checkpoints(self._directory)[:count]
-        write_snapshot(average_checkpoints(paths[::-1]), self.averaged_dir / f"model.ckpt-{trainer.step}")
+        average = average_checkpoints(paths[::-1])
+        write_snapshot(average, self.averaged_dir / f"model.ckpt-{trainer.step}")
+        assign_matching(trainer.variables, average.weights)
         return len(paths)
 
     def _kept_scores(self) -> list[float]:
@@ -156,8 +159,8 @@ def check_assets(model: Model, checkpoint: Checkpoint) -> None:
     for name, path in model.data_layer.assets().items():
         kept = checkpoint.path / ASSETS / name
         if kept.is_file() and sha256(kept) != sha256(path):
-            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content differs "
-                                  f"from {kept}. Give that file in the config.")
+            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
+                                  f"differs from {kept}. Give that file in the config.")
 
 
 def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
@@ -173,8 +176,8 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     # The loss scaler may be another one: a run may go on in another precision.
     lines = [line for line in report.lines() if "loss_scale/" not in line]
     if lines:
-        raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume with "
-                              "the optimizer of the run, or start a new one by load_model.")
+        raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume "
+                              "with the optimizer of the run, or start a new one by load_model.")
     trainer.resume(int(checkpoint.state["step"]))
 
 
@@ -189,6 +192,6 @@ def load_base_model(trainer: Trainer, path: Path) -> None:
     for line in report.lines():
         deco_print(line, offset=1)
     if not report.assigned:
-        raise CheckpointError(f"No variable of this model has the name and shape of one in {path}: load_model needs a "
-                              "checkpoint of a like model.")
+        raise CheckpointError(f"No variable of this model has the name and shape of one in {path}: load_model needs "
+                              "a checkpoint of a like model.")
     deco_print(f"{len(report.assigned)} of {len(trainer.variables)} variables loaded", offset=1)

@@ -21,7 +21,6 @@ from open_seq2seq.training.report import print_config, print_parameter_table
 from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import ConfigError
 
 _TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
            "interactive_infer": "Inference config"}
@@ -131,7 +130,7 @@ def _average(trainer: Trainer, saver: saving.RunSaver) -> None:
     count = saver.average(trainer, trainer.model.params["average_checkpoints"])
     deco_print(f"Averaged the last {count} checkpoints: {saver.averaged_dir}")
     if trainer.eval_model is not None:
-        trainer.evaluate_average()
+        trainer.evaluate(keep_best=False)
 
 
 def _restored_model(spec: ModelSpec, logdir: LogDir) -> Model:

@@ -161,18 +161,19 @@ class Trainer:
             hooks.append(hook_module.SummaryHook(params["save_summaries_steps"], params["summaries"]))
         hooks.append(hook_module.BenchmarkHook(params["bench_start"], params["print_bench_info_steps"]))
         if self._evaluation is not None:
-            hooks.append(hook_module.EvaluationHook(params["eval_steps"] or self.eval_model.params["eval_steps"]))
+            hooks.append(hook_module.EvaluationHook(self._evaluation.model.params["eval_steps"]))
         if params["save_checkpoint_steps"] and self.saver is not None:
             hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
         hooks += [hook(train_model=self.model, eval_model=self.eval_model) for hook in params["hooks"]]
         return hooks
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
-        """Returns (micro-batches an epoch, example numbers of the one with the most padded source values)."""
-        count = self._stream.micro_batches_per_epoch
-        lengths = np.asarray(self.model.data_layer.lengths).reshape(self.model.data_layer.num_examples, -1).max(axis=1)
-        candidates = (self._stream.examples(index) for index in range(count))
-        return count, max(candidates, key=lambda examples: len(examples) * int(lengths[examples].max()))
+        """Returns (micro-batches an epoch, example numbers of the batch with the longest example)."""
+        layer, plan = self.model.data_layer, self._stream.plan(0)
+        lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
+        place = int(np.argmax(plan.order == np.argmax(lengths)))
+        cut = int(np.searchsorted(plan.offsets, place, side="right")) - 1
+        return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
 
     def try_batch(self, examples: np.ndarray) -> None:
         """Makes an update from these examples, for its memory and time; the weights are changed by it."""
@@ -187,14 +188,15 @@ class Trainer:
         finally:
             self.paused += time.perf_counter() - start
 
-    def evaluate(self) -> dict[str, float]:
-        """Evaluates now; keeps the weights when they are among the best."""
+    def evaluate(self, keep_best: bool = True) -> dict[str, float]:
+        """Evaluates now; with ``keep_best``, saves the weights when they are better than all before."""
+        assert self._evaluation is not None
         with self.pause():
             deco_print("Running evaluation on a validation set:")
             metrics = self._evaluation.run(self.step)
             if self.summaries is not None:
                 self.summaries.write({"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
-            if self.saver is not None and self.model.params["save_checkpoint_steps"]:
+            if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
                 self.saver.offer_best(self, metrics)
         return metrics
 

@@ -70,5 +70,5 @@ def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, n
     hint = ""
     if any("embedding" in name for name in report.shapes):
         hint = " An embedding table of another size means another vocabulary."
-    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Give the "
-                          f"config that it was trained with: it is kept in {path / 'config.yaml'}.")
+    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Give "
+                          f"the config that it was trained with: it is kept in {path / 'config.yaml'}.")
