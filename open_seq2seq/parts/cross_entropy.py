@@ -137,10 +137,12 @@ def _chunked(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, targets: So
         logits = tf.matmul(x, kernel, transpose_b=True)
         probabilities = _softmax(logits)
         sums = tf.linalg.matvec(tf.cast(x, tf.float32), kernel_sum) if targets.off else None
-        loss += tf.reduce_sum(_row_losses(logits, probabilities, places, sums, targets))
+        losses = _row_losses(logits, probabilities, places, sums, targets)
+        loss += tf.reduce_sum(losses)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
-            errors = tf.cast(tf.tensor_scatter_nd_sub(probabilities, places, at_labels), dtype)
+            with tf.control_dependencies([losses]):  # nobody else needs the buffer then: no copy
+                errors = tf.cast(tf.tensor_scatter_nd_sub(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden)
             table_gradient += _table_gradient(errors, x)

@@ -44,7 +44,9 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
     """
     wide = tf.cast(x, tf.float32)
     centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-    inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)
+    # A norm reads the rows once; mean(square) would write a copy of them.
+    deviation = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
+    inverse = tf.math.rsqrt(tf.square(deviation) / tf.cast(tf.size(gamma), tf.float32) + epsilon)
     normed = centered * inverse
     y = tf.cast(normed * gamma + beta, x.dtype)
 
