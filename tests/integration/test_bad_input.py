@@ -1,0 +1,125 @@
+"""Each user's mistake ends with exit code 2 and one sentence; docs/bad-input.md lists them."""
+
+from __future__ import annotations
+
+import fcntl
+
+import pytest
+
+CASES = {
+    "missing config": (["--config_file=nowhere.py"], "nowhere.py"),
+    "missing data file": (["--train_params/data_layer_params/source_file=nowhere.txt"], "nowhere.txt"),
+    "unknown key": (["--encoder_params/hiden_size=4"], "Did you mean 'hidden_size'"),
+    "ill-typed key": (["--encoder_params/num_heads=many"], "num_heads"),
+    "unknown mode": (["--mode=trian"], "Did you mean 'train'"),
+    "unknown class": (["--encoder=TransfomerEncoder"], "Did you mean 'TransformerEncoder'"),
+    "unknown policy argument": (["--lr_policy_params/warmup=3"], "warmup"),
+    "unknown optimizer": (["--optimizer=Adm"], "Did you mean 'Adam'"),
+    "unknown summary": (["--summaries=[lerning_rate]"], "learning_rate"),
+    "both lengths": (["--num_epochs=2"], "only one of them"),
+    "neither length": (["--max_steps=null"], "'max_steps' or 'num_epochs' is missing"),
+    "batch larger than the data": (["--batch_size_per_gpu=999"], "Overall batch size is too big"),
+    "update larger than the data": (["--iter_size=999"], "Overall batch size is too big"),
+    "half type": (["--dtype=float17"], "mixed"),
+    "resume from nothing": (["--continue_learning"], "empty or missing"),
+    "horovod": (["--use_horovod=True"], "use_horovod"),
+    "frozen nothing": (["--freeze_variables_regex=nothing_like_it"], "freeze_variables_regex"),
+    "unknown metric": (["--mode=train_eval", "--best_metric=Eval_BLUE_Score"], "Did you mean 'Eval_BLEU_Score'"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_is_one_sentence_and_exit_code_2(command, name):
+    arguments, expected = CASES[name]
+    code, _, err = command(*arguments)
+    assert code == 2, err
+    lines = [line for line in err.splitlines() if line.startswith("Error: ")]
+    assert lines and any(expected in line for line in lines), err
+    assert "Traceback" not in err
+
+
+def test_problems_are_collected(command):
+    code, _, err = command("--encoder_params/hiden_size=4", "--decoder_params/alhpa=1", "--max_step=3")
+    assert code == 2
+    assert all(name in err for name in ("hiden_size", "alhpa", "max_step"))
+
+
+def edit(path, change):
+    path.write_bytes(change(path.read_bytes()))
+
+
+DATA = {
+    "different numbers of lines": ("train.tgt", lambda text: text + b"a b c\n", ["200", "201"]),
+    "invalid UTF-8": ("train.src", lambda text: text.replace(b"\n", b" \xff\n", 1), ["train.src", "1"]),
+    "empty file": ("train.src", lambda text: b"", ["train.src"]),
+    "vocabulary without tokens": ("vocab.txt", lambda text: b"", ["vocab.txt"]),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_bad_data_names_the_file(workspace, command, name):
+    file, change, expected = DATA[name]
+    edit(workspace / file, change)
+    code, _, err = command("--mode=train")
+    assert code == 2 and all(word in err for word in expected), err
+    assert "Traceback" not in err
+    assert not (workspace / "run").exists() or not list((workspace / "run").glob("model.ckpt-*"))
+
+
+def test_empty_lines_are_dropped_in_training(workspace, command):
+    for name in ("train.src", "train.tgt"):
+        edit(workspace / name, lambda text: text + b"\n")
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+
+
+def test_a_logdir_in_use_is_refused(workspace, command):
+    (workspace / "run").mkdir()
+    with open(workspace / "run" / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, _, err = command("--mode=train")
+    assert code == 2 and "in use" in err
+
+
+def test_a_filled_logdir_is_not_overwritten(command):
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+    code, _, err = command("--mode=train", "--max_steps=2")
+    assert code == 2 and "--continue_learning" in err
+
+
+def test_another_vocabulary_than_the_checkpoint(workspace, command):
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+    edit(workspace / "vocab.txt", lambda text: text[::-1].lstrip())
+    code, _, err = command("--mode=infer", f"--infer_output_file={workspace}/out.txt")
+    assert code == 2 and "vocab.txt" in err
+    edit(workspace / "vocab.txt", lambda text: text.rstrip() + b"\ng\nh\n")
+    code, _, err = command("--mode=infer", f"--infer_output_file={workspace}/out.txt")
+    assert code == 2 and "vocabulary" in err
+
+
+def test_a_truncated_checkpoint_gives_way_to_the_one_before(workspace, command):
+    assert command("--mode=train", "--max_steps=8")[0] == 0
+    edit(workspace / "run" / "model.ckpt-8" / "weights.safetensors", lambda data: data[:-100])
+    code, out, _ = command("--mode=train", "--continue_learning")
+    assert code == 0 and "model.ckpt-8 is damaged" in out and "Resuming training at step 4" in out
+
+
+def test_a_full_disk_keeps_the_earlier_checkpoints(workspace, command, monkeypatch):
+    import errno
+
+    import safetensors.numpy
+
+    real, calls = safetensors.numpy.save_file, []
+
+    def save_file(tensors, path, *args):
+        calls.append(path)
+        if len(calls) > 2:  # weights and optimizer of the first checkpoint
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(tensors, path, *args)
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", save_file)
+    code, _, err = command("--mode=train")
+    assert code == 2 and "No space left on device" in err
+    assert [path.name for path in (workspace / "run").glob("model.ckpt-*")] == ["model.ckpt-4"]
+    assert not list((workspace / "run").glob(".tmp-*"))
+    monkeypatch.undo()
+    assert command("--mode=train", "--continue_learning")[0] == 0

@@ -1,0 +1,72 @@
+"""A run killed at random moments and resumed ends in the same bits as one that was not."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.integration.conftest import start_process
+
+WEIGHTS = "weights.safetensors"
+
+
+def checkpoints(logdir: Path) -> list[Path]:
+    return [p for p in logdir.glob("model.ckpt-*") if (p / "state.json").is_file()]
+
+
+def run_to_end(workspace, logdir, *settings):
+    resume = ["--continue_learning"] if checkpoints(logdir) else []
+    process = start_process(workspace, f"--logdir={logdir}", *settings, *resume)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return output
+
+
+def kill_somewhere(workspace, logdir, rng, in_a_write, *settings):
+    """Starts the run and kills it with SIGKILL: inside a checkpoint's write, or soon after a checkpoint."""
+    before = {path.name for path in checkpoints(logdir)}
+    resume = ["--continue_learning"] if before else []
+    process = start_process(workspace, f"--logdir={logdir}", *settings, *resume)
+    deadline = time.time() + 200
+    while process.poll() is None and time.time() < deadline:
+        if in_a_write and any(logdir.glob(".tmp-*")):
+            break
+        if not in_a_write and {path.name for path in checkpoints(logdir)} - before:
+            time.sleep(rng.random() * 0.3)
+            break
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return process.returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "mixed"])
+def test_five_kills_end_in_the_same_bits(workspace, dtype):
+    rng = random.Random(1)
+    settings = ("--mode=train", f"--dtype={dtype}", "--max_steps=2000", "--save_checkpoint_steps=100")
+    run_to_end(workspace, workspace / "whole", *settings)
+    kills = [kill_somewhere(workspace, workspace / "parts", rng, number % 2 == 0, *settings) for number in range(5)]
+    assert kills.count(-signal.SIGKILL) == 5
+    run_to_end(workspace, workspace / "parts", *settings)
+    for name in (WEIGHTS, "optimizer.safetensors"):
+        whole, parts = (workspace / part / "model.ckpt-2000" / name for part in ("whole", "parts"))
+        assert whole.read_bytes() == parts.read_bytes()
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_stops(workspace, signum, code):
+    logdir = workspace / "run"
+    process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=50")
+    deadline = time.time() + 200
+    while not checkpoints(logdir) and time.time() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signum)
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == code, output
+    assert "go on with --continue_learning" in output
+    step = int(output.split("Stopped at step ")[1].split(";")[0])
+    assert (logdir / f"model.ckpt-{step}" / "state.json").is_file()
