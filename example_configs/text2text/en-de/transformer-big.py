@@ -97,6 +97,7 @@ train_params = {
         "target_file": data_root + "train.clean.de.shuffled.BPE_common.32K.tok",
         "shuffle": True,
         "repeat": True,
+        "length_buckets": False,  # as published; buckets waste less on padding, with batch_size_unit "tokens"
         "max_length": 56,
     },
 }

@@ -85,6 +85,9 @@ train_params = {
         "target_file": data_root + "train/target.txt",
         "shuffle": True,
         "repeat": True,
+        # As published. In batches of lines of like length this task is learnt far more slowly: after 600
+        # steps the validation loss is 1.95 with buckets, 0.08 without.
+        "length_buckets": False,
         "max_length": 56,
     },
 }
