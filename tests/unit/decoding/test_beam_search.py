@@ -1,135 +1,232 @@
-"""Beam search against brute force over all sequences of a tiny vocabulary."""
+"""Beam search against brute force over all sequences, and its promises."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoding.beam_search import beam_search, length_penalty
+from open_seq2seq.decoding.beam_search import BeamResult, beam_search, length_penalty
 
-EOS = 1
-
-
-def random_model(batch, vocab, depth, seed, sharpness=2.0):
-    """Logits that depend on the whole prefix: table[batch][code of the prefix] → [vocab]."""
-    rng = np.random.default_rng(seed)
-    codes = sum(vocab ** d for d in range(depth + 1)) * vocab
-    return (rng.normal(size=(batch, codes, vocab)) * sharpness).astype(np.float32)
+EOS, START = 1, 2
+STATES = 997
 
 
-def step_function(table, vocab):
-    tables = tf.constant(table)
+@functools.cache
+def compiled_search(beam: int, alpha: float, n_best: int, vocab: int, dtype: tf.DType) -> Callable[..., BeamResult]:
+    """Returns the search as a graph with unknown batch: (tables ``[batch, STATES, vocab]``, limits ``[batch]``)."""
+    @tf.function(input_signature=[tf.TensorSpec([None, STATES, vocab]), tf.TensorSpec([None], tf.int32)])
+    def run(tables: tf.Tensor, limits: tf.Tensor) -> BeamResult:
+        def step_fn(ids: tf.Tensor, step: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+            # The state travels through the cache beside a history that grows, and both must stay in line.
+            state = (cache["state"] * 31 + ids + 1) % STATES
+            total = cache["total"] + (step + 1) * ids
+            history = tf.concat([cache["history"], ids[:, :, tf.newaxis, tf.newaxis]], 2)
+            positions = tf.range(1, step + 2)[:, tf.newaxis]
+            tf.debugging.assert_equal(tf.reduce_sum(history * positions, [2, 3]), total)
+            logits = tf.cast(tf.gather(tables, state, batch_dims=1), dtype)
+            return logits, {"state": state, "total": total, "history": history}
 
-    def step(ids, step_number, cache):
-        code = tf.where(step_number == 0, tf.zeros_like(ids), cache["code"] * vocab + ids + 1)
-        logits = tf.gather(tables, code, batch_dims=1)
-        # A growing tensor rides along, to see that it is reordered with its hypothesis.
-        return logits, {"code": code, "trail": tf.concat([cache["trail"], ids[:, :, None]], 2)}
+        batch = tf.shape(limits)[0]
+        zeros = tf.zeros(tf.stack([batch, beam]), tf.int32)
+        cache = {"state": zeros, "total": zeros, "history": tf.zeros(tf.stack([batch, beam, 0, 1]), tf.int32)}
+        return beam_search(step_fn, cache, batch_size=batch, beam_size=beam, vocab_size=vocab, alpha=alpha,
+                           max_lengths=limits, start_id=START, eos_id=EOS, n_best=n_best)
 
-    return step
-
-
-def initial_cache(batch, beam):
-    return {"code": tf.zeros([batch, beam], tf.int32), "trail": tf.zeros([batch, beam, 0], tf.int32)}
-
-
-def log_softmax(x):
-    x = x.astype(np.float64)
-    return x - np.log(np.exp(x - x.max()).sum()) - x.max()
-
-
-def brute_force(table, vocab, max_length, alpha):
-    """Every sequence that ends with EOS within max_length: [(score, ids)], best first."""
-    found = []
-    for length in range(1, max_length + 1):
-        for prefix in itertools.product([i for i in range(vocab) if i != EOS], repeat=length - 1):
-            ids, code, total = [*prefix, EOS], 0, 0.0
-            for position, token in enumerate(ids):
-                total += log_softmax(table[code])[token]
-                code = (code * vocab if position or code else 0) + token + 1
-            found.append((total / ((5 + length) / 6) ** alpha, ids))
-    return sorted(found, key=lambda row: -row[0])
+    return run
 
 
-def search(table, vocab, beam, max_lengths, alpha, n_best=1):
-    batch = table.shape[0]
+class RandomModel:
+    """Scores that depend on the whole prefix, through a cache that carries a hash of it.
 
-    @tf.function
-    def run(lengths):
-        return beam_search(step_function(table, vocab), initial_cache(batch, beam), batch_size=tf.shape(lengths)[0],
-                           beam_size=beam, vocab_size=vocab, alpha=alpha, max_lengths=lengths, start_id=0, eos_id=EOS,
-                           n_best=n_best)
+    Args:
+      batch: number of sentences, each with scores of its own.
+      vocab: number of ids.
+      seed: what the scores follow from.
+      eos_bonus: added to the logit of EOS.
+    """
 
-    return [np.asarray(part) for part in run(tf.constant(max_lengths, tf.int32))]
+    def __init__(self, batch: int, vocab: int, seed: int = 0, eos_bonus: float = 0.0) -> None:
+        rng = np.random.default_rng(seed)
+        self.tables = rng.normal(0, 2, (batch, STATES, vocab)).astype(np.float32)
+        self.tables[:, :, EOS] += eos_bonus
+        self.vocab, self.batch = vocab, batch
 
+    def log_probs(self, sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
+        state = 0
+        for token in (START, *prefix):
+            state = (state * 31 + token + 1) % STATES
+        logits = self.tables[sentence, state].astype(np.float64)
+        return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
-@pytest.mark.parametrize("seed", range(3))
-def test_equals_brute_force(alpha, seed):
-    vocab, max_length, batch, n_best = 4, 4, 3, 5
-    table = random_model(batch, vocab, max_length, seed)
-    ids, scores, lengths = search(table, vocab, 81, [max_length] * batch, alpha, n_best)
-    for row in range(batch):
-        expected = brute_force(table[row], vocab, max_length, alpha)[:n_best]
-        np.testing.assert_allclose(scores[row], [score for score, _ in expected], rtol=1e-5)
-        for place, (_, sequence) in enumerate(expected):
-            assert ids[row, place, :lengths[row, place]].tolist() == sequence
+    def search(self, beam: int, alpha: float, max_lengths: Any, sentences: list[int] | None = None, n_best: int = 1,
+               dtype: tf.DType = tf.float32) -> BeamResult:
+        tables = self.tables if sentences is None else self.tables[sentences]
+        run = compiled_search(beam, alpha, n_best, self.vocab, dtype)
+        return BeamResult(*(part.numpy() for part in run(tf.constant(tables), tf.constant(max_lengths, tf.int32))))
 
+    def brute_force(self, sentence: int, alpha: float, max_length: int) -> list[tuple[float, tuple[int, ...]]]:
+        """All finished sequences with their scores, best first."""
+        words = [token for token in range(self.vocab) if token != EOS]
+        found = []
+        for length in range(1, max_length + 1):
+            for prefix in itertools.product(words, repeat=length - 1):
+                sequence = (*prefix, EOS)
+                total = sum(self.log_probs(sentence, sequence[:i])[token] for i, token in enumerate(sequence))
+                found.append((total / ((5 + length) / 6) ** alpha, sequence))
+        return sorted(found, reverse=True)
 
-def test_a_sentence_does_not_depend_on_the_batch():
-    vocab, batch = 7, 6
-    table = random_model(batch, vocab, 5, 0, sharpness=1.0)
-    limits = [1, 2, 3, 5, 5, 4]
-    ids, scores, lengths = search(table, vocab, 3, limits, 0.6, n_best=3)
-    for row in range(batch):
-        one = search(table[row:row + 1], vocab, 3, limits[row:row + 1], 0.6, n_best=3)
-        np.testing.assert_allclose(scores[row], one[1][0], rtol=1e-6)
-        np.testing.assert_array_equal(lengths[row], one[2][0])
-        width = one[0].shape[2]
-        np.testing.assert_array_equal(ids[row, :, :width], one[0][0])
-        assert not ids[row, :, width:].any()
-
-
-def test_nothing_follows_eos_and_limits_hold():
-    vocab, batch = 6, 5
-    limits = np.array([1, 2, 3, 4, 4])
-    ids, scores, lengths = search(random_model(batch, vocab, 4, 3, 0.5), vocab, 4, limits, 1.0, n_best=4)
-    assert (lengths <= limits[:, None]).all()
-    for row, place in np.ndindex(batch, 4):
-        sequence = ids[row, place]
-        assert not sequence[lengths[row, place]:].any()
-        assert EOS not in sequence[:lengths[row, place] - 1]
+    def score(self, sentence: int, sequence: tuple[int, ...], alpha: float) -> float:
+        total = sum(self.log_probs(sentence, sequence[:i])[token] for i, token in enumerate(sequence))
+        return total / ((5 + len(sequence)) / 6) ** alpha
 
 
-def test_the_best_does_not_depend_on_how_many_are_asked_for():
-    """Asking for more makes the search stop later."""
-    table = random_model(8, 9, 4, 5, 1.5)
-    few, many = (search(table, 9, 5, [4] * 8, 0.6, n_best=n) for n in (1, 5))
-    np.testing.assert_allclose(few[1][:, 0], many[1][:, 0], rtol=1e-6)
+def hypothesis(result: BeamResult, sentence: int, rank: int = 0) -> tuple[int, ...]:
+    return tuple(int(i) for i in result.ids[sentence, rank, :result.lengths[sentence, rank]])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -1.0])
+@pytest.mark.parametrize(("vocab", "max_length"), [(3, 4), (4, 4)])
+def test_equals_brute_force(vocab: int, max_length: int, alpha: float):
+    model = RandomModel(6, vocab, seed=vocab)
+    n_best = 5
+    result = model.search(beam=(vocab - 1) ** max_length, alpha=alpha, max_lengths=[max_length] * 6, n_best=n_best)
+    for sentence in range(6):
+        expected = model.brute_force(sentence, alpha, max_length)[:n_best]
+        assert [hypothesis(result, sentence, rank) for rank in range(n_best)] == [ids for _, ids in expected]
+        np.testing.assert_allclose(result.scores[sentence], [score for score, _ in expected], rtol=1e-5, atol=1e-5)
+
+
+def plain_beam_search(model: RandomModel, sentence: int, beam: int, alpha: float, limit: int,
+                      n_best: int) -> list[tuple[float, tuple[int, ...]]]:
+    """Beam search to the maximal length, with lists: (score, ids) of the finished ones, then of the others."""
+    alive, finished = [(0.0, ())], []
+    for _ in range(limit):
+        candidates = sorted(((total + lp, (*prefix, token)) for total, prefix in alive
+                             for token, lp in enumerate(model.log_probs(sentence, prefix))), reverse=True)[:2 * beam]
+        finished += [(total / ((5 + len(ids)) / 6) ** alpha, ids) for total, ids in candidates if ids[-1] == EOS]
+        finished = sorted(finished, reverse=True)[:beam]
+        alive = [c for c in candidates if c[1][-1] != EOS][:beam]
+    return (finished + [(total / ((5 + limit) / 6) ** alpha, ids) for total, ids in alive])[:n_best]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0, -1.0])
+@pytest.mark.parametrize(("beam", "n_best", "eos_bonus"), [(4, 1, 1.0), (3, 2, 0.0), (3, 2, -1.0), (4, 1, 3.0)])
+def test_stopping_early_changes_nothing(beam: int, n_best: int, eos_bonus: float, alpha: float):
+    model = RandomModel(8, 7, seed=3, eos_bonus=eos_bonus)
+    limits = [3, 12, 5, 1, 12, 7, 9, 2]
+    result = model.search(beam, alpha, limits, n_best=n_best)
+    for sentence, limit in enumerate(limits):
+        expected = plain_beam_search(model, sentence, beam, alpha, limit, n_best)
+        assert [hypothesis(result, sentence, rank) for rank in range(n_best)] == [ids for _, ids in expected]
+        np.testing.assert_allclose(result.scores[sentence], [score for score, _ in expected], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("eos_bonus", [-20.0, 0.0, 2.0])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_result_does_not_depend_on_the_batch(beam: int, eos_bonus: float):
+    model = RandomModel(6, 9, seed=5, eos_bonus=eos_bonus)
+    limits = [4, 15, 1, 8, 15, 0]
+    together = model.search(beam, 0.6, limits, n_best=beam)
+    for sentence, limit in enumerate(limits):
+        alone = model.search(beam, 0.6, [limit], [sentence], n_best=beam)
+        length = alone.ids.shape[2]
+        np.testing.assert_array_equal(together.ids[sentence, :, :length], alone.ids[0])
+        assert not together.ids[sentence, :, length:].any()
+        np.testing.assert_array_equal(together.lengths[sentence], alone.lengths[0])
+        np.testing.assert_allclose(together.scores[sentence], alone.scores[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("eos_bonus", [-20.0, 0.0, 2.0])
+def test_form_of_the_result(eos_bonus: float):
+    model = RandomModel(8, 6, seed=7, eos_bonus=eos_bonus)
+    limits = np.array([3, 10, 5, 1, 10, 7, 9, 2])
+    result = model.search(4, 0.6, limits, n_best=3)
+    assert result.ids.dtype == np.int32 and result.lengths.dtype == np.int32 and result.scores.dtype == np.float32
+    assert (result.lengths <= limits[:, None]).all()
+    for sentence, rank in np.ndindex(8, 3):
+        ids, length = result.ids[sentence, rank], result.lengths[sentence, rank]
+        assert not ids[length:].any()
+        assert EOS not in ids[:max(length - 1, 0)]
+        if length:
+            expected = model.score(sentence, hypothesis(result, sentence, rank), 0.6)
+            np.testing.assert_allclose(result.scores[sentence, rank], expected, rtol=1e-5, atol=1e-5)
+    for sentence in range(8):  # finished ones first, each kind best first
+        kinds = [EOS in hypothesis(result, sentence, rank) for rank in range(3)]
+        assert kinds == sorted(kinds, reverse=True)
+        for kind in (True, False):
+            scores = [s for s, k in zip(result.scores[sentence], kinds, strict=True) if k == kind]
+            assert scores == sorted(scores, reverse=True)
+
+
+def test_unfinished_hypotheses_are_scored_with_the_length_penalty():
+    model = RandomModel(3, 12, seed=1, eos_bonus=-60.0)
+    result = model.search(4, 1.0, [4, 6, 2], n_best=2)
+    np.testing.assert_array_equal(result.lengths[:, 0], [4, 6, 2])
+    for sentence in range(3):
+        ids = hypothesis(result, sentence)
+        assert EOS not in ids
+        np.testing.assert_allclose(result.scores[sentence, 0], model.score(sentence, ids, 1.0), rtol=1e-5)
 
 
 def test_beam_of_one_is_greedy():
-    vocab, length = 6, 4
-    table = random_model(1, vocab, length, 8)
-    table[..., EOS] -= 100.0  # never ends by itself
-    ids, _, lengths = search(table, vocab, 1, [length], 0.0)
-    code, expected = 0, []
-    for position in range(length):
-        token = int(table[0, code].argmax())
-        expected.append(token)
-        code = (code * vocab if position else 0) + token + 1
-    assert ids[0, 0].tolist() == expected and lengths[0, 0] == length
+    model = RandomModel(20, 6, seed=11)
+    result = model.search(1, 0.6, [12] * 20)
+    for sentence in range(20):
+        ids: tuple[int, ...] = ()
+        while len(ids) < 12 and EOS not in ids:
+            ids = (*ids, int(np.argmax(model.log_probs(sentence, ids))))
+        assert hypothesis(result, sentence) == ids
 
 
-def test_half_precision_logits_and_an_empty_batch():
-    result = beam_search(
-        lambda ids, step, cache: (tf.zeros([tf.shape(ids)[0], 2, 5], tf.bfloat16), cache), (),
-        batch_size=tf.constant(0), beam_size=2, vocab_size=5, alpha=0.6, max_lengths=tf.zeros([0], tf.int32),
-        start_id=0, eos_id=EOS)
-    assert result.ids.shape[0] == 0 and result.scores.dtype == tf.float32
+def test_fewer_sequences_than_asked_for():
+    """With one token at most and no word possible, EOS alone is there."""
+    model = RandomModel(2, 3, seed=2)
+    model.tables[:, :, [0, 2]] = -np.inf
+    result = model.search(3, 0.6, [4, 4], n_best=3)
+    np.testing.assert_array_equal(result.lengths, [[1, 0, 0]] * 2)
+    np.testing.assert_allclose(result.scores, [[0.0, -np.inf, -np.inf]] * 2, atol=1e-6)
+    assert not result.ids[:, 1:].any()
+
+
+def test_empty_batch_and_no_room():
+    model = RandomModel(2, 4)
+    assert model.search(2, 0.6, [0, 0]).ids.shape == (2, 1, 0)
+
+    result = beam_search(lambda ids, step, cache: (tf.zeros([0, 2, 4]), cache), {}, batch_size=0, beam_size=2,
+                         vocab_size=4, alpha=0.6, max_lengths=tf.zeros([0], tf.int32), start_id=0, eos_id=1)
+    assert result.ids.shape == (0, 1, 0)
+
+
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
+def test_half_precision_logits_are_normalised_in_float32(dtype: tf.DType):
+    model = RandomModel(3, 5, seed=4)
+    model.tables = tf.cast(tf.cast(model.tables, dtype), tf.float32).numpy()
+    half, full = model.search(3, 0.6, [6] * 3, dtype=dtype), model.search(3, 0.6, [6] * 3)
+    np.testing.assert_array_equal(half.ids, full.ids)
+    np.testing.assert_array_equal(half.scores, full.scores)
+
+
+@pytest.mark.parametrize("wrong", [{"n_best": 3}, {"n_best": 0}, {"vocab_size": 1}])
+def test_impossible_sizes(wrong: dict[str, int]):
+    sizes = {"beam_size": 2, "vocab_size": 4, "n_best": 1, **wrong}
+    with pytest.raises(ValueError, match="beam_size"):
+        beam_search(lambda ids, step, cache: (tf.zeros([1, 2, 4]), cache), {}, batch_size=1, alpha=0.6,
+                    max_lengths=tf.constant([3]), start_id=0, eos_id=1, **sizes)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_best_does_not_depend_on_how_many_are_asked_for(alpha: float):
+    """Asking for more makes the search stop later."""
+    model = RandomModel(8, 9, seed=5)
+    one, all_of_them = (model.search(5, alpha, [8] * 8, n_best=n_best) for n_best in (1, 5))
+    assert [hypothesis(one, i) for i in range(8)] == [hypothesis(all_of_them, i) for i in range(8)]
+    np.testing.assert_allclose(one.scores[:, 0], all_of_them.scores[:, 0], rtol=1e-6)
 
 
 def test_length_penalty_is_that_of_wu():
