@@ -107,6 +107,9 @@ def peak_megabytes() -> float:
 def train_in_turns(dtype: str, config_file: str, overrides: list[str], steps: int, warmup: int,
                    pipe: Connection) -> None:
     """Body of a process: builds the config's model in one arithmetic type and trains it in turns."""
+    from open_seq2seq.cli import import_tensorflow
+
+    import_tensorflow()  # without its chatter
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
             trainer = make_trainer(dtype, config_file, overrides, lambda **_: TurnsHook(pipe, steps, warmup), pipe)
