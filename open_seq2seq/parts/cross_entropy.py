@@ -103,11 +103,14 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
       table: ``[vocabulary, hidden]`` FP32.
       labels: ``[rows]`` int32.
       targets: probabilities to learn.
-      training: whether the result will be differentiated.
+      training: whether to compute the gradients along with the value. Without them the
+        value can still be differentiated, at the usual cost in time and memory.
 
     Returns:
       FP32 scalar.
     """
+    if not training:
+        return _chunked(hidden, table, labels, targets, training)[0]
 
     @tf.custom_gradient
     def total(hidden: tf.Tensor, table: tf.Tensor) -> Any:
