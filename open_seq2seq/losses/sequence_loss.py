@@ -10,6 +10,7 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
 from open_seq2seq.parts.rows import gather_rows
+from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 _SMOOTHING = Param(float, 0.0, "Probability that the target gives to all other ids together.")
@@ -111,10 +112,11 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         targets = SoftTargets.of(_smoothing(self), vocab_size)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
-        rows = tf.where(labels != 0)
+        if not is_for_xla():
+            rows = tf.cast(tf.where(labels != 0)[:, 0], tf.int32)
+            flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
         total = projected_cross_entropy(
-            gather_rows(flat, tf.cast(rows[:, 0], tf.int32)), projection.table, tf.gather_nd(labels, rows), targets,
-            projection.training)
+            flat, projection.table, labels, tf.cast(labels != 0, tf.float32), targets, projection.training)
         return total, targets.entropy(vocab_size)
 
     def _from_logits(self, logits: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, float]:

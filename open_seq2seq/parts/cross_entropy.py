@@ -90,18 +90,19 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
     return total(logits)
 
 
-def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, targets: SoftTargets,
-                            training: bool) -> tf.Tensor:
-    """Returns the summed cross-entropy of the logits ``hidden · tableᵀ`` without ever holding all of them.
+def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
+                            targets: SoftTargets, training: bool) -> tf.Tensor:
+    """Returns Σ weight · cross-entropy of the logits ``hidden · tableᵀ`` without ever holding all of them.
 
     Rows are taken in chunks. In training the gradients with respect to ``hidden`` and
-    ``table`` come out of the same pass, while a chunk's softmax is at hand; the constant
-    parts of ``softmax − q`` are added after the matrix products, where they are small.
+    ``table`` come out of the same pass, while a chunk's softmax is at hand; weights and the
+    constant part of ``softmax − q`` are applied where tensors have few columns.
 
     Args:
       hidden: ``[rows, hidden]`` in the compute type.
       table: ``[vocabulary, hidden]`` FP32.
       labels: ``[rows]`` int32.
+      weights: ``[rows]`` FP32; no gradient flows to them.
       targets: probabilities to learn.
       training: whether to compute the gradients along with the value. Without them the
         value can still be differentiated, at the usual cost in time and memory.
@@ -110,55 +111,57 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
       FP32 scalar.
     """
     if not training:
-        return _chunked(hidden, table, labels, targets, training)[0]
+        return _in_chunks(hidden, table, labels, weights, targets, training)[0]
 
     @tf.custom_gradient
     def total(hidden: tf.Tensor, table: tf.Tensor) -> Any:
-        loss, hidden_gradient, table_gradient = _chunked(hidden, table, labels, targets, training)
+        loss, by_hidden, by_table = _in_chunks(hidden, table, labels, weights, targets, training)
 
         def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return tf.cast(hidden_gradient * tf.cast(dy, hidden_gradient.dtype), hidden.dtype), table_gradient * dy
+            return tf.cast(by_hidden * tf.cast(dy, by_hidden.dtype), hidden.dtype), by_table * dy
 
         return loss, grad
 
     return total(hidden, table)
 
 
-def _chunked(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, targets: SoftTargets,
-             training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns (summed loss, its gradients with respect to hidden and table; zeros when not training)."""
-    dtype = hidden.dtype
+def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets,
+               training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns (loss, its gradients with respect to hidden and table); the latter are empty when not training."""
+    dtype, size = hidden.dtype, hidden.shape[1]
     kernel, kernel_sum = tf.cast(table, dtype), tf.reduce_sum(table, 0)
-    rows, size = tf.shape(hidden)[0], hidden.shape[1]
-    chunks = (rows + CHUNK_ROWS - 1) // CHUNK_ROWS
+    count = tf.shape(hidden)[0]
+    chunks = tf.maximum((count + CHUNK_ROWS - 1) // CHUNK_ROWS, 1)
+    rows = (count + chunks - 1) // chunks  # chunks of equal size: a short last one would be as dear as a long one
+    extra = chunks * rows - count
+    hidden = tf.pad(hidden, [[0, extra], [0, 0]])
+    labels, weights = tf.pad(labels, [[0, extra]]), tf.pad(weights, [[0, extra]])
     wide = tf.float32 if dtype == tf.float16 else dtype
-    pieces = tf.TensorArray(wide, chunks if training else 0, infer_shape=False, element_shape=[None, size])
+    pieces = tf.TensorArray(wide, chunks if training else 0, element_shape=[None, size])
 
-    def body(chunk: tf.Tensor, loss: tf.Tensor, pieces: Any, table_gradient: tf.Tensor) -> tuple:
-        part = slice(chunk * CHUNK_ROWS, (chunk + 1) * CHUNK_ROWS)
-        x, places = hidden[part], _label_places(labels[part])
+    def body(chunk: tf.Tensor, loss: tf.Tensor, pieces: Any, by_table: tf.Tensor) -> tuple:
+        part = slice(chunk * rows, (chunk + 1) * rows)
+        x, weight, places = hidden[part], weights[part], _label_places(labels[part])
         logits = tf.matmul(x, kernel, transpose_b=True)
         probabilities = _softmax(logits)
         sums = tf.linalg.matvec(tf.cast(x, tf.float32), kernel_sum) if targets.off else None
         losses = _row_losses(logits, probabilities, places, sums, targets)
-        loss += tf.reduce_sum(losses)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
             with tf.control_dependencies([losses]):  # nobody else needs the buffer then: no copy
                 errors = tf.cast(tf.tensor_scatter_nd_sub(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
-            pieces = pieces.write(chunk, by_hidden)
-            table_gradient += _table_gradient(errors, x)
-        return chunk + 1, loss, pieces, table_gradient
+            pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])
+            by_table += _table_gradient(errors, x * tf.cast(weight, dtype)[:, None])
+        return chunk + 1, loss + tf.reduce_sum(losses * weight), pieces, by_table
 
     start = tf.zeros(tf.shape(table) if training else [0, size])
     if training and targets.off:
-        start -= targets.off * tf.reduce_sum(tf.cast(hidden, tf.float32), 0)
-    _, loss, pieces, table_gradient = tf.while_loop(
+        start -= targets.off * tf.linalg.matvec(tf.cast(hidden, tf.float32), weights, transpose_a=True)
+    _, loss, pieces, by_table = tf.while_loop(
         lambda chunk, *_: chunk < chunks, body, (0, 0.0, pieces, start), parallel_iterations=1)
-    hidden_gradient = tf.cond(
-        chunks > 0, pieces.concat, lambda: tf.zeros([0, size], wide)) if training else tf.zeros_like(hidden)
-    return loss, hidden_gradient, table_gradient
+    by_hidden = tf.reshape(pieces.stack(), [-1, size])[:count] if training else tf.zeros([0, size], wide)
+    return loss, by_hidden, by_table
 
 
 def _table_gradient(errors: tf.Tensor, x: tf.Tensor) -> tf.Tensor:

@@ -10,6 +10,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
 from open_seq2seq.parts.rows import gather_rows, scatter_rows
+from open_seq2seq.parts.xla import is_for_xla
 
 
 class FeedForward(Module):
@@ -54,11 +55,11 @@ class FeedForward(Module):
           kernels: see ``kernels``.
           training: whether dropout is on.
           mask: boolean, the shape of ``x`` without its last axis; when given, only the
-            positions where it holds are computed and the others become 0.
+            positions where it holds are computed (save under ``tracing_for_xla``).
         """
         shape = tf.shape(x)
         flat = tf.reshape(x, [-1, x.shape[-1]])
-        if mask is None:
+        if mask is None or is_for_xla():
             return tf.reshape(self._transform(flat, kernels, training), shape)
         rows = tf.cast(tf.where(tf.reshape(mask, [-1]))[:, 0], tf.int32)
         y = self._transform(gather_rows(flat, rows), kernels, training)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import sum_over_rows
+from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 NORM_TYPES = ["layernorm_L2", "layernorm_L1", "batch_norm"]
@@ -44,9 +45,12 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
     """
     wide = tf.cast(x, tf.float32)
     centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-    # A norm reads the rows once; mean(square) would write a copy of them.
-    deviation = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
-    inverse = tf.math.rsqrt(tf.square(deviation) / tf.cast(tf.size(gamma), tf.float32) + epsilon)
+    if is_for_xla():
+        variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    else:  # reads the rows once, where mean(square) writes a copy of them
+        norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
+        variance = tf.square(norm) / tf.cast(tf.size(gamma), tf.float32)
+    inverse = tf.math.rsqrt(variance + epsilon)
     normed = centered * inverse
     y = tf.cast(normed * gamma + beta, x.dtype)
 

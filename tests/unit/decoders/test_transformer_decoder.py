@@ -7,6 +7,7 @@ from open_seq2seq.encoders import TransformerEncoder
 from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 VOCAB, BATCH, SOURCE, TARGET = 21, 3, 7, 6
@@ -223,6 +224,35 @@ def train_gradients_tensors(translator, empty):
         term = translator.loss_term(empty, empty, training=True)
         loss = tf.math.divide_no_nan(term.sum, term.units)
     return loss, [g for g in tape.gradient(loss, variables) if g is not None]
+
+
+def test_compiled_by_xla(source, target):
+    translator = Translator()
+    variables = [named_variables(translator)["encoder/embedding/table"],
+                 named_variables(translator)["encoder/layer_0/feed_forward/filter_kernel"]]
+
+    def step():
+        with tf.GradientTape() as tape, tracing_for_xla():
+            term = translator.loss_term(source, target)
+            loss = term.sum / term.units
+        return loss, *tape.gradient(loss, variables)
+
+    def training_step():
+        with tf.GradientTape() as tape, random_scope(0, 0), tracing_for_xla():
+            term = translator.loss_term(source, target, training=True)
+            loss = term.sum / term.units
+        return loss, *tape.gradient(loss, variables)
+
+    with tf.GradientTape() as tape:  # padding is left out
+        term = translator.loss_term(source, target)
+        loss = term.sum / term.units
+    want = loss, *tape.gradient(loss, variables)
+    for one, other in zip(tf.function(step)(), want, strict=True):
+        np.testing.assert_allclose(one, tf.convert_to_tensor(other), atol=1e-5)
+    compiled, traced = (tf.function(training_step, jit_compile=jit)() for jit in (True, None))
+    np.testing.assert_allclose(compiled[0], loss, rtol=0.2)
+    for one, other in zip(compiled, traced, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_learns_to_copy():

@@ -127,7 +127,8 @@ def test_parameter_count(layers, hidden, filters, millions):
     sizes = {"hidden_size": hidden, "num_heads": 8, "filter_size": filters, "attention_dropout": 0.1,
              "relu_dropout": 0.1, "layer_postprocess_dropout": 0.1}
     with creating_variables(borrow=True):
-        encoder = TransformerEncoder({**sizes, "encoder_layers": layers, "src_vocab_size": 32768, "remove_padding": True})
+        encoder = TransformerEncoder(
+            {**sizes, "encoder_layers": layers, "src_vocab_size": 32768, "remove_padding": True})
         decoder = TransformerDecoder({
             **sizes, "num_hidden_layers": layers, "tgt_vocab_size": 32768, "EOS_ID": 1, "batch_size": 1,
             "beam_size": 4, "alpha": 0.6, "extra_decode_length": 50})

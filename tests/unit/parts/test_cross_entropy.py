@@ -41,18 +41,20 @@ def test_weighted_agrees_with_float64(case, smoothing):
 @pytest.mark.parametrize("chunk", [5, 37, 1024])
 def test_projected_agrees_with_float64(case, smoothing, chunk, monkeypatch):
     monkeypatch.setattr(cross_entropy, "CHUNK_ROWS", chunk)
-    hidden, table, labels, _ = case
+    hidden, table, labels, weights = case
     targets = SoftTargets.of(smoothing, VOCAB)
     values = [tf.constant(hidden), tf.constant(table)]
     with tf.GradientTape() as tape:
         tape.watch(values)
-        loss = 3.0 * projected_cross_entropy(*values, labels, targets, training=True)
+        loss = 3.0 * projected_cross_entropy(*values, labels, weights, targets, training=True)
     by_hidden, by_table = tape.gradient(loss, values)
     losses, errors = reference(hidden @ table.T, labels, targets)
-    np.testing.assert_allclose(loss, 3 * np.sum(losses), rtol=1e-5)
+    np.testing.assert_allclose(loss, 3 * np.sum(losses * weights), rtol=1e-5)
+    errors = errors * weights[:, None]
     np.testing.assert_allclose(by_hidden, 3 * errors @ table, atol=1e-4)
     np.testing.assert_allclose(by_table, 3 * errors.T @ hidden, atol=1e-4)
-    np.testing.assert_allclose(3 * projected_cross_entropy(*values, labels, targets, training=False), loss, rtol=1e-6)
+    untrained = projected_cross_entropy(*values, labels, weights, targets, training=False)
+    np.testing.assert_allclose(3 * untrained, loss, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
@@ -62,11 +64,12 @@ def test_half_precision_gradients(case, dtype):
     values = [tf.cast(hidden, dtype), tf.constant(table)]
     with tf.GradientTape() as tape:
         tape.watch(values)
-        loss = projected_cross_entropy(*values, labels, targets, training=True)
+        loss = projected_cross_entropy(*values, labels, weights, targets, training=True)
     by_hidden, by_table = tape.gradient(loss, values)
     assert by_hidden.dtype == dtype and by_table.dtype == tf.float32
     losses, errors = reference(hidden @ table.T, labels, targets)
-    np.testing.assert_allclose(loss, np.sum(losses), rtol=5e-3)
+    np.testing.assert_allclose(loss, np.sum(losses * weights), rtol=5e-3)
+    errors = errors * weights[:, None]
     for got, want in ((by_hidden, errors @ table), (by_table, errors.T @ hidden)):
         assert np.linalg.norm(tf.cast(got, tf.float64) - want) < 0.02 * np.linalg.norm(want)
 
@@ -96,7 +99,8 @@ def test_no_rows(training):
     def run(hidden, table):
         with tf.GradientTape() as tape:
             tape.watch([hidden, table])
-            loss = projected_cross_entropy(hidden, table, tf.zeros([0], tf.int32), SoftTargets.of(0.1, 5), training)
+            loss = projected_cross_entropy(
+                hidden, table, tf.zeros([0], tf.int32), tf.zeros([0]), SoftTargets.of(0.1, 5), training)
         return loss, tape.gradient(loss, [hidden, table]) if training else [hidden, tf.zeros_like(table)]
 
     loss, (by_hidden, by_table) = run(*values)
