@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from open_seq2seq.utils.errors import DataError
+
 
 class BleuResult(NamedTuple):
     """Scores of a corpus.
@@ -13,6 +15,7 @@ class BleuResult(NamedTuple):
       bleu: 0 to 100, cased, 13a tokenisation, on detokenised text (Papineni et al. 2002; Post 2018).
       chrf: 0 to 100, chrF2 (Popović 2015).
       signature: how BLEU was computed, in sacreBLEU's form.
+      chrf_signature: how chrF was computed.
       brevity_penalty: 1 when the hypotheses are as long as the references.
       length_ratio: hypothesis tokens by reference tokens.
     """
@@ -20,6 +23,7 @@ class BleuResult(NamedTuple):
     bleu: float
     chrf: float
     signature: str
+    chrf_signature: str
     brevity_penalty: float
     length_ratio: float
 
@@ -29,14 +33,19 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuRes
 
     Raises:
       ValueError: the two differ in number.
+      DataError: there are none, so there is no score.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"There are {len(hypotheses)} hypotheses but {len(references)} references.")
+    if not hypotheses:
+        raise DataError("There are no sentences to judge by BLEU: the evaluation set is empty after filtering; correct "
+                        "its files or raise max_length.")
     # Imported here: it takes a noticeable part of a second, which training does not need.
     from sacrebleu.metrics import BLEU, CHRF
 
-    metric = BLEU()
-    score = metric.corpus_score(list(hypotheses), [list(references)])
-    chrf = CHRF().corpus_score(list(hypotheses), [list(references)])
-    ratio = score.sys_len / max(score.ref_len, 1)
-    return BleuResult(score.score, chrf.score, str(metric.get_signature()), score.bp, ratio)
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
+    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
+    ratio = bleu_score.sys_len / max(bleu_score.ref_len, 1)
+    return BleuResult(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()),
+                      bleu_score.bp, ratio)

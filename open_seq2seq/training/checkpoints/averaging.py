@@ -12,11 +12,11 @@ from open_seq2seq.training.checkpoints.writing import Snapshot
 from open_seq2seq.utils.errors import CheckpointError
 
 
-def average_checkpoints(paths: Sequence[Path]) -> Snapshot:
+def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     """Returns a snapshot with the mean weights; everything else is the last checkpoint's.
 
     Args:
-      paths: checkpoint folders, oldest first.
+      paths: checkpoint folders, oldest first; all weigh the same.
 
     Raises:
       CheckpointError: there are none, one is damaged, or their variables differ.
@@ -32,7 +32,9 @@ def average_checkpoints(paths: Sequence[Path]) -> Snapshot:
                                   "checkpoints of one run.")
         for name, value in last.weights.items():
             sums[name] = sums.get(name, 0.0) + value.astype(np.float64)
-    weights = {name: (total / len(paths)).astype(last.weights[name].dtype) for name, total in sums.items()}
-    state = {**last.state, "averaged": [path.name for path in paths]}
-    assets = {path.name: str(path) for path in sorted(last.assets_dir.iterdir())}
+    # Summed in FP64: the mean of equal weights is exactly that weight. Counters have no mean.
+    weights = {name: np.asarray(sums[name] / len(paths), value.dtype) if value.dtype.kind == "f" else value
+               for name, value in last.weights.items()}
+    state = {**last.state, "averaged": [Path(path).name for path in paths]}
+    assets = {path.name: str(path) for path in sorted(last.assets_dir.glob("*"))}
     return Snapshot(weights, last.optimizer, state, last.config_yaml, assets)

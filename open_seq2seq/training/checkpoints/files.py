@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -12,6 +15,8 @@ STATE = "state.json"
 CONFIG = "config.yaml"
 ASSETS = "assets"
 TEMPORARY = ".tmp-"
+REPLACED = ".tmp-replaced-"
+STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1
 
 
@@ -19,6 +24,12 @@ def sha256(path: str | os.PathLike[str]) -> str:
     """Returns the checksum of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def state_checksum(state: Mapping[str, Any]) -> str:
+    """Returns the checksum of what JSON makes of the state, without its own entry."""
+    rest = json.loads(json.dumps({key: value for key, value in state.items() if key != STATE_CHECKSUM}))
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -41,8 +41,8 @@ class MatchReport:
                 *(f"Not used from the checkpoint: {name}" for name in self.unused)]
 
 
-def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
-    """Assigns each value whose name and shape fit; another number type is cast."""
+def match(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
+    """Compares names and shapes; assigns nothing."""
     report = MatchReport(unused=[name for name in values if name not in variables])
     for name, variable in variables.items():
         value = values.get(name)
@@ -51,24 +51,38 @@ def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, n
         elif tuple(variable.shape) != value.shape:
             report.shapes[name] = (tuple(variable.shape), value.shape)
         else:
-            variable.assign(tf.cast(value, variable.dtype))
             report.assigned.append(name)
     return report
+
+
+def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
+    """Assigns each value whose name and shape fit; another number type is cast."""
+    report = match(variables, values)
+    for name in report.assigned:
+        variables[name].assign(tf.cast(values[name], variables[name].dtype))
+    return report
+
+
+def _vocabulary_hint(report: MatchReport) -> str:
+    for name, (here, there) in report.shapes.items():
+        if "embedding" in name and len(here) == len(there) == 2 and here[0] != there[0]:
+            return (f" The embedding table has {here[0]} rows here but {there[0]} in the checkpoint: the vocabulary "
+                    "is another one.")
+    return ""
 
 
 def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray], path: Path) -> None:
     """Assigns all values.
 
     Raises:
-      CheckpointError: names or shapes differ; nothing useful can be said to be restored then.
+      CheckpointError: names or shapes differ; no variable has been changed then.
     """
-    report = assign_matching(variables, values)
+    report = match(variables, values)
     if report.complete:
+        assign_matching(variables, values)
         return
     shown = report.lines()
     more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
-    hint = ""
-    if any("embedding" in name for name in report.shapes):
-        hint = " An embedding table of another size means another vocabulary."
+    hint = _vocabulary_hint(report)
     raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Give "
                           f"the config that it was trained with: it is kept in {path / 'config.yaml'}.")

@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.training.checkpoints.files import ASSETS, CONFIG, FORMAT_VERSION, OPTIMIZER, STATE, WEIGHTS, sha256
+from open_seq2seq.training.checkpoints.files import (
+    ASSETS,
+    CONFIG,
+    FORMAT_VERSION,
+    OPTIMIZER,
+    STATE,
+    STATE_CHECKSUM,
+    WEIGHTS,
+    sha256,
+    state_checksum,
+)
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -49,17 +59,33 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
     path = Path(path)
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        checksums = state.pop("sha256")
-        if state.pop("format") > FORMAT_VERSION:
-            raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
-        for name, checksum in checksums.items():
+        state = _read_state(path)
+        for name, checksum in state.pop("sha256").items():
             if sha256(path / name) != checksum:
                 raise CheckpointError(f"The checkpoint {path} is damaged: {name} is truncated or altered.")
         return Checkpoint(path, load_file(path / WEIGHTS), load_file(path / OPTIMIZER), state,
                           (path / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
+    except CheckpointError:
+        raise
+    except Exception as error:  # whatever is wrong with a file, the one before may be whole
+        reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else error
+        raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((path / STATE).read_text(encoding="utf-8"))
+    except ValueError as error:
+        reason = f"{STATE} is truncated or altered ({error})"
+        raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
+    if not isinstance(state, dict) or "format" not in state:
+        raise CheckpointError(f"The folder {path} is no checkpoint of this package: its {STATE} has another form.")
+    if state["format"] > FORMAT_VERSION:
+        raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
+    if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
+        raise CheckpointError(f"The checkpoint {path} is damaged: {STATE} is truncated or altered.")
+    del state["format"]
+    return state
 
 
 def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
@@ -76,6 +102,8 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
         try:
             return load_checkpoint(path)
         except CheckpointError as error:
-            deco_print(f"{error} Trying the checkpoint before it.")
+            deco_print(f"WARNING: {error} Trying the checkpoint before it.")
             last = error
+    if last is None:
+        raise CheckpointError("There is no checkpoint to read.")
     raise CheckpointError(f"No whole checkpoint is left. {last}") from last

@@ -19,12 +19,16 @@ from open_seq2seq.training.checkpoints.files import (
     CONFIG,
     FORMAT_VERSION,
     OPTIMIZER,
+    REPLACED,
     STATE,
+    STATE_CHECKSUM,
     TEMPORARY,
     WEIGHTS,
     sha256,
+    state_checksum,
     sync,
 )
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
 Arrays = Mapping[str, "tf.Variable | np.ndarray"]
@@ -71,19 +75,30 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(aside, ignore_errors=True)
         _write_files(snapshot, aside)
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.rename(aside, folder)
-        sync(folder.parent)
-    except (OSError, ValueError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
-                              "untouched; mend that and go on with --continue_learning.") from error
+        _put_in_place(aside, folder)
     except Exception as error:  # safetensors reports a full disk as an error type of its own
         shutil.rmtree(aside, ignore_errors=True)
-        raise CheckpointError(f"The checkpoint {folder} could not be written: {error}. Earlier checkpoints are "
+        reason = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror + (f": {error.filename}" if error.filename else "")
+        raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
                               "untouched; mend that and go on with --continue_learning.") from error
+
+
+def _put_in_place(aside: Path, folder: Path) -> None:
+    """Renames the finished folder; one that has that name already is there until the new one is."""
+    replaced = folder.parent / f"{REPLACED}{folder.name}"
+    if folder.exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+        os.rename(folder, replaced)
+    try:
+        os.rename(aside, folder)
+    except OSError:
+        if replaced.exists():
+            os.rename(replaced, folder)
+        raise
+    sync(folder.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _write_files(snapshot: Snapshot, folder: Path) -> None:
@@ -98,15 +113,20 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     state = {"format": FORMAT_VERSION, "tensorflow": tf.__version__, **snapshot.state,
              "sha256": {str(path.relative_to(folder)): sha256(path) for path in files}}
+    state[STATE_CHECKSUM] = state_checksum(state)
     (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
     for path in [*files, folder / STATE, folder / ASSETS, folder]:
         sync(path)
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes what a killed run left half written."""
+    """Removes what a killed run left half written, and puts back what it was about to replace."""
     for path in directory.glob(f"{TEMPORARY}*"):
-        shutil.rmtree(path, ignore_errors=True)
+        original = directory / path.name.removeprefix(REPLACED)
+        if path.name.startswith(REPLACED) and not original.exists():
+            os.rename(path, original)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 class Checkpointer:
@@ -114,7 +134,7 @@ class Checkpointer:
 
     Args:
       directory: where the folders go.
-      keep: how many are kept.
+      keep: how many are kept, the one just written among them; 0 keeps all.
       order: folder name → sort key, None for folders that are not this keeper's; the lowest
         go first when there are too many.
     """
@@ -153,14 +173,23 @@ class Checkpointer:
     def _write(self, name: str, snapshot: Snapshot) -> None:
         try:
             write_snapshot(snapshot, self._directory / name)
-            self._rotate()
+            self._rotate(name)
         except CheckpointError as error:
             self._error = error
 
-    def _rotate(self) -> None:
-        kept = [(key, path) for path in self._directory.iterdir() if (key := self._order(path.name)) is not None]
-        for _, path in sorted(kept)[:-self._keep]:
+    def _rotate(self, written: str) -> None:
+        newest = self._order(written)
+        if newest is None or self._keep < 1:
+            return
+        # Those ranked above the one just written come from a time that the run has gone back
+        # from, because they were damaged: they go first.
+        others = sorted((key <= newest, key, path) for path in self._directory.iterdir()
+                        if path.name != written and (key := self._order(path.name)) is not None)
+        for _, _, path in others[:max(0, len(others) + 1 - self._keep)]:
             # Renamed first: a crash while deleting must not leave a folder that looks like a checkpoint.
             doomed = path.parent / f"{TEMPORARY}old-{path.name}"
-            os.rename(path, doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            try:
+                os.rename(path, doomed)
+                shutil.rmtree(doomed)
+            except OSError as error:
+                deco_print(f"WARNING: the old checkpoint {path} could not be removed: {error.strerror}.")
