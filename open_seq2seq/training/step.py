@@ -50,12 +50,11 @@ class TrainStep:
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._exact_in_one_go = iter_size == 1 and runner.world_size == 1
-        self._sums: dict[str, tuple[dict[str, tf.Variable], tf.Variable]] = {}
         signature = [model.data_layer.input_signature]
         self._single = tf.function(self._update_from_one, input_signature=signature, jit_compile=use_xla_jit or None)
-        self._accumulate = tf.function(self._accumulate_one, input_signature=signature,
-                                       jit_compile=use_xla_jit or None)
-        self._finish = tf.function(self._update_from_sums, input_signature=[])
+        self._weigh = tf.function(self._weigh_one, input_signature=signature, jit_compile=use_xla_jit or None)
+        self._add = tf.function(lambda first, second: tf.nest.map_structure(tf.add, first, second))
+        self._finish = tf.function(self._update_from_sums)
 
     def __call__(self, batches: list[Any]) -> Tensors:
         """Makes one update.
@@ -70,14 +69,16 @@ class TrainStep:
         """
         if self._exact_in_one_go:
             return self._runner.run(self._single, batches[0])
+        sums: Any = None
         for batch in batches:
-            loss = self._runner.run(self._accumulate, batch)
-        return {**self._finish(), "loss": loss}
+            loss, weighed = self._runner.run(self._weigh, batch)
+            sums = weighed if sums is None else self._add(sums, weighed)
+        return {**self._finish(sums), "loss": loss}
 
     @property
     def traces(self) -> int:
         """How often the step was traced; more than one a function means retracing."""
-        return sum(f.experimental_get_tracing_count() for f in (self._single, self._accumulate, self._finish))
+        return sum(f.experimental_get_tracing_count() for f in (self._single, self._weigh, self._finish))
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns, by unit, the local means of the loss and their units."""
@@ -100,33 +101,31 @@ class TrainStep:
         self.batches.assign_add(1)
         return {**self._apply(gradients), "loss": total}
 
-    def _accumulate_one(self, batch: Any) -> tf.Tensor:
+    def _weigh_one(self, batch: Any) -> tuple[tf.Tensor, dict[str, tuple[Tensors, tf.Tensor]]]:
+        """Returns the loss and, by unit, the FP32 gradients times the units, and the units."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(list(self._variables.values()))
             means, units = self._forward(batch)
             scaled = {unit: self._optimizer.scale(mean) for unit, mean in means.items()}
+        weighed = {}
         for unit, loss in scaled.items():
-            sums, total_units = self._accumulators(unit)
-            for name, gradient in self._gradients(tape, loss).items():
-                sums[name].assign_add(tf.cast(tf.convert_to_tensor(gradient), tf.float32) * units[unit])
-            total_units.assign_add(units[unit])
+            gradients = {name: tf.cast(tf.convert_to_tensor(gradient), tf.float32) * units[unit]
+                         for name, gradient in self._gradients(tape, loss).items()}
+            weighed[unit] = (gradients, units[unit])
         self.batches.assign_add(1)
-        return tf.add_n(list(means.values()))
+        return tf.add_n(list(means.values())), weighed
 
-    def _update_from_sums(self) -> Tensors:
+    def _update_from_sums(self, sums: dict[str, tuple[Tensors, tf.Tensor]]) -> Tensors:
         gradients: Tensors = {}
-        for sums, units in self._sums.values():
-            reduced = self._runner.reduce({**sums, "": units})
+        for weighed, units in sums.values():
+            reduced = self._runner.reduce({**weighed, "": units})
             total_units = reduced.pop("")
             for name, value in reduced.items():
                 mean = tf.math.divide_no_nan(tf.convert_to_tensor(value), total_units)
                 gradients[name] = gradients[name] + mean if name in gradients else mean
         for name, gradient in self._regularization_gradients().items():
             gradients[name] += gradient
-        results = self._apply(gradients)
-        for variable in tf.nest.flatten(self._sums):
-            variable.assign(tf.zeros_like(variable))
-        return results
+        return self._apply(gradients)
 
     def _regularization_gradients(self) -> Tensors:
         if not self._regularized:
@@ -147,14 +146,6 @@ class TrainStep:
             results["gradients"] = {
                 name: tf.convert_to_tensor(gradient) / info.loss_scale for name, gradient in gradients.items()}
         return results
-
-    def _accumulators(self, unit: str) -> tuple[dict[str, tf.Variable], tf.Variable]:
-        """Returns the sums for a loss unit; they are made when the step is traced, which tells the units."""
-        if unit not in self._sums:
-            with tf.init_scope():
-                sums = {name: tf.Variable(tf.zeros(v.shape), trainable=False) for name, v in self._variables.items()}
-                self._sums[unit] = (sums, tf.Variable(0.0, trainable=False))
-        return self._sums[unit]
 
 
 def local_means(terms: list[LossTerm]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:

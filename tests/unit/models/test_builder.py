@@ -1,0 +1,96 @@
+"""From parameters to a model: classes by name, derived parameters, borrowed variables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.resolve import resolve
+from open_seq2seq.encoders import TransformerEncoder
+from open_seq2seq.models.builder import build_model, describe_model, resolve_class
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.utils.errors import ConfigError
+
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
+
+
+def spec_of(mode="train", **changes):
+    config = resolve(load_config(str(EXAMPLES / "own_config.py")), mode)
+    return describe_model(config.base_model, {**config.params(mode), **changes}, mode, config.given(mode))
+
+
+def test_classes_are_found_by_every_kind_of_name():
+    assert resolve_class("TransformerEncoder", "encoder") is TransformerEncoder
+    assert resolve_class("open_seq2seq.encoders.TransformerEncoder", "encoder") is TransformerEncoder
+    assert resolve_class(TransformerEncoder, "encoder") is TransformerEncoder
+    assert resolve_class(f"{EXAMPLES}/own_parts.py:BagEncoder", "encoder").__name__ == "BagEncoder"
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("TransfomerEncoder", "Did you mean 'TransformerEncoder'"), ("no_such_module.Thing", "cannot be imported"),
+    ("nowhere/file.py:Thing", "does not exist"), (f"{EXAMPLES}/own_parts.py:BagEncder", "Did you mean 'BagEncoder'")])
+def test_an_unknown_class_is_explained(name, expected):
+    with pytest.raises(ConfigError, match="encoder") as caught:
+        resolve_class(name, "encoder")
+    assert expected in str(caught.value)
+
+
+def test_equal_seeds_give_equal_models_and_others_do_not():
+    first, second, other = (named_variables(build_model(spec_of(), seed)) for seed in (1, 1, 2))
+    assert set(first) == {"encoder/table", "encoder/dense/kernel", "encoder/dense/bias", "decoder/kernel"}
+    for name in first:
+        assert (first[name].numpy() == second[name].numpy()).all(), name
+    for name in ("encoder/table", "encoder/dense/kernel", "decoder/kernel"):
+        assert (first[name].numpy() != other[name].numpy()).any(), name
+
+
+def test_an_evaluation_model_borrows_every_variable():
+    lender = build_model(spec_of(), 1)
+    borrower = build_model(spec_of("eval"), lender=lender)
+    lent, borrowed = named_variables(lender), named_variables(borrower)
+    assert lent.keys() == borrowed.keys() and all(lent[name] is borrowed[name] for name in lent)
+
+
+def test_borrowing_what_is_not_there_is_refused():
+    lender = build_model(spec_of(), 1)
+    wider = spec_of("eval", encoder_params={"num_symbols": 6, "hidden_size": 8})
+    with pytest.raises(ConfigError, match="encoder/table"):
+        build_model(wider, lender=lender)
+
+
+def test_compute_type_reaches_the_components_and_not_the_loss():
+    model = build_model(spec_of(dtype="mixed_bfloat16"))
+    assert model.encoder.compute_dtype == model.decoder.compute_dtype == tf.bfloat16
+    assert model.loss.compute_dtype == tf.float32
+    assert model.encoder.keras_dtype_policy == "mixed_bfloat16"
+
+
+def test_model_level_initializer_and_regularizer_are_inherited():
+    from open_seq2seq.optimizers import l2_regularizer
+
+    model = build_model(spec_of(initializer="RandomUniform", initializer_params={"minval": 2.0, "maxval": 3.0},
+                                regularizer="l2_regularizer", regularizer_params={"scale": 4.0}))
+    value = model.encoder.make_initializer()((2, 2))
+    assert 2.0 <= float(tf.reduce_min(value)) <= float(tf.reduce_max(value)) <= 3.0
+    assert model.encoder.params["regularizer"] is l2_regularizer
+    assert float(model.encoder.make_regularizer()(tf.ones([2]))) == pytest.approx(4.0)
+
+
+def test_a_swapped_class_drops_inherited_parameters_that_it_does_not_know():
+    config = resolve(load_config(str(EXAMPLES / "own_config.py")), "eval")
+    params = config.params("eval")
+    params["decoder_params"]["old"] = 1
+    with pytest.raises(ConfigError, match="decoder_params/old"):
+        describe_model(config.base_model, params, "eval", {})
+    spec = describe_model(config.base_model, params, "eval", {"decoder": params["decoder"]})
+    assert "old" not in build_model(spec, lender=build_model(spec_of())).decoder.params
+
+
+def test_files_named_twice_are_loaded_once():
+    name = f"{EXAMPLES}/own_parts.py:BagEncoder"
+    assert resolve_class(name, "encoder") is resolve_class(name, "encoder")
+    assert "open_seq2seq_user_own_parts" not in sys.modules
