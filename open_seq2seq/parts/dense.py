@@ -30,21 +30,17 @@ def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Adds an FP32 bias ``[columns]`` to ``x`` ``[rows, columns]`` of the compute type.
-
-    TensorFlow's fused kernel runs forward; its gradient, which adds up in half precision,
-    is replaced.
-    """
+    """Adds an FP32 bias ``[columns]`` to ``x`` ``[rows, columns]`` of the compute type; its gradient is FP32."""
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return dy, sum_over_rows(dy)
 
-    return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), grad
+    return x + tf.cast(bias, x.dtype), grad
 
 
 @tf.custom_gradient
 def _bias_relu_mask(x: tf.Tensor, bias: tf.Tensor, keep: tf.Tensor) -> Any:
-    active = tf.nn.relu(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
+    active = tf.nn.relu(x + tf.cast(bias, x.dtype))
     y = tf.where(keep, active, tf.zeros([], x.dtype))
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
@@ -57,7 +53,7 @@ def _bias_relu_mask(x: tf.Tensor, bias: tf.Tensor, keep: tf.Tensor) -> Any:
 
 @tf.custom_gradient
 def _bias_relu(x: tf.Tensor, bias: tf.Tensor) -> Any:
-    y = tf.nn.relu(tf.nn.bias_add(x, tf.cast(bias, x.dtype)))
+    y = tf.nn.relu(x + tf.cast(bias, x.dtype))
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         dx = tf.raw_ops.ReluGrad(gradients=dy, features=y)
