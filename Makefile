@@ -47,6 +47,7 @@ lint: $(VENV)/.installed-lint  ## Check style and types.
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/.
+	$(BIN)/python docs/make_reference.py
 	$(BIN)/mkdocs build --strict
 
 clean:  ## Remove everything that make made.
