@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.parts.component import regularized_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.runners.runner import Runner
 
 Tensors = dict[str, Any]
@@ -46,6 +48,7 @@ class TrainStep:
         self._seed = seed
         self._iter_size = iter_size
         self._report_gradients = report_gradients
+        self._use_xla_jit = use_xla_jit
         trainable = {id(variable) for variable in variables.values()}
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -82,8 +85,9 @@ class TrainStep:
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns, by unit, the local means of the loss and their units."""
-        with random_scope(self._seed, self.batches * self._runner.world_size + self._runner.replica_rank), \
-                weight_cast_scope():
+        micro_batch = self.batches * self._runner.world_size + self._runner.replica_rank
+        compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
+        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable:
             terms, _ = self._model.loss_terms(batch, training=True)
         return local_means(terms)
 

@@ -107,6 +107,20 @@ def test_benchmark_writes_nothing(workspace, command):
     assert not (workspace / "run").exists()
 
 
+def test_xla_gives_the_same_losses(workspace, command):
+    """With dropout the draws differ in shape and so in value; without, the losses agree."""
+    still = ["--mode=train", "--max_steps=2", "--print_loss_steps=1", "--no_dir_check"]
+    rates = [f"--{part}/{name}=0.0" for part in ("encoder_params", "decoder_params")
+             for name in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
+    losses = []
+    for xla in ("False", "True"):
+        code, out, err = command(*still, *rates, f"--use_xla_jit={xla}", f"--logdir={workspace}/run_{xla}")
+        assert code == 0, err
+        losses.append([float(line.split("train loss ")[1].split(",")[0]) for line in out.splitlines()
+                       if "train loss" in line])
+    assert losses[0] and all(abs(a - b) < 2e-3 for a, b in zip(*losses, strict=True))
+
+
 def test_check_reports_and_stops(workspace, command):
     with open(workspace / "train.src", "a") as src, open(workspace / "train.tgt", "a") as tgt:
         src.write("\n")
