@@ -48,7 +48,7 @@ lint: $(VENV)/.installed-lint  ## Check style and types.
 
 docs: $(VENV)/.installed-docs  ## Build the documentation into site/.
 	$(BIN)/python docs/make_reference.py
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## Remove everything that make made.
 	rm -rf $(VENV) build dist site demo_run *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache
