@@ -116,7 +116,6 @@ def _run_params() -> dict[str, Any]:
         "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates"),
         "hooks": Param(list, [], "Hook classes, called as Hook(train_model=…, eval_model=…)."),
         "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
-        "prefetch_batches": Param(int, 8, "Batches made ahead of the step.", "batches"),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from open_seq2seq.training.checkpoints import (
     average_checkpoints,
     load_checkpoint,
     load_first_whole,
+    match,
+    read_state,
     write_snapshot,
 )
 from open_seq2seq.training.checkpoints.files import ASSETS, sha256
@@ -105,7 +108,13 @@ class RunSaver:
     def _kept_scores(self) -> list[float]:
         if not self._best_dir.is_dir():
             return []
-        return [key for path in self._best_dir.iterdir() if (key := self._best_order(path.name)) is not None]
+        scores = []
+        for path in self._best_dir.iterdir():
+            # A damaged one is no competitor; and the names hold but four decimals.
+            with contextlib.suppress(CheckpointError, OSError):
+                if self._best_order(path.name) is not None:
+                    scores.append(self._sign * read_state(path)["metrics"][self._metric])
+        return scores
 
     def _best_order(self, name: str) -> float | None:
         match = _BEST.match(name)
@@ -172,12 +181,12 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     check_assets(trainer.model, checkpoint)
     state, values = trainer.optimizer.state(), checkpoint.optimizer
-    report = assign_matching(state, values)
     # The loss scaler may be another one: a run may go on in another precision.
-    lines = [line for line in report.lines() if "loss_scale/" not in line]
+    lines = [line for line in match(state, values).lines() if "loss_scale/" not in line]
     if lines:
         raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume "
                               "with the optimizer of the run, or start a new one by load_model.")
+    assign_matching(state, values)
     trainer.resume(int(checkpoint.state["step"]))
 
 

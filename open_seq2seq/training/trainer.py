@@ -126,8 +126,7 @@ class Trainer:
           The signal's number when one stopped the training, else None.
         """
         hooks = self._make_hooks()
-        layer, params = self.model.data_layer, self.model.params
-        loader = BatchLoader(layer, self._stream, start=self.micro_batch, prefetch=params["prefetch_batches"])
+        loader = BatchLoader(self.model.data_layer, self._stream, start=self.micro_batch)
         with contextlib.closing(loader), StopRequest() as stop:
             for hook in hooks:
                 hook.begin(self)

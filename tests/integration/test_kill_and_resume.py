@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.integration.conftest import start_process
 
 WEIGHTS = "weights.safetensors"

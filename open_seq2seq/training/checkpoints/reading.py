@@ -59,7 +59,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
     path = Path(path)
     try:
-        state = _read_state(path)
+        state = read_state(path)
         for name, checksum in state.pop("sha256").items():
             if sha256(path / name) != checksum:
                 raise CheckpointError(f"The checkpoint {path} is damaged: {name} is truncated or altered.")
@@ -72,7 +72,12 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def read_state(path: Path) -> dict[str, Any]:
+    """Returns a checkpoint's ``state.json``, verified by its own checksum.
+
+    Raises:
+      CheckpointError: it is altered, or of another kind.
+    """
     try:
         state = json.loads((path / STATE).read_text(encoding="utf-8"))
     except ValueError as error:
