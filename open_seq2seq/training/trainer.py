@@ -136,6 +136,9 @@ class Trainer:
                     hook.after_step(self, results)
             for hook in hooks:
                 hook.end(self)
+            if stop.requested:  # also where the config asks for no regular checkpoints
+                self.save_checkpoint()
+                self.wait_for_checkpoint()
         if self.summaries is not None:
             self.summaries.close()
         return stop.signum

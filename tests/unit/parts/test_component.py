@@ -1,0 +1,130 @@
+"""Variables are named by attribute path, initialised by seed, and cast once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.parts.component import (
+    BorrowedVariable,
+    Component,
+    Module,
+    borrow_variables,
+    creating_variables,
+    has_unbuilt_layers,
+    named_variables,
+    regularized_variables,
+)
+from open_seq2seq.parts.precision import cast_weight, weight_cast_scope
+from open_seq2seq.parts.randomness import next_seed, random_scope
+from open_seq2seq.utils.errors import ConfigError
+
+
+class Dense(Module):
+    def __init__(self, regularizer=None):
+        super().__init__()
+        self.kernel = self.weight([2, 3], regularizer=regularizer)
+        self._bias = self.weight([3], "zeros", trainable=False)
+
+
+class Tree(Component):
+    @staticmethod
+    def get_required_params():
+        return {"size": Param(int, doc="A number.")}
+
+    def __init__(self, params, model=None, name="tree", mode="train"):
+        super().__init__(params, model, name, mode)
+        self.layers = [Dense(tf.nn.l2_loss), Dense()]
+        self.by_name = {"left": Dense()}
+        self.tied = self.layers[0].kernel
+        self.keras = tf.keras.layers.Dense(4)
+
+
+def make_tree(seed=0):
+    with creating_variables(seed):
+        return Tree({"size": 1})
+
+
+def test_names_are_attribute_paths():
+    names = set(named_variables(make_tree()))
+    assert names == {"layer_0/kernel", "layer_0/bias", "layer_1/kernel", "layer_1/bias", "by_name/left/kernel",
+                     "by_name/left/bias"}
+
+
+def test_keras_layers_are_collected_once_built():
+    tree = make_tree()
+    assert has_unbuilt_layers(tree)
+    tree.keras.build((None, 2))
+    assert not has_unbuilt_layers(tree)
+    assert {"keras/kernel", "keras/bias"} <= set(named_variables(tree))
+
+
+def test_borrowed_variables_are_the_lenders():
+    lender = make_tree()
+    lender.keras.build((None, 2))
+    with creating_variables(borrow=True):
+        borrower = Tree({"size": 1})
+    assert isinstance(borrower.layers[1].kernel, BorrowedVariable)
+    with pytest.raises(ConfigError, match="has no value"):
+        named_variables(borrower)
+    borrow_variables(borrower, lender)
+    assert borrower.tied is lender.layers[0].kernel and borrower.keras is lender.keras
+    assert named_variables(borrower).keys() == named_variables(lender).keys()
+
+
+def test_seeds_decide_the_initial_values():
+    one, same, other = (named_variables(make_tree(seed))["layer_1/kernel"].numpy() for seed in (1, 1, 2))
+    assert (one == same).all() and (one != other).any()
+
+
+def test_regularized_variables_come_with_their_function():
+    tree = make_tree()
+    (variable, function), = regularized_variables(tree)
+    assert variable is tree.layers[0].kernel and function is tf.nn.l2_loss
+
+
+def test_params_are_checked_and_filled_in():
+    with pytest.raises(ConfigError) as caught:
+        Tree({"sise": 1})
+    assert "Did you mean 'size'" in str(caught.value) and "tree_params/size" in str(caught.value)
+    assert Tree({"size": 1, "initializer": None}).params["regularizer"] is None
+
+
+def test_configured_initializers_and_regularizers():
+    tree = Tree({"size": 1, "initializer": "constant", "initializer_params": {"value": 2.0},
+                 "regularizer": "l2", "regularizer_params": {"l2": 0.5}})
+    assert float(tree.make_initializer()((1,))[0]) == 2.0
+    assert float(tree.make_regularizer()(tf.ones([4]))) == pytest.approx(2.0)
+    assert Tree({"size": 1}).make_initializer("zeros") == "zeros"
+
+
+def test_training_is_a_context():
+    tree = make_tree()
+    with tree.in_training(True):
+        assert tree.training
+    assert not tree.training
+
+
+def test_a_weight_is_cast_once_in_a_scope_and_its_gradient_is_fp32():
+    variable = tf.Variable([1.0, 2.0])
+    with weight_cast_scope(), tf.GradientTape() as tape:
+        first, second = (cast_weight(variable, tf.bfloat16) for _ in range(2))
+        total = tf.reduce_sum(first) + tf.reduce_sum(second)
+    assert first is second
+    gradient = tape.gradient(total, variable)
+    assert gradient.dtype == tf.float32 and (gradient.numpy() == 2.0).all()
+    assert cast_weight(variable, tf.float32).dtype == tf.float32
+
+
+def test_seeds_differ_by_draw_batch_and_run_and_repeat():
+    def draws(seed, batch):
+        with random_scope(seed, tf.constant(batch)):
+            return [tuple(next_seed().numpy()) for _ in range(3)]
+
+    everything = [draw for seed in (0, 1) for batch in (0, 1) for draw in draws(seed, batch)]
+    assert len(set(everything)) == 12 and draws(1, 1) == everything[-3:]
+    with pytest.raises(RuntimeError, match="random_scope"):
+        next_seed()
+    np.testing.assert_array_equal(np.shape(everything[0]), (2,))
