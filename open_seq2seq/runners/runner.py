@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -29,11 +28,6 @@ class Runner:
         """Whether this process prints and writes."""
         return self.process_rank == 0
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Variables are created within this context."""
-        yield
-
     def run(self, step: Callable[[Any], Any], batch: Any) -> Any:
         """Runs a step on this runner's replicas."""
         return step(batch)
@@ -49,9 +43,3 @@ class Runner:
     def gather(self, results: list[Any]) -> list[Any]:
         """Collects the results of all processes, in the order of their batches."""
         return results
-
-    def broadcast(self, variables: dict[str, tf.Variable]) -> None:
-        """Gives every process the chief's values."""
-
-    def barrier(self) -> None:
-        """Waits until every process is here."""
