@@ -108,8 +108,9 @@ def main(argv: list[str]) -> None:
     for dtype in options.dtypes.split(","):
         for trial in search(dtype.strip(), options, overrides):
             fits = "yes" if trial.peak_megabytes <= options.limit_mb else "no"
-            print(f"| {dtype} | {trial.batch_size} | {trial.objects} | {trial.peak_megabytes:,.0f} | {trial.seconds:.2f} | "
-                  f"{trial.objects / trial.seconds:,.0f} | {fits} |", flush=True)
+            cells = (dtype, trial.batch_size, trial.objects, f"{trial.peak_megabytes:,.0f}", f"{trial.seconds:.2f}",
+                     f"{trial.objects / trial.seconds:,.0f}", fits)
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 if __name__ == "__main__":
