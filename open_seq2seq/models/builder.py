@@ -170,7 +170,7 @@ def _build_keras_layers(model: Model) -> None:
         else:
             model.predict(batch)
 
-    tf.function(forward).get_concrete_function(model.data_layer.input_signature)
+    tf.function(forward, autograph=False).get_concrete_function(model.data_layer.input_signature)
 
 
 def _data_params(model: Model, spec: ModelSpec) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class EvaluationPass:
     def __init__(self, model: Model, runner: Runner) -> None:
         self.model = model
         self._runner = runner
-        self._step = tf.function(self._evaluate, input_signature=[model.data_layer.input_signature])
+        self._step = tf.function(self._evaluate, autograph=False, input_signature=[model.data_layer.input_signature])
 
     def _evaluate(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
         with weight_cast_scope():
@@ -71,7 +71,7 @@ class InferencePass:
     def __init__(self, model: Model, runner: Runner) -> None:
         self._model = model
         self._runner = runner
-        self._step = tf.function(self._predict, input_signature=[model.data_layer.input_signature])
+        self._step = tf.function(self._predict, autograph=False, input_signature=[model.data_layer.input_signature])
 
     def _predict(self, batch: Any) -> list[tf.Tensor]:
         with weight_cast_scope():

@@ -54,10 +54,12 @@ class TrainStep:
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._exact_in_one_go = iter_size == 1 and runner.world_size == 1
         signature = [model.data_layer.input_signature]
-        self._single = tf.function(self._update_from_one, input_signature=signature, jit_compile=use_xla_jit or None)
-        self._weigh = tf.function(self._weigh_one, input_signature=signature, jit_compile=use_xla_jit or None)
-        self._add = tf.function(lambda first, second: tf.nest.map_structure(tf.add, first, second))
-        self._finish = tf.function(self._update_from_sums)
+        self._single = tf.function(self._update_from_one, input_signature=signature, autograph=False,
+                                   jit_compile=use_xla_jit or None)
+        self._weigh = tf.function(self._weigh_one, input_signature=signature, autograph=False,
+                                  jit_compile=use_xla_jit or None)
+        self._add = tf.function(lambda first, second: tf.nest.map_structure(tf.add, first, second), autograph=False)
+        self._finish = tf.function(self._update_from_sums, autograph=False)
 
     def __call__(self, batches: list[Any]) -> Tensors:
         """Makes one update.

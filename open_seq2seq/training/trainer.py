@@ -217,7 +217,7 @@ class Trainer:
         """Prints a sample of the batch last trained on, decoded with the target given."""
         if self._sample_step is None:
             self._sample_step = tf.function(
-                self._sample_outputs, input_signature=[self.model.data_layer.input_signature])
+                self._sample_outputs, autograph=False, input_signature=[self.model.data_layer.input_signature])
         with self.pause():
             outputs = [np.asarray(output) for output in self.runner.run(self._sample_step, self._batch)]
             return self.model.maybe_print_logs(self._batch, outputs, self.step)
