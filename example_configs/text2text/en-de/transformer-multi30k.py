@@ -26,13 +26,14 @@ layer_postprocess_dropout = 0.3
 base_params = {
     "use_horovod": False,
     "num_gpus": 1,
-    "batch_size_per_gpu": 4096,  # tokens: see batch_size_unit
-    "max_steps": 6000,
+    "batch_size_per_gpu": 2048,  # tokens: see batch_size_unit
+    "max_steps": 5500,
     "save_summaries_steps": 100,
     "print_loss_steps": 100,
     "print_samples_steps": 500,
-    "eval_steps": 500,
-    "save_checkpoint_steps": 500,
+    "eval_steps": 1000,
+    "save_checkpoint_steps": 250,
+    "average_checkpoints": 5,
     "logdir": "transformer-multi30k-en-de",
     "random_seed": 0,
     "dtype": "mixed",
@@ -40,7 +41,7 @@ base_params = {
     "optimizer": "LazyAdam",
     "optimizer_params": {"beta1": 0.9, "beta2": 0.997, "epsilon": 1e-9},
     "lr_policy": transformer_policy,
-    "lr_policy_params": {"learning_rate": 2.0, "warmup_steps": 2000, "d_model": d_model},
+    "lr_policy_params": {"learning_rate": 1.6, "warmup_steps": 2000, "d_model": d_model},
 
     "encoder": TransformerEncoder,
     "encoder_params": {
@@ -94,7 +95,7 @@ train_params = {
 }
 
 eval_params = {
-    "batch_size_per_gpu": 32,
+    "batch_size_per_gpu": 64,
     "data_layer_params": {
         "source_file": data_root + "val.en",
         "target_file": data_root + "val.de",
@@ -103,7 +104,7 @@ eval_params = {
 }
 
 infer_params = {
-    "batch_size_per_gpu": 32,
+    "batch_size_per_gpu": 64,
     "data_layer_params": {
         "source_file": data_root + "test_2016_flickr.en",
         "max_length": 256,
