@@ -24,6 +24,7 @@ from open_seq2seq.training.passes import EvaluationPass
 from open_seq2seq.training.saving import RunSaver
 from open_seq2seq.training.signals import StopRequest
 from open_seq2seq.training.step import TrainStep
+from open_seq2seq.training.summaries import Summaries
 from open_seq2seq.utils.console import deco_print
 
 
@@ -66,7 +67,7 @@ class Trainer:
             and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
             use_xla_jit=params["use_xla_jit"])
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
-        self.summaries = hook_module.Summaries(summaries_dir, self) if summaries_dir else None
+        self.summaries = Summaries(summaries_dir, self) if summaries_dir else None
         self._sample_step: Any = None
         self._batch: dict[str, Any] = {}
 
