@@ -55,7 +55,3 @@ class Summaries:
                 tf.summary.histogram(f"{kind}s/{name}", tf.cast(tensor, tf.float32))
             if f"{kind}_norm" in names:
                 tf.summary.scalar(f"{kind}_norm/{name}", tf.norm(tf.cast(tensor, tf.float32)))
-
-    def close(self) -> None:
-        """Flushes and closes the events file."""
-        self._writer.close()

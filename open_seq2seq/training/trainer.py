@@ -140,8 +140,6 @@ class Trainer:
             if stop.requested:  # also where the config asks for no regular checkpoints
                 self.save_checkpoint()
                 self.wait_for_checkpoint()
-        if self.summaries is not None:
-            self.summaries.close()
         return stop.signum
 
     def _make_step(self, loader: BatchLoader) -> dict[str, Any]:

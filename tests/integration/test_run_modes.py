@@ -13,7 +13,8 @@ def newest(workspace, sub="run"):
 
 
 def test_train_eval_then_eval_and_infer(workspace, command):
-    code, out, err = command("--mode=train_eval", "--print_samples_steps=4", "--save_summaries_steps=4")
+    code, out, err = command("--mode=train_eval", "--print_samples_steps=4", "--save_summaries_steps=4",
+                             "--summaries=[learning_rate, gradients, gradient_norm, variables, variable_norm]")
     assert code == 0, err
     for text in ("Training config:", "Evaluation config:", "Starting training from scratch", "Trainable variables:",
                  "Total trainable parameters:", "Train source:", "Validation loss:", "BLEU:", "tokens/s", "input wait",
@@ -87,7 +88,7 @@ def test_fine_tuning_starts_with_fresh_counters(workspace, command):
 
 
 def test_averaged_checkpoints_are_used(workspace, command):
-    code, out, _ = command("--mode=train_eval", "--average_checkpoints=3")
+    code, out, _ = command("--mode=train_eval", "--average_checkpoints=3", "--save_summaries_steps=4")
     assert code == 0 and "Averaged the last 3 checkpoints" in out
     code, out, _ = command("--mode=eval", "--average_checkpoints=3")
     assert code == 0 and "averaged_models" in out
