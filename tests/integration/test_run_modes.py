@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -154,6 +155,35 @@ def test_interactive_model_in_python(workspace, command):
     results = model.infer(["a b c", "f e d c b a"])
     assert len(results) == 2 and isinstance(results[0][0][1], str)
     assert model.infer([]) == []
+
+
+def test_prompt_answers_each_line(command, monkeypatch):
+    assert command("--mode=train", "--max_steps=2")[0] == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("a b c\n\nf e d\n"))
+    code, out, err = command("--mode=interactive_infer")
+    assert code == 0, err
+    answers = [line for line in out.splitlines() if not line.startswith("***")]
+    assert len(answers) == 2 and all(set(answer) <= set("abcdef <UNK>") for answer in answers)
+
+
+def test_own_hooks_are_called(workspace, command):
+    text = (workspace / "config.py").read_text()
+    (workspace / "config.py").write_text(text + '''
+from open_seq2seq.training.hooks import Hook
+
+class Counter(Hook):
+    def begin(self, trainer):
+        assert self.train_model is trainer.model
+        self.losses = []
+    def after_step(self, trainer, results):
+        self.losses.append(float(results["loss"]))
+    def end(self, trainer):
+        print("hook saw", len(self.losses), "losses")
+
+base_params["hooks"] = [Counter]
+''')
+    code, out, err = command("--mode=train", "--max_steps=5")
+    assert code == 0 and "hook saw 5 losses" in out, err
 
 
 def test_frozen_variables_keep_their_values(workspace, command):

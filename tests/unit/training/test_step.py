@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.losses import LossTerm
+from open_seq2seq.losses import Loss, LossTerm
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, Momentum, make_loss_scaler
 from open_seq2seq.parts.component import Module, named_variables
 from open_seq2seq.parts.precision import cast_weight
@@ -107,6 +107,18 @@ def test_the_step_compiles_by_xla():
     make_step(plain)[0]([make_batch(8)])
     make_step(compiled, use_xla_jit=True)[0]([make_batch(8)])
     np.testing.assert_allclose(compiled.kernel.numpy(), plain.kernel.numpy(), rtol=1e-5)
+
+
+def test_a_loss_may_be_a_scalar_or_one_term():
+    class Mean(Loss):
+        def _compute_loss(self, input_dict):
+            return input_dict["decoder_output"]
+
+    tensors = {"decoder_output": tf.constant(2.0, tf.float16), "target_tensors": [tf.zeros([5, 2])]}
+    (term,) = Mean({}, None, "loss").compute_loss(tensors)
+    assert float(term.sum) == 10.0 and float(term.units) == 5.0 and term.unit == "example"
+    one = LossTerm(tf.constant(1.0), tf.constant(2.0))
+    assert Mean({}, None, "loss").compute_loss({**tensors, "decoder_output": one}) == [one]
 
 
 def test_local_means_add_terms_of_one_unit():
