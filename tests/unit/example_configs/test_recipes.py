@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ RECIPES = sorted((REPOSITORY / "example_configs").rglob("*.py"))
 def test_recipe_is_accepted(recipe: Path, mode: str):
     config = resolve(load_config(recipe), mode)
     for section in config.sections:
-        describe_model(config.base_model, config.params(section), section, config.given(section))
+        spec = describe_model(config.base_model, config.params(section), section, config.given(section))
+        assert all(inspect.isclass(spec.params[part]) for part in ("data_layer", "encoder", "decoder", "loss"))
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: str(path.relative_to(REPOSITORY)))
