@@ -205,8 +205,7 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
     return RunOptions(
         mode=config.mode, config=config, infer_output_file=flags.infer_output_file,
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
-        benchmark=flags.benchmark, bench_steps=flags.bench_steps, bench_start=flags.bench_start,
-        enable_logs=flags.enable_logs, use_xla_jit=flags.use_xla_jit, check=flags.check, argv=arguments)
+        benchmark=flags.benchmark, enable_logs=flags.enable_logs, check=flags.check, argv=arguments)
 
 
 def import_tensorflow() -> None:

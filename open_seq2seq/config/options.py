@@ -19,10 +19,7 @@ class RunOptions:
       continue_learning: resume training from the newest checkpoint of the logdir.
       no_dir_check: problems of the logdir are warnings; implied by ``benchmark``.
       benchmark: the config was rewritten for timing.
-      bench_steps: number of steps of a benchmark.
-      bench_start: first step that is timed, when the command line says so.
       enable_logs: save output, config, command line and git state; checkpoints go to ``<logdir>/logs``.
-      use_xla_jit: compile the training step by XLA.
       check: build and check everything, then stop before the first step.
       argv: the arguments as they were given.
     """
@@ -33,10 +30,7 @@ class RunOptions:
     continue_learning: bool = False
     no_dir_check: bool = False
     benchmark: bool = False
-    bench_steps: int = 20
-    bench_start: int | None = None
     enable_logs: bool = False
-    use_xla_jit: bool = False
     check: bool = False
     argv: list[str] = field(default_factory=list)
 

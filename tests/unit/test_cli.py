@@ -49,10 +49,10 @@ def ran(monkeypatch):
 def test_defaults(config, ran):
     assert cli.main([config]) == 0
     (options,) = ran.options
-    assert (options.mode, options.infer_output_file, options.bench_steps, options.bench_start) == (
-        "train", "infer-out.txt", 20, None)
+    assert (options.mode, options.infer_output_file, options.config.benchmark) == ("train", "infer-out.txt", None)
+    assert "use_xla_jit" not in options.config.params("train")
     assert not (options.continue_learning or options.no_dir_check or options.benchmark or options.enable_logs
-                or options.use_xla_jit or options.check)
+                or options.check)
     assert options.argv == [config]
 
 
@@ -62,7 +62,7 @@ def test_flags_and_values(config, ran):
                  "--bench_start=3", "--eval_steps=5"]
     assert cli.main(arguments) == 0
     (options,) = ran.options
-    assert options.continue_learning and options.enable_logs and options.use_xla_jit and not options.check
+    assert options.continue_learning and options.enable_logs and not options.check
     for section in ("train", "eval"):
         params = options.config.params(section)
         assert (params["batch_size_per_gpu"], params["use_xla_jit"], params["bench_start"]) == (8, True, 3)
