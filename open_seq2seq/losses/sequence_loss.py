@@ -9,7 +9,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
-from open_seq2seq.parts.rows import gather_rows
+from open_seq2seq.parts.rows import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
@@ -113,7 +113,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
         if not is_for_xla():
-            rows = tf.cast(tf.where(labels != 0)[:, 0], tf.int32)
+            rows = rows_to_compute(labels != 0)
             flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
         total = projected_cross_entropy(
             flat, projection.table, labels, tf.cast(labels != 0, tf.float32), targets, projection.training)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
-from open_seq2seq.parts.rows import gather_rows, scatter_rows
+from open_seq2seq.parts.rows import gather_rows, rows_to_compute, scatter_rows
 from open_seq2seq.parts.xla import is_for_xla
 
 
@@ -54,14 +54,15 @@ class FeedForward(Module):
           x: ``[..., hidden]`` in the compute type.
           kernels: see ``kernels``.
           training: whether dropout is on.
-          mask: boolean, the shape of ``x`` without its last axis; when given, only the
-            positions where it holds are computed (save under ``tracing_for_xla``).
+          mask: boolean, the shape of ``x`` without its last axis; when given, few
+            positions are computed where it does not hold (all under ``tracing_for_xla``);
+            the rest become zeros.
         """
         shape = tf.shape(x)
         flat = tf.reshape(x, [-1, x.shape[-1]])
         if mask is None or is_for_xla():
             return tf.reshape(self._transform(flat, kernels, training), shape)
-        rows = tf.cast(tf.where(tf.reshape(mask, [-1]))[:, 0], tf.int32)
+        rows = rows_to_compute(tf.reshape(mask, [-1]))
         y = self._transform(gather_rows(flat, rows), kernels, training)
         return tf.reshape(scatter_rows(y, rows, tf.shape(flat)[0]), shape)
 
