@@ -128,6 +128,7 @@ def _optimization_params() -> dict[str, Any]:
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name."),
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient."),
+        "larc_params": Param((dict, type(None)), None, "Arguments of LARC, a rate for each variable; None is off."),
         "loss_scaling": Param((float, str, type(None)), None, "A number, Backoff or LogMax; used with half-precision "
                               "arithmetic. By default Backoff for float16 and 1.0 for bfloat16."),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),

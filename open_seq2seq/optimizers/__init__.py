@@ -5,6 +5,7 @@ from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
+from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import (
     BackoffScaler,
     LogMaxScaler,
@@ -31,9 +32,9 @@ from open_seq2seq.optimizers.sgd import SGD, Momentum
 
 __all__ = [
     "OPTIMIZERS", "POLICIES", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "BackoffScaler", "Ftrl",
-    "KerasOptimizer", "LazyAdam", "LogMaxScaler", "LossScaler", "MixedPrecisionOptimizer", "Momentum", "Nadam",
-    "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo", "cosine_decay", "exp_decay",
-    "fixed_lr", "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_loss_scaler", "make_optimizer",
+    "KerasOptimizer", "Larc", "LarcInfo", "LazyAdam", "LogMaxScaler", "LossScaler", "MixedPrecisionOptimizer",
+    "Momentum", "Nadam", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo", "cosine_decay",
+    "exp_decay", "fixed_lr", "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_loss_scaler", "make_optimizer",
     "make_schedule", "piecewise_constant", "poly_decay", "resolve_dtype", "trainable_variables",
     "transformer_policy",
 ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
+from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
@@ -22,8 +23,10 @@ class UpdateInfo(NamedTuple):
       applied: bool scalar; False when the update was skipped.
       learning_rate: FP32 scalar, the rate of this update.
       grad_norm: FP32 scalar, global norm of the unscaled gradients before clipping.
-      clipped_grad_norm: FP32 scalar, the same after clipping.
+      clipped_grad_norm: FP32 scalar, the same after clipping or LARC.
       loss_scale: FP32 scalar, the scale that these gradients were made with.
+      skipped: int64 scalar, updates skipped so far, this one included.
+      larc: what LARC did, by variable name; empty without LARC.
     """
 
     applied: tf.Tensor
@@ -31,6 +34,8 @@ class UpdateInfo(NamedTuple):
     grad_norm: tf.Tensor
     clipped_grad_norm: tf.Tensor
     loss_scale: tf.Tensor
+    skipped: tf.Tensor
+    larc: dict[str, LarcInfo]
 
 
 class MixedPrecisionOptimizer(Module):
@@ -47,17 +52,26 @@ class MixedPrecisionOptimizer(Module):
       skip_nonfinite: whether an update with inf or NaN in its gradients is left out; by
         default so when the loss scale is automatic. With a fixed scale of old recipes
         such an update is made.
+      larc_params: arguments of ``Larc``; None is off.
+
+    Raises:
+      ConfigError: arguments out of range, or such as exclude each other.
     """
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
-                 max_grad_norm: float | None = None, skip_nonfinite: bool | None = None) -> None:
+                 max_grad_norm: float | None = None, skip_nonfinite: bool | None = None,
+                 larc_params: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         if max_grad_norm is not None and not max_grad_norm > 0.0:
             raise ConfigError([f"'max_grad_norm' is {max_grad_norm!r} but has to be positive."])
+        if max_grad_norm is not None and larc_params is not None:
+            raise ConfigError(["'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each "
+                               "variable's update by itself, whatever the norm of all gradients; leave one out."])
         self._optimizer = optimizer
         self._schedule = schedule
         self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
         self._max_grad_norm = max_grad_norm
+        self._larc = None if larc_params is None else Larc(**larc_params)
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -86,7 +100,7 @@ class MixedPrecisionOptimizer(Module):
                agree: Callable[[tf.Tensor], tf.Tensor] | None = None) -> UpdateInfo:
         """Makes one update, or skips it.
 
-        Order: FP32 → ``reduce`` → unscale → norm → clip → finite on all ranks? → update
+        Order: FP32 → ``reduce`` → unscale → norm → clip or LARC → finite on all ranks? → update
         weights, slots and counter, or only the counter of skipped ones → adjust scale.
 
         Args:
@@ -108,14 +122,18 @@ class MixedPrecisionOptimizer(Module):
         scaled_norm = global_norm(gradients)
         norm = scaled_norm / scale if self._scales else scaled_norm
         amax = max_abs(gradients) / scale if self._scaler.needs_amax else None
-        gradients, clipped_norm = self._unscale_and_clip(gradients, scale, norm)
+        larc: dict[str, LarcInfo] = {}
+        if self._larc is not None:
+            gradients, clipped_norm, larc = self._larc.apply(gradients, variables, rate, scale)
+        else:
+            gradients, clipped_norm = self._unscale_and_clip(gradients, scale, norm)
         finite = tf.math.is_finite(scaled_norm) if self._skip_nonfinite or self._scaler.automatic else None
         if finite is not None and agree is not None:
             finite = agree(finite)
         applied = self._apply(gradients, variables, rate, finite if self._skip_nonfinite else None)
         if finite is not None:
             self._scaler.update(finite, amax)
-        return UpdateInfo(applied, rate, norm, clipped_norm, scale)
+        return UpdateInfo(applied, rate, norm, clipped_norm, scale, self.skipped.read_value(), larc)
 
     def state(self) -> Variables:
         """Returns what a checkpoint keeps: ``updates``, ``skipped``, ``loss_scale/…``, ``slots/…``."""

@@ -69,8 +69,8 @@ class TrainStep:
 
         Returns:
           ``loss`` (of the last micro-batch), ``applied``, ``learning_rate``, ``grad_norm``,
-          ``clipped_grad_norm``, ``loss_scale``, and ``gradients`` when asked for: tensors,
-          not fetched.
+          ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, and ``gradients`` when
+          asked for: tensors, not fetched.
         """
         if self._exact_in_one_go:
             return self._runner.run(self._single, batches[0])

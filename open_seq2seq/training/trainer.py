@@ -87,7 +87,8 @@ class Trainer:
         if scaling is None:
             scaling = "Backoff" if policy.compute == tf.float16 else 1.0
         scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
-        wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"])
+        wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
+                                          larc_params=params["larc_params"])
         wrapper.build(self.trainable)
         return wrapper
 

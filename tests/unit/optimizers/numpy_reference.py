@@ -1,33 +1,50 @@
-"""Optimizers and loss scalers in float64 NumPy, written from the papers' formulas."""
+"""Optimizers, policies, LARC, averaging and loss scalers in float64 NumPy, written from the papers' formulas.
+
+An optimizer is a function that gives a stateful rule ``(w, g, lr) -> new w`` for one variable.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 
-def sgd(w, grads, lrs):
+def follow(rule, w, grads, lrs):
+    """Returns w after an update by each gradient."""
+    w = np.asarray(w, np.float64)
     for g, lr in zip(grads, lrs, strict=True):
-        w = w - lr * g
+        w = rule(w, np.asarray(g, np.float64), float(lr))
     return w
 
 
-def momentum(w, grads, lrs, mu, nesterov=False):
-    a = np.zeros_like(w)
-    for g, lr in zip(grads, lrs, strict=True):
+def sgd():
+    return lambda w, g, lr: w - lr * g
+
+
+def momentum(mu=0.9, nesterov=False):
+    a = 0.0
+
+    def rule(w, g, lr):
+        nonlocal a
         a = mu * a + g
-        w = w - lr * (g + mu * a if nesterov else a)
-    return w
+        return w - lr * (g + mu * a if nesterov else a)
+
+    return rule
 
 
-def adam(w, grads, lrs, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, nesterov=False):
-    m, v = np.zeros_like(w), np.zeros_like(w)
-    for t, (g, lr) in enumerate(zip(grads, lrs, strict=True), 1):
+def adam(beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, nesterov=False):
+    m = v = 0.0
+    t = 0
+
+    def rule(w, g, lr):
+        nonlocal m, v, t
+        t += 1
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g**2
         rate = lr * np.sqrt(1 - beta2**t) / (1 - beta1**t)
         direction = beta1 * m + (1 - beta1) * g if nesterov else m
-        w = w - lr * weight_decay * w - rate * direction / (np.sqrt(v) + epsilon)
-    return w
+        return w - lr * weight_decay * w - rate * direction / (np.sqrt(v) + epsilon)
+
+    return rule
 
 
 def lazy_adam(w, sparse_grads, lrs, beta1=0.9, beta2=0.999, epsilon=1e-8):
@@ -43,44 +60,52 @@ def lazy_adam(w, sparse_grads, lrs, beta1=0.9, beta2=0.999, epsilon=1e-8):
     return w
 
 
-def adagrad(w, grads, lrs, initial=0.1):
-    a = np.full_like(w, initial)
-    for g, lr in zip(grads, lrs, strict=True):
+def adagrad(initial=0.1):
+    a = initial
+
+    def rule(w, g, lr):
+        nonlocal a
         a = a + g**2
-        w = w - lr * g / np.sqrt(a)
-    return w
+        return w - lr * g / np.sqrt(a)
+
+    return rule
 
 
-def rmsprop(w, grads, lrs, decay=0.9, mu=0.0, epsilon=1e-10, centered=False):
-    s, c, a = np.ones_like(w), np.zeros_like(w), np.zeros_like(w)
-    for g, lr in zip(grads, lrs, strict=True):
+def rmsprop(decay=0.9, mu=0.0, epsilon=1e-10, centered=False):
+    s, c, a = 1.0, 0.0, 0.0
+
+    def rule(w, g, lr):
+        nonlocal s, c, a
         s = decay * s + (1 - decay) * g**2
         c = decay * c + (1 - decay) * g
         a = mu * a + lr * g / np.sqrt(s - (c**2 if centered else 0) + epsilon)
-        w = w - a
-    return w
+        return w - a
+
+    return rule
 
 
-def ftrl(w, grads, lrs, power=-0.5, initial=0.1, l1=0.0, l2=0.0, shrinkage=0.0):
-    n, z = np.full_like(w, initial), np.zeros_like(w)
-    for g, lr in zip(grads, lrs, strict=True):
-        n_new = n + g**2
-        z = z + g + 2 * shrinkage * w - (n_new**-power - n**-power) / lr * w
-        w = (np.clip(z, -l1, l1) - z) / (n_new**-power / lr + 2 * l2)
-        n = n_new
-    return w
+def ftrl(power=-0.5, initial=0.1, l1=0.0, l2=0.0, shrinkage=0.0):
+    n, z = initial, 0.0
+
+    def rule(w, g, lr):
+        nonlocal n, z
+        before, n = n, n + g**2
+        z = z + g + 2 * shrinkage * w - (n**-power - before**-power) / lr * w
+        return (np.clip(z, -l1, l1) - z) / (n**-power / lr + 2 * l2)
+
+    return rule
 
 
-def adafactor(w, grads, lrs, decay_rate=0.8, beta1=0.0, threshold=1.0, factored=True, relative=True,
-              epsilon1=1e-30, epsilon2=1e-3):
-    factored = factored and w.ndim >= 2
-    m = np.zeros_like(w)
-    v = np.zeros_like(w)
-    r, c = np.zeros(w.shape[:-1]), np.zeros(w.shape[:-2] + w.shape[-1:])
-    for t, (g, lr) in enumerate(zip(grads, lrs, strict=True), 1):
+def adafactor(decay_rate=0.8, beta1=0.0, threshold=1.0, factored=True, relative=True, epsilon1=1e-30, epsilon2=1e-3):
+    m = v = r = c = 0.0
+    t = 0
+
+    def rule(w, g, lr):
+        nonlocal m, v, r, c, t
+        t += 1
         beta2 = 1 - t**-decay_rate
         square = g**2 + epsilon1
-        if factored:
+        if factored and w.ndim >= 2:
             r = beta2 * r + (1 - beta2) * square.sum(-1)
             c = beta2 * c + (1 - beta2) * square.sum(-2)
             v = r[..., :, None] * c[..., None, :] / r.sum(-1)[..., None, None]
@@ -91,8 +116,30 @@ def adafactor(w, grads, lrs, decay_rate=0.8, beta1=0.0, threshold=1.0, factored=
         change = lr * (max(epsilon2, np.sqrt(np.mean(w**2))) if relative else 1) * u
         if beta1:
             m = change = beta1 * m + (1 - beta1) * change
-        w = w - change
-    return w
+        return w - change
+
+    return rule
+
+
+def larc_factor(w, g, lr, larc_eta, larc_mode="clip", min_update=1e-7, epsilon=1e-7):
+    """What a gradient is multiplied by."""
+    ratio = larc_eta * np.linalg.norm(w)
+    if larc_mode == "scale":
+        return max(ratio / (np.linalg.norm(g) + epsilon), min_update)
+    # At rate 0 the limit: infinite for a variable that is not all zeros.
+    with np.errstate(divide="ignore"):
+        return min(1.0, max(np.divide(ratio, lr * (np.linalg.norm(g) + epsilon)) if ratio else 0.0, min_update))
+
+
+def with_larc(rule, factors=None, **params):
+    """Puts LARC before an optimizer's rule; its factors are added to the list ``factors``."""
+    def wrapped(w, g, lr):
+        u = larc_factor(w, g, lr, **params)
+        if factors is not None:
+            factors.append(u)
+        return rule(w, u * g, lr)
+
+    return wrapped
 
 
 def backoff(finite, scale_min=1.0, scale_max=2.0**14, factor=2.0, window=2000):

@@ -73,8 +73,7 @@ def test_follows_its_formula(name, params, reference, arguments):
     start, grads, rates = problem()
     result = run(make_optimizer(name, params), start, grads, rates)
     for variable, value in result.items():
-        expected = reference(start[variable].astype(np.float64), [g[variable].astype(np.float64) for g in grads],
-                             rates.astype(np.float64), **arguments)
+        expected = ref.follow(reference(**arguments), start[variable], [g[variable] for g in grads], rates)
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
         assert np.abs(value - start[variable]).max() > 1e-2
 

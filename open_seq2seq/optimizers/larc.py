@@ -1,0 +1,118 @@
+"""LARC: a learning rate for each variable, from the norms of its weights and of its gradient."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.optimizers.clipping import Gradient, Gradients, map_values
+from open_seq2seq.optimizers.optimizer import Variables
+from open_seq2seq.utils.errors import ConfigError
+
+# A rate of 0, with which a warm-up starts, must not be divided by.
+_TINY = 1e-30
+
+
+class LarcInfo(NamedTuple):
+    """What LARC did to one variable in one update; FP32 scalars.
+
+    Attributes:
+      clip_on: 1 where the gradient was made smaller by the clip mode, else 0.
+      grad_update: what the gradient was multiplied by.
+      final_lr: the rate that the plain gradient meets in effect: the policy's times ``grad_update``.
+    """
+
+    clip_on: tf.Tensor
+    grad_update: tf.Tensor
+    final_lr: tf.Tensor
+
+
+class Larc:
+    """Layer-wise adaptive rate control (You et al. 2017, https://arxiv.org/abs/1708.03888).
+
+    A variable w with gradient g is updated as if its gradient were ``u · g``:
+
+    * ``scale`` (the paper's LARS): ``u = max(η · ‖w‖ / (‖g‖ + ε), min_update)``;
+    * ``clip``: ``u = min(1, max(η · ‖w‖ / (lr · (‖g‖ + ε)), min_update))``, so that plain gradient
+      descent changes no variable by more than η of its norm, and none by more than without LARC.
+
+    The paper's ratio is 0 for a variable that is all zeros, a fresh bias, which would then stay so for
+    ever. ``min_update`` is what lets it go: it moves by that share of its plain step, and
+    from then on by up to η of its own norm at each update. A larger ``min_update`` (1e-3) shortens that.
+
+    Args:
+      params: ``larc_params``.
+
+    Raises:
+      ConfigError: unknown, missing or ill-typed parameters, or numbers out of range.
+    """
+
+    def __init__(self, **params: Any) -> None:
+        checked, problems = check_params(params, self.get_required_params(), self.get_optional_params(), "larc_params")
+        if not problems:
+            problems = [f"'larc_params/{name}' is {checked[name]!r} but has to be {words}." for name, fits, words in (
+                ("larc_eta", checked["larc_eta"] > 0.0, "positive"),
+                ("min_update", checked["min_update"] >= 0.0, "at least 0"),
+                ("epsilon", checked["epsilon"] > 0.0, "positive")) if not fits]
+        if problems:
+            raise ConfigError(problems)
+        self._params = checked
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        """Returns name to spec of the parameters that must be given."""
+        return {"larc_eta": Param(float, doc="Largest change of a variable in an update, as a share of its norm.")}
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        """Returns name to spec of the others."""
+        return {
+            "larc_mode": Param(["clip", "scale"], "clip", "clip only lowers the policy's rate; scale replaces it by "
+                               "its product with larc_eta · norm of weights / norm of gradient."),
+            "min_update": Param(float, 1e-7, "Least factor of a gradient; it sets variables going that are all zeros."),
+            "epsilon": Param(float, 1e-7, "Added to the norm of the gradient."),
+        }
+
+    def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,
+              scale: tf.Tensor) -> tuple[Gradients, tf.Tensor, dict[str, LarcInfo]]:
+        """Unscales the gradients and multiplies each by its factor.
+
+        Args:
+          gradients: FP32, still multiplied by ``scale``; dense, or rows that come once each.
+          variables: by name, at least those with a gradient.
+          learning_rate: FP32 scalar, of this update.
+          scale: FP32 scalar.
+
+        Returns:
+          (unscaled gradients times their factors, their global norm, what was done by name).
+        """
+        # The squares of the scaled gradients are those that the global norm adds up: one pass serves both.
+        gradient_norms = _norms([_values(g) for g in gradients.values()]) / scale
+        weight_norms = _norms([variables[name] for name in gradients])
+        updates, clip_on = self._factors(gradient_norms, weight_norms, learning_rate)
+        columns = (tf.unstack(values) for values in (clip_on, updates, learning_rate * updates))
+        infos = {name: LarcInfo(*info) for name, info in zip(gradients, zip(*columns, strict=True), strict=True)}
+        products = {name: map_values(lambda v, u=u: v * u, gradient)
+                    for (name, gradient), u in zip(gradients.items(), tf.unstack(updates / scale), strict=True)}
+        return products, tf.norm(updates * gradient_norms), infos
+
+    def _factors(self, gradient_norms: tf.Tensor, weight_norms: tf.Tensor,
+                 learning_rate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns (u, whether it clips), FP32 ``[variables]``, for norms of that shape."""
+        p = self._params
+        clips = p["larc_mode"] == "clip"
+        divisor = (gradient_norms + p["epsilon"]) * (learning_rate if clips else 1.0)
+        ratios = tf.maximum(p["larc_eta"] * weight_norms / tf.maximum(divisor, _TINY), p["min_update"])
+        if not clips:
+            return ratios, tf.zeros_like(ratios)
+        return tf.minimum(ratios, 1.0), tf.cast(ratios < 1.0, tf.float32)
+
+
+def _norms(tensors: list[tf.Tensor]) -> tf.Tensor:
+    return tf.sqrt(2.0 * tf.stack([tf.nn.l2_loss(tensor) for tensor in tensors]))
+
+
+def _values(gradient: Gradient) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
