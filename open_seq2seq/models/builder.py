@@ -106,8 +106,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
                 problems += error.problems
     cls = spec.model_class
     problems += check_params(spec.params, cls.get_required_params(), cls.get_optional_params())[1]
-    unknown = [name for name in spec.params.get("summaries") or [] if name not in SUMMARIES]
-    problems += [f"'summaries' names '{name}', which is unknown." + did_you_mean(name, SUMMARIES) for name in unknown]
+    problems += _summaries_problems(spec.params)
     for part in ("data_layer", "encoder", "decoder", "loss"):
         part_class = spec.params.get(part)
         if inspect.isclass(part_class):
@@ -115,6 +114,16 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     if problems:
         raise ConfigError(problems)
     return spec
+
+
+def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
+    names = [str(name) for name in params.get("summaries") or []]
+    problems = [f"'summaries' names '{name}', which is unknown." + did_you_mean(name, SUMMARIES)
+                for name in names if name not in SUMMARIES]
+    if "larc_summaries" in names and not params.get("larc_params"):
+        problems.append("'summaries' names 'larc_summaries', but LARC is off: give 'larc_params', or leave the name "
+                        "out.")
+    return problems
 
 
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.parts.component import Component
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
-             "variable_norm", "loss_scale")
+             "variable_norm", "larc_summaries", "loss_scale", "skipped_updates", "gradient_overflows",
+             "gradient_underflow")
 _STEPS = (int, type(None))
 _CLASS = (type, str)
 _FUNCTION = (callable, str, type(None))
@@ -157,6 +158,7 @@ def _reporting_params() -> dict[str, Any]:
         "average_checkpoints": Param(_STEPS, None, "At the end of training, average this many of the last checkpoints; "
                                      "evaluation and inference then use the average."),
         "bench_start": Param(int, 10, "First step that is timed.", "updates"),
-        "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale"],
+        "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
+                                  "gradient_overflows", "gradient_underflow"],
                            "What goes to TensorBoard: " + ", ".join(SUMMARIES) + "."),
     }

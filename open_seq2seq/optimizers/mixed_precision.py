@@ -27,6 +27,7 @@ class UpdateInfo(NamedTuple):
       loss_scale: FP32 scalar, the scale that these gradients were made with.
       skipped: int64 scalar, updates skipped so far, this one included.
       larc: what LARC did, by variable name; empty without LARC.
+      overflows: int64 scalar, updates so far whose gradients were not finite, skipped or not.
     """
 
     applied: tf.Tensor
@@ -36,6 +37,7 @@ class UpdateInfo(NamedTuple):
     loss_scale: tf.Tensor
     skipped: tf.Tensor
     larc: dict[str, LarcInfo]
+    overflows: tf.Tensor
 
 
 class MixedPrecisionOptimizer(Module):
@@ -75,6 +77,7 @@ class MixedPrecisionOptimizer(Module):
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.overflows = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def build(self, variables: Variables) -> None:
         """Makes the optimizer's slots for these variables; to be called once."""
@@ -127,17 +130,19 @@ class MixedPrecisionOptimizer(Module):
             gradients, clipped_norm, larc = self._larc.apply(gradients, variables, rate, scale)
         else:
             gradients, clipped_norm = self._unscale_and_clip(gradients, scale, norm)
-        finite = tf.math.is_finite(scaled_norm) if self._skip_nonfinite or self._scaler.automatic else None
-        if finite is not None and agree is not None:
+        finite = tf.math.is_finite(scaled_norm)
+        if agree is not None and (self._skip_nonfinite or self._scaler.automatic):
             finite = agree(finite)
         applied = self._apply(gradients, variables, rate, finite if self._skip_nonfinite else None)
-        if finite is not None:
+        self.overflows.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
+        if self._scaler.automatic:
             self._scaler.update(finite, amax)
-        return UpdateInfo(applied, rate, norm, clipped_norm, scale, self.skipped.read_value(), larc)
+        return UpdateInfo(applied, rate, norm, clipped_norm, scale, self.skipped.read_value(), larc,
+                          self.overflows.read_value())
 
     def state(self) -> Variables:
-        """Returns what a checkpoint keeps: ``updates``, ``skipped``, ``loss_scale/…``, ``slots/…``."""
-        return {"updates": self.updates, "skipped": self.skipped,
+        """Returns what a checkpoint keeps: the counters, ``loss_scale/…``, ``slots/…``."""
+        return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 **{f"loss_scale/{name}": variable for name, variable in self._scaler.state().items()},
                 **{f"slots/{name}": variable for name, variable in self._optimizer.state().items()}}
 

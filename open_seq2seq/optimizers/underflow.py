@@ -9,7 +9,8 @@ as a matrix (leading axes together, the last by itself)
 
 where a row or column is live when any of its numbers is not 0. A gradient that is zero as a
 whole counts as lost as a whole: nothing arrives, whatever the reason. The single zeros of a
-vector cannot be told from units that are off, and do not count.
+vector cannot be told from units that are off, and do not count. The share is a lower bound: a
+unit all of whose gradients are lost looks like one that is off.
 
 In float32 the numbers themselves are at hand: lost is what is not 0 and would be 0 after
 conversion, at the loss scale of the step.
@@ -77,6 +78,37 @@ def underflow_shares(gradients: Gradients, names: Iterable[str], half: HalfType 
         judged.append(_sum(count[1] for count in counts))
     shares = tf.math.divide_no_nan(tf.stack([*lost, _sum(lost)]), tf.stack([*judged, _sum(judged)]))
     return tf.cast(shares, tf.float32)
+
+
+class UnderflowMeter:
+    """Measures the underflow of every n-th step's gradients; other steps pay for one comparison.
+
+    Args:
+      names: all trainable variables.
+      every: n.
+      half: see ``underflow_shares``.
+
+    Attributes:
+      groups: what the shares belong to; ``all`` comes last.
+      half: as given.
+    """
+
+    def __init__(self, names: Iterable[str], every: int, half: HalfType | None = None) -> None:
+        self._names = list(names)
+        self._every = every
+        self.half = half
+        self.groups = (*group_names(self._names), "all")
+
+    def __call__(self, gradients: Gradients, step: tf.Tensor) -> tf.Tensor:
+        """Returns the shares, FP32 ``[groups]``; zeros at steps that are not measured.
+
+        Args:
+          gradients: by variable name, multiplied by the loss scale.
+          step: int64 scalar, the number of this step from 1.
+        """
+        return tf.cond(tf.equal(step % self._every, 0),
+                       lambda: underflow_shares(gradients, self._names, self.half),
+                       lambda: tf.zeros([len(self.groups)]))
 
 
 def _as_matrix(gradient: Gradient) -> tf.Tensor:

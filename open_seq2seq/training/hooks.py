@@ -71,6 +71,7 @@ class ProgressHook(Hook):
         super().__init__()
         self._every = every
         self._losses: list[Any] = []
+        self._scaling: dict[str, Any] = {}
         self._live = sys.stdout.isatty()
         self._last_live = 0.0
 
@@ -79,6 +80,7 @@ class ProgressHook(Hook):
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         self._losses.append(results["loss"])
+        self._scaling = {name: results[name] for name in ("loss_scale", "skipped")}
         if trainer.step % self._every == 0 or trainer.step == 1:
             self._clear()
             deco_print(self._line(trainer))
@@ -101,8 +103,12 @@ class ProgressHook(Hook):
         epoch = f"Epoch {trainer.epoch}, global step" if trainer.steps_per_epoch else "Global step"
         left = format_time(per_step * (trainer.last_step - trainer.step))
         loss = float(np.mean([float(value) for value in self._losses]))
-        return (f"{epoch} {trainer.step}: train loss {loss:.4f}, time per step {per_step:.3f}s, "
+        scaling = self._scaling_text() if trainer.in_half else ""
+        return (f"{epoch} {trainer.step}: train loss {loss:.4f}, {scaling}time per step {per_step:.3f}s, "
                 f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")
+
+    def _scaling_text(self) -> str:
+        return f"loss scale {float(self._scaling['loss_scale']):.6g}, skipped {int(self._scaling['skipped'])}, "
 
 
 class BenchmarkHook(Hook):

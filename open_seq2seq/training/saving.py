@@ -181,8 +181,8 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     check_assets(trainer.model, checkpoint)
     state, values = trainer.optimizer.state(), checkpoint.optimizer
-    # The loss scaler may be another one: a run may go on in another precision.
-    lines = [line for line in match(state, values).lines() if "loss_scale/" not in line]
+    # The loss scaler may be another one: a run may go on in another precision. Older checkpoints count no overflows.
+    lines = [line for line in match(state, values).lines() if "loss_scale/" not in line and " overflows:" not in line]
     if lines:
         raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume "
                               "with the optimizer of the run, or start a new one by load_model.")

@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import regularized_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
@@ -35,12 +36,13 @@ class TrainStep:
       seed: the run's ``random_seed``.
       iter_size: micro-batches an update.
       report_gradients: return the gradients with the results, for summaries.
+      underflow: measures at summary steps what half precision loses of the gradients, or None.
       use_xla_jit: compile the step.
     """
 
     def __init__(self, model: Model, optimizer: MixedPrecisionOptimizer, variables: dict[str, tf.Variable],
                  runner: Runner, seed: int, iter_size: int = 1, report_gradients: bool = False,
-                 use_xla_jit: bool = False) -> None:
+                 use_xla_jit: bool = False, underflow: UnderflowMeter | None = None) -> None:
         self._model = model
         self._optimizer = optimizer
         self._variables = variables
@@ -48,6 +50,7 @@ class TrainStep:
         self._seed = seed
         self._iter_size = iter_size
         self._report_gradients = report_gradients
+        self._underflow = underflow
         self._use_xla_jit = use_xla_jit
         trainable = {id(variable) for variable in variables.values()}
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
@@ -69,8 +72,8 @@ class TrainStep:
 
         Returns:
           ``loss`` (of the last micro-batch), ``applied``, ``learning_rate``, ``grad_norm``,
-          ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, and ``gradients`` when
-          asked for: tensors, not fetched.
+          ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, and, when
+          asked for, ``gradients`` and ``underflow``: tensors, not fetched.
         """
         if self._exact_in_one_go:
             return self._runner.run(self._single, batches[0])
@@ -151,6 +154,8 @@ class TrainStep:
         if self._report_gradients:
             results["gradients"] = {
                 name: tf.convert_to_tensor(gradient) / info.loss_scale for name, gradient in gradients.items()}
+        if self._underflow is not None:
+            results["underflow"] = self._underflow(gradients, self.batches // self._iter_size)
         return results
 
 

@@ -10,6 +10,10 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from open_seq2seq.training.trainer import Trainer
 
+# Name in the config and in TensorBoard → name in the step's results.
+_SCALARS = {"learning_rate": "learning_rate", "loss_scale": "loss_scale", "global_gradient_norm": "grad_norm",
+            "skipped_updates": "skipped", "gradient_overflows": "overflows"}
+
 
 class Summaries:
     """TensorBoard writer of a run.
@@ -36,18 +40,27 @@ class Summaries:
         scalars = {"train_loss": results["loss"]}
         if self._trainer.steps_per_epoch:
             scalars["epoch"] = self._trainer.epoch
-        for name in ("learning_rate", "loss_scale"):
-            if name in names:
-                scalars[name] = results[name]
-        if "global_gradient_norm" in names:
-            scalars["global_gradient_norm"] = results["grad_norm"]
-            if self._trainer.model.params["max_grad_norm"]:
-                scalars["global_clipped_gradient_norm"] = results["clipped_grad_norm"]
+        scalars.update({name: results[key] for name, key in _SCALARS.items() if name in names})
+        if "global_gradient_norm" in names and self._trainer.model.params["max_grad_norm"]:
+            scalars["global_clipped_gradient_norm"] = results["clipped_grad_norm"]
+        if "larc_summaries" in names:
+            scalars.update({f"larc_{kind}/{name}": value for name, info in results["larc"].items()
+                            for kind, value in info._asdict().items()})
+        scalars.update(self._underflow(results, names))
         self.write({name: float(value) for name, value in scalars.items()})
         with self._writer.as_default(step=self._trainer.step):
             self._write_tensors("gradient", results.get("gradients", {}), names)
             self._write_tensors("variable", self._trainer.trainable, names)
         self._writer.flush()
+
+    def _underflow(self, results: dict[str, Any], names: list[str]) -> dict[str, float]:
+        """Shares by layer group, under a name that tells what was seen from what would be."""
+        meter = self._trainer.underflow
+        if meter is None or "gradient_underflow" not in names:
+            return {}
+        tag = f"gradient_underflow_in_{meter.half.name}" if meter.half else "gradient_underflow"
+        return {f"{tag}/{group}": share
+                for group, share in zip(meter.groups, results["underflow"].numpy(), strict=True)}
 
     def _write_tensors(self, kind: str, tensors: dict[str, Any], names: list[str]) -> None:
         for name, tensor in tensors.items():

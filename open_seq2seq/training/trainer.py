@@ -15,7 +15,9 @@ from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import make_loss_scaler, trainable_variables
 from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.optimizers.half_types import FLOAT16
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
@@ -45,6 +47,7 @@ class Trainer:
       objects: tokens, frames or images consumed in this process.
       waited: seconds spent waiting for input.
       paused: seconds spent on evaluation and checkpoints.
+      underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -61,11 +64,12 @@ class Trainer:
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
         self.optimizer = self._make_optimizer()
+        self.underflow = self._make_underflow_meter()
         self._train_step = TrainStep(
             model, self.optimizer, self.trainable, runner, seed, self._iter_size,
             report_gradients=params["save_summaries_steps"] is not None
             and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
-            use_xla_jit=params["use_xla_jit"])
+            use_xla_jit=params["use_xla_jit"], underflow=self.underflow)
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
         self.summaries = Summaries(summaries_dir, self) if summaries_dir else None
         self._sample_step: Any = None
@@ -91,6 +95,17 @@ class Trainer:
                                           larc_params=params["larc_params"])
         wrapper.build(self.trainable)
         return wrapper
+
+    def _make_underflow_meter(self) -> UnderflowMeter | None:
+        params = self.model.params
+        if not params["save_summaries_steps"] or "gradient_underflow" not in params["summaries"]:
+            return None
+        return UnderflowMeter(self.trainable, params["save_summaries_steps"], None if self.in_half else FLOAT16)
+
+    @property
+    def in_half(self) -> bool:
+        """Whether the arithmetic is float16 or bfloat16."""
+        return resolve_dtype(self.model.params["dtype"]).compute != tf.float32
 
     def _steps_in(self, epochs: int) -> int:
         """Whole updates that fit in a number of epochs; an update may straddle two."""

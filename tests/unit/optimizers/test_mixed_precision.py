@@ -113,7 +113,7 @@ def test_a_skipped_step_changes_nothing_but_the_scaler(optimizer, scaler):
     after = snapshot(wrapper, variables)
     assert not bool(info.applied) and not np.isfinite(info.grad_norm)
     changed = {n for n in before if not np.array_equal(before[n], after[n])}
-    assert {n for n in changed if not n.startswith("loss_scale/")} == {"skipped"}
+    assert {n for n in changed if not n.startswith("loss_scale/")} == {"skipped", "overflows"}
     assert float(info.loss_scale) == before["loss_scale/scale"]
     assert after["loss_scale/scale"] < before["loss_scale/scale"] or scaler is LogMaxScaler
     assert bool(step(good).applied)
@@ -142,7 +142,7 @@ def test_the_rate_follows_the_updates_made():
 def test_state_names():
     wrapper, _, _ = build("Adam", LogMaxScaler())
     assert set(wrapper.state()) == {
-        "updates", "skipped", "slots/m/w0", "slots/m/w1", "slots/v/w0", "slots/v/w1", "loss_scale/scale",
+        "updates", "skipped", "overflows", "slots/m/w0", "slots/m/w1", "slots/v/w0", "slots/v/w1", "loss_scale/scale",
         "loss_scale/iteration", "loss_scale/mean", "loss_scale/slow_mean", "loss_scale/slow_square"}
 
 

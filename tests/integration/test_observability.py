@@ -1,0 +1,96 @@
+"""Half-precision runs tell what they lose: progress line, TensorBoard, refusals."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+NAMES = ["learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables", "variable_norm",
+         "loss_scale", "skipped_updates", "gradient_overflows", "gradient_underflow"]
+GROUPS = {"encoder/embedding", "encoder/layer_0", "encoder/output_norm", "decoder/layer_0", "decoder/output_norm", "all"}
+TABLE = "encoder/embedding/table"
+
+
+def read_events(folder):
+    """Tag → {step: value} of every scalar, and the tags of histograms."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util import tensor_util
+
+    scalars, histograms, plugins = {}, set(), {}
+    for path in folder.glob("events.out.tfevents.*"):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                plugin = plugins.setdefault(value.tag, value.metadata.plugin_data.plugin_name)
+                if plugin == "scalars":
+                    scalars.setdefault(value.tag, {})[event.step] = float(tensor_util.make_ndarray(value.tensor).item())
+                else:
+                    histograms.add(value.tag)
+    return scalars, histograms
+
+
+def test_a_float16_run_writes_every_summary(workspace, command):
+    code, out, err = command(
+        "--mode=train", "--dtype=mixed_float16", "--loss_scaling=Backoff", "--loss_scaling_params={scale_max: 1e12}",
+        "--save_summaries_steps=4", f"--summaries=[{', '.join(NAMES)}]", "--max_steps=8", "--max_grad_norm=1.0")
+    assert code == 0, err
+    assert re.search(r"train loss [\d.]+, loss scale [\d.e+]+, skipped [1-9]\d*, time per step", out)
+    scalars, histograms = read_events(workspace / "run")
+    plain = {"train_loss", "learning_rate", "loss_scale", "skipped_updates", "gradient_overflows",
+             "global_gradient_norm", "global_clipped_gradient_norm"}
+    assert plain <= scalars.keys() and {f"gradients/{TABLE}", f"variables/{TABLE}"} <= histograms
+    assert {f"gradient_norm/{TABLE}", f"variable_norm/{TABLE}"} <= scalars.keys()
+    underflow = {tag.removeprefix("gradient_underflow/"): values for tag, values in scalars.items()
+                 if tag.startswith("gradient_underflow/")}
+    assert underflow.keys() == GROUPS and all(values.keys() == underflow["all"].keys() for values in underflow.values())
+    assert all(0.0 <= share <= 1.0 for values in underflow.values() for share in values.values())
+    skipped = scalars["skipped_updates"]
+    assert skipped == scalars["gradient_overflows"] and skipped[max(skipped)] >= skipped[min(skipped)] > 0
+    scales = scalars["loss_scale"]
+    assert scales[max(scales)] < scales[min(scales)] <= 1e12
+    halvings = [round(math.log2(1e12 / scale)) for scale in scales.values()]  # before the step itself
+    assert all(count - halved in (0, 1) for count, halved in zip(skipped.values(), halvings, strict=True))
+
+
+def test_a_float32_run_foretells_float16_and_keeps_its_line_short(workspace, command):
+    code, out, err = command("--mode=train", "--save_summaries_steps=4", "--max_steps=4")
+    assert code == 0, err
+    assert "loss scale" not in out and "skipped" not in out
+    scalars, _ = read_events(workspace / "run")
+    found = {tag.removeprefix("gradient_underflow_in_float16/") for tag in scalars if tag.startswith("gradient_under")}
+    assert found == GROUPS and scalars["skipped_updates"] == scalars["gradient_overflows"] == {4: 0.0}
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("gradient_underflows", "Did you mean 'gradient_underflow'?"), ("larc_summaries", "give 'larc_params'")])
+def test_names_that_cannot_be_written_are_refused(command, name, expected):
+    code, _, err = command("--mode=train", f"--summaries=[{name}]")
+    assert code == 2 and err.count("\n") == 1 and expected in err
+
+
+def test_larc_summaries(workspace, command):
+    code, _, err = command("--mode=train", "--larc_params={larc_eta: 0.002}", "--summaries=[larc_summaries]",
+                           "--save_summaries_steps=2", "--max_steps=2")
+    assert code == 0, err
+    scalars, _ = read_events(workspace / "run")
+    on, update, rate = (scalars[f"larc_{kind}/{TABLE}"][2] for kind in ("clip_on", "grad_update", "final_lr"))
+    assert on in (0.0, 1.0) and 0.0 < update <= 1.0 and rate > 0.0
+    assert not any(tag.startswith(("loss_scale", "gradient_underflow")) for tag in scalars)
+
+
+def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, command):
+    from safetensors.numpy import load_file
+
+    from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
+
+    assert command("--mode=train", "--max_steps=4")[0] == 0
+    path = workspace / "run" / "model.ckpt-4"
+    kept = load_checkpoint(path)
+    path.rename(workspace / "newer")
+    del kept.optimizer["overflows"]
+    write_snapshot(Snapshot(kept.weights, kept.optimizer, kept.state, kept.config_yaml, {}), path)
+    assert "overflows" not in load_file(path / "optimizer.safetensors")
+    code, out, err = command("--mode=train", "--max_steps=6", "--continue_learning")
+    assert code == 0 and "Resuming training at step 4" in out, err
+    assert int(load_file(workspace / "run" / "model.ckpt-6" / "optimizer.safetensors")["overflows"]) == 0
