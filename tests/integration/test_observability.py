@@ -9,7 +9,8 @@ import pytest
 
 NAMES = ["learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables", "variable_norm",
          "loss_scale", "skipped_updates", "gradient_overflows", "gradient_underflow"]
-GROUPS = {"encoder/embedding", "encoder/layer_0", "encoder/output_norm", "decoder/layer_0", "decoder/output_norm", "all"}
+GROUPS = {"encoder/embedding", "encoder/layer_0", "encoder/output_norm", "decoder/layer_0", "decoder/output_norm",
+          "all"}
 TABLE = "encoder/embedding/table"
 
 

@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from open_seq2seq.losses import Loss, LossTerm
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, Momentum, make_loss_scaler
+from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import Module, named_variables
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.runners import Runner
@@ -100,6 +102,18 @@ def test_gradients_are_reported_unscaled():
     kernel = model.kernel.numpy().astype(np.float64)
     expected = 2 * batch["x"].T @ (batch["x"] @ kernel - batch["y"][:, None]) / 8
     np.testing.assert_allclose(step([batch])["gradients"]["kernel"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("iter_size", "xla"), [(1, False), (2, False), (1, True)])
+def test_underflow_is_measured_at_every_nth_step(iter_size, xla):
+    model = Regression()
+    meter = UnderflowMeter(["kernel"], 2, FLOAT16)
+    step, _ = make_step(model, iter_size, use_xla_jit=xla, underflow=meter)
+    batch = make_batch(8)
+    batch["x"][:, 1] = 1e-9  # its gradient is below what float16 holds
+    seen = [step([batch] * iter_size)["underflow"].numpy() for _ in range(4)]
+    np.testing.assert_allclose(seen, [[0.0, 0.0], [1 / 3, 1 / 3]] * 2, rtol=1e-6)
+    assert step.traces == iter_size
 
 
 def test_the_step_compiles_by_xla():
