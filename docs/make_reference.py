@@ -73,6 +73,11 @@ def build_page() -> str:
     for cls in _classes(optimizers, optimizers.Optimizer):
         lines += [f"### {cls.__name__}", "", (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " "), "",
                   *_table({}, cls.get_optional_params()), ""]  # type: ignore[attr-defined]
+    lines += ["## Loss scaling and LARC", "", "Arguments in `loss_scaling_params` and `larc_params`.", ""]
+    for cls in (optimizers.BackoffScaler, optimizers.LogMaxScaler, optimizers.Larc):
+        required = getattr(cls, "get_required_params", dict)()
+        lines += [f"### {cls.__name__}", "", (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " "), "",
+                  *_table(required, cls.get_optional_params()), ""]  # type: ignore[attr-defined]
     lines += ["## Learning-rate policies", ""]
     for name, function in lr_policies.POLICIES.items():
         arguments = [p for p in list(inspect.signature(function).parameters.values())[1:]]

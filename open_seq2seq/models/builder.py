@@ -107,6 +107,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     cls = spec.model_class
     problems += check_params(spec.params, cls.get_required_params(), cls.get_optional_params())[1]
     problems += _summaries_problems(spec.params)
+    problems += optimizers.combination_problems(spec.params)
     for part in ("data_layer", "encoder", "decoder", "loss"):
         part_class = spec.params.get(part)
         if inspect.isclass(part_class):

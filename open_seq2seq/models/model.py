@@ -129,6 +129,12 @@ def _optimization_params() -> dict[str, Any]:
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name."),
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient."),
+        "decoupled_weight_decay": Param((float, type(None)), None, "Weights lose this share, times the learning rate, "
+                                        "at each update, beside the gradient; with any optimizer."),
+        "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables with a match "
+                                                "in their name do not decay."),
+        "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
+                           "inference use; 0.999 for example."),
         "larc_params": Param((dict, type(None)), None, "Arguments of LARC, a rate for each variable; None is off."),
         "loss_scaling": Param((float, str, type(None)), None, "A number, Backoff or LogMax; used with half-precision "
                               "arithmetic. By default Backoff for float16 and 1.0 for bfloat16."),

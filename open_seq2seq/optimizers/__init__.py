@@ -3,6 +3,8 @@
 from open_seq2seq.optimizers.adafactor import Adafactor
 from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
+from open_seq2seq.optimizers.averaging import WeightAverage
+from open_seq2seq.optimizers.combinations import combination_problems, make_additions
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
@@ -25,16 +27,18 @@ from open_seq2seq.optimizers.lr_policies import (
     transformer_policy,
 )
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer, UpdateInfo
+from open_seq2seq.optimizers.novograd import NovoGrad
 from open_seq2seq.optimizers.optimizer import Optimizer, Slot
 from open_seq2seq.optimizers.registry import OPTIMIZERS, make_optimizer, trainable_variables
 from open_seq2seq.optimizers.regularizers import l1_regularizer, l2_regularizer
 from open_seq2seq.optimizers.sgd import SGD, Momentum
+from open_seq2seq.optimizers.weight_decay import WeightDecay
 
 __all__ = [
     "OPTIMIZERS", "POLICIES", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "BackoffScaler", "Ftrl",
     "KerasOptimizer", "Larc", "LarcInfo", "LazyAdam", "LogMaxScaler", "LossScaler", "MixedPrecisionOptimizer",
-    "Momentum", "Nadam", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo", "cosine_decay",
-    "exp_decay", "fixed_lr", "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_loss_scaler", "make_optimizer",
-    "make_schedule", "piecewise_constant", "poly_decay", "resolve_dtype", "trainable_variables",
-    "transformer_policy",
+    "Momentum", "Nadam", "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo",
+    "WeightAverage", "WeightDecay", "combination_problems", "cosine_decay", "exp_decay", "fixed_lr", "inv_poly_decay",
+    "l1_regularizer", "l2_regularizer", "make_additions", "make_loss_scaler", "make_optimizer", "make_schedule",
+    "piecewise_constant", "poly_decay", "resolve_dtype", "trainable_variables", "transformer_policy",
 ]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.optimizers.averaging import WeightAverage
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
+from open_seq2seq.optimizers.combinations import combination_problems
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
+from open_seq2seq.optimizers.weight_decay import WeightDecay
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import ConfigError
 
@@ -54,7 +57,9 @@ class MixedPrecisionOptimizer(Module):
       skip_nonfinite: whether an update with inf or NaN in its gradients is left out; by
         default so when the loss scale is automatic. With a fixed scale of old recipes
         such an update is made.
-      larc_params: arguments of ``Larc``; None is off.
+      larc: sets the size of each variable's gradient; None is off. Not with ``max_grad_norm``.
+      weight_decay: decoupled weight decay; None is off.
+      average: moving average of the weights; None is off.
 
     Raises:
       ConfigError: arguments out of range, or such as exclude each other.
@@ -62,26 +67,46 @@ class MixedPrecisionOptimizer(Module):
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
                  max_grad_norm: float | None = None, skip_nonfinite: bool | None = None,
-                 larc_params: Mapping[str, Any] | None = None) -> None:
+                 larc: Larc | None = None, weight_decay: WeightDecay | None = None,
+                 average: WeightAverage | None = None) -> None:
         super().__init__()
         if max_grad_norm is not None and not max_grad_norm > 0.0:
             raise ConfigError([f"'max_grad_norm' is {max_grad_norm!r} but has to be positive."])
-        if max_grad_norm is not None and larc_params is not None:
-            raise ConfigError(["'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each "
-                               "variable's update by itself, whatever the norm of all gradients; leave one out."])
+        if max_grad_norm is not None and larc is not None:
+            raise ConfigError(combination_problems({"max_grad_norm": max_grad_norm, "larc_params": larc}))
         self._optimizer = optimizer
         self._schedule = schedule
         self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
         self._max_grad_norm = max_grad_norm
-        self._larc = None if larc_params is None else Larc(**larc_params)
+        self._larc, self._weight_decay, self._average = larc, weight_decay, average
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.overflows = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def build(self, variables: Variables) -> None:
-        """Makes the optimizer's slots for these variables; to be called once."""
+        """Makes the optimizer's slots, and averages, for these variables; to be called once."""
         self._optimizer.build(variables)
+        if self._weight_decay is not None:
+            self._weight_decay.build(variables)
+        if self._average is not None:
+            self._average.build(variables)
+
+    @property
+    def averaged_weights(self) -> Variables:
+        """The moving average of the weights by name; {} without one."""
+        return {} if self._average is None else dict(self._average.weights)
+
+    def restart_average(self, variables: Variables, names: Collection[str] | None = None) -> None:
+        """Makes the moving average, where there is one, start from the weights as they are now.
+
+        Args:
+          variables: the trainable variables by name.
+          names: of which of them; all by default.
+        """
+        for name, average in self.averaged_weights.items():
+            if names is None or name in names:
+                average.assign(variables[name])
 
     @property
     def loss_scale(self) -> tf.Tensor:
@@ -103,8 +128,8 @@ class MixedPrecisionOptimizer(Module):
                agree: Callable[[tf.Tensor], tf.Tensor] | None = None) -> UpdateInfo:
         """Makes one update, or skips it.
 
-        Order: FP32 → ``reduce`` → unscale → norm → clip or LARC → finite on all ranks? → update
-        weights, slots and counter, or only the counter of skipped ones → adjust scale.
+        Order: FP32 → ``reduce`` → unscale → norm → clip or LARC → finite on all ranks? → decay,
+        weights, slots, average and counter, or only the counter of skipped ones → adjust scale.
 
         Args:
           gradients: of the scaled loss, any float type, dense or ``IndexedSlices``, by
@@ -141,8 +166,9 @@ class MixedPrecisionOptimizer(Module):
                           self.overflows.read_value())
 
     def state(self) -> Variables:
-        """Returns what a checkpoint keeps: the counters, ``loss_scale/…``, ``slots/…``."""
+        """Returns what a checkpoint keeps: the counters, ``loss_scale/…``, ``slots/…``, ``ema/…``."""
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
+                **{f"ema/{name}": variable for name, variable in self.averaged_weights.items()},
                 **{f"loss_scale/{name}": variable for name, variable in self._scaler.state().items()},
                 **{f"slots/{name}": variable for name, variable in self._optimizer.state().items()}}
 
@@ -164,7 +190,12 @@ class MixedPrecisionOptimizer(Module):
     def _apply(self, gradients: Gradients, variables: Variables, rate: tf.Tensor,
                finite: tf.Tensor | None) -> tf.Tensor:
         def apply() -> tf.Tensor:
-            self._optimizer.apply(gradients, variables, rate, self.updates.read_value())
+            index = self.updates.read_value()
+            if self._weight_decay is not None:
+                self._weight_decay.apply(gradients, variables, rate)
+            self._optimizer.apply(gradients, variables, rate, index)
+            if self._average is not None:
+                self._average.update(variables, index)
             self.updates.assign_add(1)
             return tf.constant(True)
 

@@ -13,12 +13,13 @@ from open_seq2seq.optimizers.adafactor import Adafactor
 from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_optimizer
+from open_seq2seq.optimizers.novograd import NovoGrad
 from open_seq2seq.optimizers.optimizer import Optimizer
 from open_seq2seq.optimizers.sgd import SGD, Momentum
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
-    c.__name__: c for c in (SGD, Momentum, Adam, AdamW, LazyAdam, Nadam, Adagrad, RMSProp, Ftrl, Adafactor)}
+    c.__name__: c for c in (SGD, Momentum, Adam, AdamW, LazyAdam, Nadam, Adagrad, RMSProp, Ftrl, Adafactor, NovoGrad)}
 _KERAS_PREFIX = re.compile(r"(tf\.keras|tensorflow\.keras|keras)\.optimizers\.(\w+)$")
 
 

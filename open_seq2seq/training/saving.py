@@ -23,7 +23,7 @@ from open_seq2seq.training.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import ASSETS, sha256
+from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, sha256
 from open_seq2seq.training.logdir import LogDir, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from open_seq2seq.training.trainer import Trainer
 
 AVERAGED = "averaged_models"
+# A run may go on in another precision, so with another loss scaler; averaging may begin or end; older checkpoints
+# count no overflows.
+_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:")
 _REGULAR = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r"(.+)=([-+\w.]+)-step-(\d+)$")
 
@@ -154,12 +157,22 @@ def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
 
 
 def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
-    """Gives a model a checkpoint's weights.
+    """Gives a model a checkpoint's weights: their moving average where the config has ``ema_decay``.
 
     Raises:
       CheckpointError: the model's variables or its vocabularies are not the checkpoint's.
     """
-    assign_strictly(named_variables(model), checkpoint.weights, checkpoint.path)
+    averages = checkpoint.averaged_weights
+    used = averages if model.params["ema_decay"] is not None else {}
+    if used:
+        deco_print("Weights: the moving average (ema_decay)", offset=1)
+    elif model.params["ema_decay"] is not None:
+        deco_print("WARNING: this checkpoint has no moving average of the weights, because its run had no ema_decay: "
+                   "the weights as trained are used.", offset=1)
+    else:
+        kept = "; the checkpoint has their moving average too, which ema_decay would choose" if averages else ""
+        deco_print(f"Weights: as trained{kept}", offset=1)
+    assign_strictly(named_variables(model), {**checkpoint.weights, **used}, checkpoint.path)
     check_assets(model, checkpoint)
 
 
@@ -181,13 +194,23 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     check_assets(trainer.model, checkpoint)
     state, values = trainer.optimizer.state(), checkpoint.optimizer
-    # The loss scaler may be another one: a run may go on in another precision. Older checkpoints count no overflows.
-    lines = [line for line in match(state, values).lines() if "loss_scale/" not in line and " overflows:" not in line]
+    lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
     if lines:
         raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume "
                               "with the optimizer of the run, or start a new one by load_model.")
     assign_matching(state, values)
+    _restore_average(trainer, checkpoint)
     trainer.resume(int(checkpoint.state["step"]))
+
+
+def _restore_average(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """Says where a moving average begins or ends; what the checkpoint has of it is assigned already."""
+    here, there = set(trainer.optimizer.averaged_weights), set(checkpoint.averaged_weights)
+    if here - there:
+        trainer.optimizer.restart_average(trainer.trainable, here - there)
+        deco_print("The checkpoint has no moving average of the weights: it begins here, with the weights as they are.")
+    elif there and not here:
+        deco_print("The checkpoint has a moving average of the weights, which ends here: the config has no ema_decay.")
 
 
 def load_base_model(trainer: Trainer, path: Path) -> None:
@@ -197,7 +220,12 @@ def load_base_model(trainer: Trainer, path: Path) -> None:
       CheckpointError: nothing fits.
     """
     deco_print(f"Loading model from {path}")
-    report = assign_matching(trainer.variables, load_checkpoint(path).weights)
+    checkpoint = load_checkpoint(path)
+    averages = checkpoint.averaged_weights
+    if averages:
+        deco_print("Its weights are taken from their moving average", offset=1)
+    report = assign_matching(trainer.variables, {**checkpoint.weights, **averages})
+    trainer.optimizer.restart_average(trainer.trainable)
     for line in report.lines():
         deco_print(line, offset=1)
     if not report.assigned:

@@ -13,7 +13,8 @@ import tensorflow as tf
 from open_seq2seq.data.batching import BatchLoader, BatchStream
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
-from open_seq2seq.optimizers import make_loss_scaler, trainable_variables
+from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
+from open_seq2seq.optimizers.averaging import exchanged
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.optimizers.half_types import FLOAT16
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
@@ -92,7 +93,7 @@ class Trainer:
             scaling = "Backoff" if policy.compute == tf.float16 else 1.0
         scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
         wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
-                                          larc_params=params["larc_params"])
+                                          **make_additions(params))
         wrapper.build(self.trainable)
         return wrapper
 
@@ -210,7 +211,11 @@ class Trainer:
         assert self._evaluation is not None
         with self.pause():
             deco_print("Running evaluation on a validation set:")
-            metrics = self._evaluation.run(self.step)
+            averages = self.optimizer.averaged_weights
+            if averages:
+                deco_print("with the moving average of the weights", offset=1)
+            with exchanged(self.trainable, averages):
+                metrics = self._evaluation.run(self.step)
             if self.summaries is not None:
                 self.summaries.write({"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:

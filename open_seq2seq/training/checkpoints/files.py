@@ -14,6 +14,8 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 CONFIG = "config.yaml"
 ASSETS = "assets"
+# What names of averaged weights begin with in the optimizer's file.
+AVERAGE = "ema/"
 TEMPORARY = ".tmp-"
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"

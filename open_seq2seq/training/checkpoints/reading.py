@@ -12,6 +12,7 @@ import numpy as np
 
 from open_seq2seq.training.checkpoints.files import (
     ASSETS,
+    AVERAGE,
     CONFIG,
     FORMAT_VERSION,
     OPTIMIZER,
@@ -42,6 +43,11 @@ class Checkpoint:
     optimizer: dict[str, np.ndarray]
     state: dict[str, Any]
     config_yaml: str
+
+    @property
+    def averaged_weights(self) -> dict[str, np.ndarray]:
+        """The moving average of the trained weights by name; {} where the run kept none."""
+        return {name.removeprefix(AVERAGE): value for name, value in self.optimizer.items() if name.startswith(AVERAGE)}
 
     @property
     def assets_dir(self) -> Path:

@@ -121,6 +121,41 @@ def adafactor(decay_rate=0.8, beta1=0.0, threshold=1.0, factored=True, relative=
     return rule
 
 
+def novograd(beta1=0.95, beta2=0.98, epsilon=1e-8, weight_decay=0.0, grad_averaging=False, ema=True):
+    m = 0.0
+    v = None
+
+    def rule(w, g, lr):
+        nonlocal m, v
+        square = np.sum(g**2)
+        v = square if v is None or not ema else beta2 * v + (1 - beta2) * square
+        g = g / (np.sqrt(v) + epsilon) + weight_decay * w
+        m = beta1 * m + (g * (1 - beta1) if grad_averaging else g)
+        return w - lr * m
+
+    return rule
+
+
+def with_weight_decay(rule, decay):
+    """Puts decoupled weight decay beside an optimizer's rule."""
+    return lambda w, g, lr: rule(w - lr * decay * w, g, lr)
+
+
+def with_average(rule, average, decay):
+    """Keeps a moving average of the weights in the one-element list ``average``."""
+    n = 0
+
+    def wrapped(w, g, lr):
+        nonlocal n
+        w = rule(w, g, lr)
+        d = min(decay, (1 + n) / (10 + n))
+        average[0] = d * average[0] + (1 - d) * w
+        n += 1
+        return w
+
+    return wrapped
+
+
 def larc_factor(w, g, lr, larc_eta, larc_mode="clip", min_update=1e-7, epsilon=1e-7):
     """What a gradient is multiplied by."""
     ratio = larc_eta * np.linalg.norm(w)

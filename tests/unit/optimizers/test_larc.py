@@ -64,7 +64,7 @@ SCHEDULE = {"learning_rate": 0.3, "warmup_steps": 10, "power": 2.0}
 def run(optimizer, params, start, grads, scale=1.0, **options):
     variables = {name: tf.Variable(value) for name, value in start.items()}
     wrapper = MixedPrecisionOptimizer(make_optimizer(optimizer), make_schedule("poly_decay", SCHEDULE, STEPS),
-                                      StaticScaler(scale), larc_params=params)
+                                      StaticScaler(scale), larc=Larc(**params))
     wrapper.build(variables)
     step = tf.function(lambda gradients: wrapper.update(gradients, variables), **options)
     infos = [step({name: as_tensor(g, scale) for name, g in gradients.items()}) for gradients in grads]
@@ -114,7 +114,7 @@ def test_a_rate_of_zero_changes_nothing():
     start, grads = problem()
     variables = {name: tf.Variable(value) for name, value in start.items()}
     wrapper = MixedPrecisionOptimizer(make_optimizer("SGD"), lambda step: tf.constant(0.0),
-                                      larc_params={"larc_eta": 0.001})
+                                      larc=Larc(larc_eta=0.001))
     wrapper.build(variables)
     wrapper.update({name: as_tensor(g) for name, g in grads[0].items()}, variables)
     for name, variable in variables.items():
@@ -142,9 +142,3 @@ def test_xla_gives_the_same(params):
 def test_mistakes_are_explained(params, message):
     with pytest.raises(ConfigError, match=message):
         Larc(**params)
-
-
-def test_not_with_clipping_by_the_global_norm():
-    with pytest.raises(ConfigError, match="exclude each other"):
-        MixedPrecisionOptimizer(make_optimizer("SGD"), lambda step: tf.constant(0.1), max_grad_norm=1.0,
-                                larc_params={"larc_eta": 0.001})

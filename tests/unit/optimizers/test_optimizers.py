@@ -65,7 +65,16 @@ CASES = [
     ("Adafactor", {}, ref.adafactor, {}),
     ("Adafactor", {"beta1": 0.9, "multiply_by_parameter_scale": False, "factored": False}, ref.adafactor,
      {"beta1": 0.9, "relative": False, "factored": False}),
+    ("NovoGrad", {}, ref.novograd, {}),
+    ("NovoGrad", {"beta2": 0.5, "weight_decay": 0.1, "grad_averaging": True, "epsilon": 1e-3}, ref.novograd,
+     {"beta2": 0.5, "weight_decay": 0.1, "grad_averaging": True, "epsilon": 1e-3}),
+    ("NovoGrad", {"beta1": 0.9, "weight_decay": 0.001, "compat_no_ema": True}, ref.novograd,
+     {"beta1": 0.9, "weight_decay": 0.001, "ema": False}),
 ]
+
+
+def test_every_optimizer_has_a_reference():
+    assert {case[0] for case in CASES} == set(optimizers.OPTIMIZERS)
 
 
 @pytest.mark.parametrize("name,params,reference,arguments", CASES)
@@ -76,6 +85,15 @@ def test_follows_its_formula(name, params, reference, arguments):
         expected = ref.follow(reference(**arguments), start[variable], [g[variable] for g in grads], rates)
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
         assert np.abs(value - start[variable]).max() > 1e-2
+
+
+def test_novograd_waits_for_its_first_gradient():
+    start, grads, rates = problem()
+    zeros = [{name: np.zeros_like(g) for name, g in grads[0].items()}] * 3
+    late = run(make_optimizer("NovoGrad"), start, zeros + grads[:5], rates[:8])
+    prompt = run(make_optimizer("NovoGrad"), start, grads[:5], rates[3:8])
+    for name in SHAPES:
+        np.testing.assert_array_equal(late[name], prompt[name])
 
 
 def sparse_problem(seed=1):
@@ -96,7 +114,7 @@ def as_dense(values, indices, shape):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Momentum", "Adam", "AdamW", "Nadam", "Adagrad", "RMSProp", "Ftrl",
-                                  "Adafactor"])
+                                  "Adafactor", "NovoGrad"])
 def test_repeated_rows_mean_their_sum(name):
     start, grads = sparse_problem()
     rates = np.full(STEPS, 0.05, np.float32)

@@ -1,0 +1,76 @@
+"""What can be put beside an optimizer: LARC, weight decay, averaging; and what excludes what, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from open_seq2seq.config.params import coerce
+from open_seq2seq.optimizers.averaging import WeightAverage
+from open_seq2seq.optimizers.larc import Larc
+from open_seq2seq.optimizers.weight_decay import WeightDecay
+
+
+def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes the arguments ``larc``, ``weight_decay`` and ``average`` of ``MixedPrecisionOptimizer``.
+
+    Args:
+      params: the model's parameters, defaults filled in.
+
+    Raises:
+      ConfigError: arguments that do not fit.
+    """
+    larc, decay, ema = params["larc_params"], params["decoupled_weight_decay"], params["ema_decay"]
+    return {"larc": None if larc is None else Larc(**larc),
+            "weight_decay": None if decay is None else WeightDecay(decay, params["decoupled_weight_decay_exclude"]),
+            "average": None if ema is None else WeightAverage(ema)}
+
+
+def combination_problems(params: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence for each combination of a model's parameters that makes no sense.
+
+    Args:
+      params: the model's parameters; absent ones count as off.
+    """
+    problems = []
+    if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
+        problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "
+                        "update by itself, whatever the norm of all gradients; leave one out.")
+    if params.get("ema_decay") is not None and params.get("average_checkpoints"):
+        problems.append("'ema_decay' and 'average_checkpoints' exclude each other: each chooses the weights that are "
+                        "evaluated and exported, and the mean of moving averages is but a longer one; leave one out.")
+    if params.get("decoupled_weight_decay") is not None:
+        problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."
+                     for other, reason in _other_decays(params)]
+    elif params.get("decoupled_weight_decay_exclude") is not None:
+        problems.append("'decoupled_weight_decay_exclude' is of no use without 'decoupled_weight_decay': give both.")
+    return problems
+
+
+def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields (parameter, why it does not go with decoupled decay)."""
+    twice = "the weights would decay twice; leave one out"
+    optimizer = params.get("optimizer")
+    name = optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "")
+    arguments = _section(params, "optimizer_params")
+    if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), float)[0]:
+        yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 turns off the optimizer's)"
+    if name == "Ftrl":
+        yield "Ftrl", "it computes the weights anew from its sums; give its l2_regularization_strength"
+    for part in ("", "encoder_params", "decoder_params"):
+        found = _section(params, part) if part else params
+        if _is_l2(found.get("regularizer")):
+            yield f"the L2 penalty in '{part + '/' if part else ''}regularizer'", twice
+
+
+def _section(params: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    # What is of another type is reported elsewhere.
+    return params[key] if isinstance(params.get(key), Mapping) else {}
+
+
+def _is_l2(regularizer: Any) -> bool:
+    if regularizer is None:
+        return False
+    name = regularizer if isinstance(regularizer, str) else getattr(
+        regularizer, "__qualname__", type(regularizer).__name__)
+    return "l2" in name.lower()

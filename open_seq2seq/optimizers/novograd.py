@@ -1,0 +1,54 @@
+"""NovoGrad: gradients divided by a moving norm of each variable's gradient, then momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.optimizers.optimizer import Optimizer, Slot, Variables
+
+
+class NovoGrad(Optimizer):
+    """NovoGrad (Ginsburg et al. 2019, https://arxiv.org/abs/1905.11286, algorithm 1).
+
+    For each variable, v being one number: ``v = β2·v + (1-β2)·‖g‖²``, at its first gradient ``v = ‖g‖²``;
+    ``m = β1·m + (g / (sqrt(v) + ε) + weight_decay·w)``; ``w -= lr·m``.
+
+    ε stands beside the root, as in the paper; the TensorFlow 1 toolkit had it under the root,
+    which differs by less than FP32 tells for gradients whose norm is beyond 1e-3. There v was
+    never carried over from one update to the next either, so that β2 had no effect: the published
+    recipes ran that way, and ``compat_no_ema`` makes it so again.
+
+    The decay is inside of the momentum and acts on every variable. A gradient that is all zeros at
+    first does not count as the first one.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            "beta1": Param(float, 0.95, "Share of the momentum that is kept at each update."),
+            "beta2": Param(float, 0.98, "Decay of the mean squared norm of a variable's gradient."),
+            "epsilon": Param(float, 1e-8, "Added to the root of the mean squared norm."),
+            "weight_decay": Param(float, 0.0, "Weight decay, added to the normalised gradient."),
+            "grad_averaging": Param(bool, False, "Multiply what is added to the momentum by 1 - beta1."),
+            "compat_no_ema": Param(bool, False, "Divide by the norm of the gradient at hand, whatever beta2, as the "
+                                   "published recipes did."),
+        }
+
+    def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
+        return {"momentum": Slot(shape)} if self.params["compat_no_ema"] else {"momentum": Slot(shape), "v": Slot(())}
+
+    def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
+        p = self.params
+        square = 2.0 * tf.nn.l2_loss(gradient)
+        if not p["compat_no_ema"]:
+            v = slots["v"].read_value()
+            square = slots["v"].assign(tf.where(v > 0.0, v + (1.0 - p["beta2"]) * (square - v), square))
+        share = 1.0 - p["beta1"] if p["grad_averaging"] else 1.0
+        change = gradient * (share / (tf.sqrt(square) + p["epsilon"]))
+        if p["weight_decay"]:
+            change += share * p["weight_decay"] * variable
+        tf.raw_ops.ResourceApplyMomentum(
+            var=variable.handle, accum=slots["momentum"].handle, lr=step, grad=change, momentum=p["beta1"])

@@ -1,0 +1,84 @@
+"""ema_decay in whole runs: evaluated, restored, resumed to the same bits, begun late and ended early."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+
+def losses(output: str) -> list[str]:
+    return re.findall(r"Validation loss: (\S+)", output)
+
+
+def files(logdir: Path, step: int) -> list[bytes]:
+    return [(logdir / f"model.ckpt-{step}" / name).read_bytes()
+            for name in ("weights.safetensors", "optimizer.safetensors")]
+
+
+def test_evaluation_and_inference_use_the_average_and_training_the_weights(workspace, command):
+    code, plain, error = command("--mode=train_eval", f"--logdir={workspace}/plain")
+    assert code == 0, error
+    code, trained, error = command("--mode=train_eval", f"--logdir={workspace}/run", "--ema_decay=0.9")
+    assert code == 0, error
+    assert "with the moving average of the weights" in trained
+    run, other = workspace / "run", workspace / "plain"
+    assert files(run, 12)[0] == files(other, 12)[0]  # training goes on with the raw weights
+    assert losses(trained) != losses(plain)
+    _, judged, _ = command("--mode=eval", f"--logdir={run}", "--ema_decay=0.9")
+    assert "Weights: the moving average (ema_decay)" in judged and losses(judged) == losses(trained)[-1:]
+    _, judged, _ = command("--mode=eval", f"--logdir={run}")
+    assert "Weights: as trained; the checkpoint has their moving average too" in judged
+    assert losses(judged) == losses(plain)[-1:]
+    _, judged, _ = command("--mode=eval", f"--logdir={other}", "--ema_decay=0.9")
+    assert "has no moving average of the weights" in judged and losses(judged) == losses(plain)[-1:]
+    code, out, error = command("--mode=infer", f"--logdir={run}", "--ema_decay=0.9", "--restore_best_checkpoint=True",
+                               f"--infer_output_file={workspace}/out.txt")
+    assert code == 0, error
+    assert "Weights: the moving average" in out and "best checkpoint" in out
+
+
+def test_resumed_equals_uninterrupted(workspace, command):
+    settings = ("--mode=train_eval", "--ema_decay=0.9", "--dtype=mixed_float16", "--eval_steps=2",
+                "--save_checkpoint_steps=2", "--decoder_params/extra_decode_length=0")
+    assert command(*settings, f"--logdir={workspace}/whole", "--max_steps=4")[0] == 0
+    assert command(*settings, f"--logdir={workspace}/parts", "--max_steps=2")[0] == 0
+    code, out, error = command(*settings, f"--logdir={workspace}/parts", "--max_steps=4", "--continue_learning")
+    assert code == 0, error
+    assert "moving average of the weights: it begins" not in out
+    assert files(workspace / "whole", 4) == files(workspace / "parts", 4)
+
+
+def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
+    run = workspace / "run"
+    assert command("--mode=train", "--max_steps=4")[0] == 0
+    code, out, error = command("--mode=train", "--max_steps=8", "--continue_learning", "--ema_decay=0.5")
+    assert code == 0, error
+    assert "no moving average of the weights: it begins here" in out
+    weights, state = (load_file(run / "model.ckpt-8" / name) for name in
+                      ("weights.safetensors", "optimizer.safetensors"))
+    name = next(name for name in weights if name.endswith("embedding") or "kernel" in name)
+    gap = np.abs(weights[name] - state[f"ema/{name}"]).max()
+    assert 0.0 < gap < 0.05
+    code, out, error = command("--mode=train", "--continue_learning")
+    assert code == 0, error
+    assert "which ends here" in out
+    assert not any(name.startswith("ema/") for name in load_file(run / "model.ckpt-12" / "optimizer.safetensors"))
+
+
+def test_a_new_run_starts_from_the_average(workspace, command):
+    assert command("--mode=train", "--ema_decay=0.9")[0] == 0
+    code, out, error = command("--mode=train", f"--load_model={workspace}/run", f"--logdir={workspace}/next",
+                               "--max_steps=4", "--ema_decay=0.9")
+    assert code == 0, error
+    assert "taken from their moving average" in out
+
+
+def test_exclusive_parameters_end_in_one_sentence(command):
+    code, _, error = command("--mode=train", "--ema_decay=0.9", "--average_checkpoints=2", "--max_grad_norm=1.0",
+                             "--larc_params/larc_eta=0.001")
+    assert code == 2
+    assert "'ema_decay' and 'average_checkpoints' exclude each other" in error
+    assert "'max_grad_norm' and 'larc_params' exclude each other" in error

@@ -1,0 +1,94 @@
+"""The moving average of weights: its formula, what it ignores, and exchanging it for an evaluation."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.optimizers import (
+    BackoffScaler,
+    MixedPrecisionOptimizer,
+    WeightAverage,
+    make_optimizer,
+)
+from open_seq2seq.optimizers.averaging import exchanged
+from open_seq2seq.utils.errors import ConfigError
+
+STEPS = 50
+
+
+def build(decay=0.9, optimizer="Adam", scaler=None):
+    rng = np.random.default_rng(0)
+    variables = {"a/kernel": tf.Variable(tf.constant(rng.normal(size=(3, 2)), tf.float32)),
+                 "a/bias": tf.Variable(tf.zeros([2]))}
+    wrapper = MixedPrecisionOptimizer(make_optimizer(optimizer), lambda step: tf.constant(0.05), scaler,
+                                      average=WeightAverage(decay))
+    wrapper.build(variables)
+    return wrapper, variables, tf.function(lambda gradients: wrapper.update(gradients, variables))
+
+
+def gradients(step):
+    rng = np.random.default_rng(step + 1)
+    return {"a/kernel": tf.constant(rng.normal(size=(3, 2)), tf.float32),
+            "a/bias": tf.constant(rng.normal(size=2), tf.float32)}
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.9, 0.9999])
+def test_follows_its_formula(decay):
+    wrapper, variables, step = build(decay)
+    expected = {name: variable.numpy().astype(np.float64) for name, variable in variables.items()}
+    for n in range(STEPS):
+        step(gradients(n))
+        d = min(decay, (1 + n) / (10 + n))
+        expected = {name: d * expected[name] + (1 - d) * variables[name].numpy() for name in variables}
+    for name, average in wrapper.averaged_weights.items():
+        np.testing.assert_allclose(average, expected[name], rtol=1e-5, atol=1e-6)
+        assert average.dtype == tf.float32 and not average.trainable
+        assert wrapper.state()[f"ema/{name}"] is average
+        assert np.abs(average - variables[name]).max() > 1e-3
+
+
+def test_a_skipped_update_is_not_averaged():
+    wrapper, variables, step = build(scaler=BackoffScaler())
+    step(gradients(0))
+    before = {name: average.numpy() for name, average in wrapper.averaged_weights.items()}
+    step({**gradients(1), "a/bias": tf.constant([np.inf, 0.0])})
+    for name, average in wrapper.averaged_weights.items():
+        np.testing.assert_array_equal(average, before[name])
+
+
+def test_exchange_puts_back_the_very_bits():
+    wrapper, variables, step = build()
+    other, same, twin = build()
+    for n in range(4):
+        step(gradients(n))
+        twin(gradients(n))
+        raw = {name: v.numpy() for name, v in variables.items()}
+        averages = {name: v.numpy() for name, v in wrapper.averaged_weights.items()}
+        with pytest.raises(KeyError), exchanged(variables, wrapper.averaged_weights):
+            for name, variable in variables.items():
+                np.testing.assert_array_equal(variable, averages[name])
+            raise KeyError
+        for name, variable in variables.items():
+            np.testing.assert_array_equal(variable, raw[name])
+            np.testing.assert_array_equal(wrapper.averaged_weights[name], averages[name])
+            np.testing.assert_array_equal(same[name], raw[name])
+            np.testing.assert_array_equal(other.averaged_weights[name], averages[name])
+    with exchanged(variables, {}):
+        np.testing.assert_array_equal(variables["a/bias"], raw["a/bias"])
+
+
+def test_the_average_restarts_from_other_weights():
+    wrapper, variables, _ = build()
+    variables["a/bias"].assign([3.0, 4.0])
+    variables["a/kernel"].assign_add(tf.ones([3, 2]))
+    wrapper.restart_average(variables, {"a/bias"})
+    np.testing.assert_array_equal(wrapper.averaged_weights["a/bias"], [3.0, 4.0])
+    assert not np.array_equal(wrapper.averaged_weights["a/kernel"], variables["a/kernel"])
+    wrapper.restart_average(variables)
+    np.testing.assert_array_equal(wrapper.averaged_weights["a/kernel"], variables["a/kernel"])
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, 2.0])
+def test_mistakes_are_explained(decay):
+    with pytest.raises(ConfigError, match="'ema_decay'.*between 0 and 1"):
+        WeightAverage(decay)

@@ -1,0 +1,64 @@
+"""What excludes what among the optimization parameters; everything else goes together."""
+
+import itertools
+
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.optimizers import (
+    Adam,
+    Larc,
+    MixedPrecisionOptimizer,
+    combination_problems,
+    l1_regularizer,
+    l2_regularizer,
+    make_optimizer,
+)
+from open_seq2seq.utils.errors import ConfigError
+
+LARC = {"larc_params": {"larc_eta": 0.001}}
+CLIP = {"max_grad_norm": 1.0}
+EMA = {"ema_decay": 0.999}
+DECAY = {"decoupled_weight_decay": 0.01}
+
+
+@pytest.mark.parametrize("params,message", [
+    ({**LARC, **CLIP}, "'max_grad_norm' and 'larc_params' exclude each other: LARC sets"),
+    ({**EMA, "average_checkpoints": 5}, "'ema_decay' and 'average_checkpoints' exclude each other"),
+    ({**DECAY, "optimizer": "AdamW"}, "the weight_decay of AdamW exclude each other: the weights would decay twice"),
+    ({**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 1e-3}}, "weight_decay of NovoGrad"),
+    ({**DECAY, "optimizer": "tf.keras.optimizers.Lion", "optimizer_params": {"weight_decay": 0.1}}, "decay twice"),
+    ({**DECAY, "optimizer": "Ftrl"}, "l2_regularization_strength"),
+    ({**DECAY, "regularizer": l2_regularizer}, "the L2 penalty in 'regularizer'"),
+    ({**DECAY, "encoder_params": {"regularizer": "l2_regularizer"}}, "'encoder_params/regularizer'"),
+    ({**DECAY, "decoder_params": {"regularizer": tf.keras.regularizers.L2}}, "'decoder_params/regularizer'"),
+    ({**DECAY, "regularizer": tf.keras.regularizers.L1L2(0.1, 0.1)}, "L2 penalty"),
+    ({"decoupled_weight_decay_exclude": "bias"}, "of no use without 'decoupled_weight_decay'"),
+])
+def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
+    (problem,) = combination_problems(params)
+    assert message in problem
+
+
+@pytest.mark.parametrize("params", [
+    {}, {**DECAY, "optimizer": "AdamW", "optimizer_params": {"weight_decay": "0.0"}},
+    {**DECAY, "optimizer": Adam, "regularizer": l1_regularizer, "regularizer_params": {"scale": 0.1}},
+    {**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 0.0}},
+    {"optimizer": "AdamW", "optimizer_params": {"weight_decay": 0.1}, "regularizer": l2_regularizer},
+    {**DECAY, "optimizer": "Adam", "optimizer_params": "of another type", "encoder_params": None},
+])
+def test_what_is_allowed(params):
+    assert not combination_problems(params)
+
+
+def test_everything_else_goes_together():
+    pairs = [LARC, EMA, DECAY, {"loss_scaling": "Backoff"}, {"iter_size": 4}, {"use_xla_jit": True},
+             {"freeze_variables_regex": "encoder"}, {"optimizer": "LazyAdam"}]
+    for first, second in itertools.combinations(pairs, 2):
+        assert not combination_problems({**first, **second})
+
+
+def test_the_wrapper_refuses_too():
+    with pytest.raises(ConfigError, match="exclude each other"):
+        MixedPrecisionOptimizer(make_optimizer("SGD"), lambda step: tf.constant(0.1), max_grad_norm=1.0,
+                                larc=Larc(larc_eta=0.001))
