@@ -7,6 +7,7 @@ backward pass, and FP32 gradients are divided by it afterwards (Micikevicius et 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -153,8 +154,9 @@ class LogMaxScaler(_AutomaticScaler):
     def __init__(self, **params: Any) -> None:
         super().__init__(initial_scale=1.0, **params)
         self._scale.assign(self._clip(tf.constant(1.0)))
+        # FP64: the variance is a small difference of large means, and stands in the exponent of the scale.
         self._mean, self._slow_mean, self._slow_square = (
-            tf.Variable(0.0, dtype=tf.float32, trainable=False) for _ in range(3))
+            tf.Variable(0.0, dtype=tf.float64, trainable=False) for _ in range(3))
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -173,15 +175,19 @@ class LogMaxScaler(_AutomaticScaler):
     def update(self, finite: tf.Tensor, amax: tf.Tensor) -> None:
         log_max, beta1, beta2 = (self._params[name] for name in ("log_max", "beta1", "beta2"))
         largest = tf.where(finite, tf.where(amax > 0.0, amax, _LEAST_HALF / self._scale), 1.0)
-        x = tf.where(finite, tf.math.log(largest) / tf.math.log(2.0), log_max)
+        log2 = tf.math.log(tf.cast(largest, tf.float64)) / math.log(2.0)
+        x = tf.where(finite, log2, tf.constant(log_max, tf.float64))
         mean = self._mean.assign(beta1 * self._mean + (1.0 - beta1) * x)
         slow_mean = self._slow_mean.assign(beta2 * self._slow_mean + (1.0 - beta2) * x)
         slow_square = self._slow_square.assign(beta2 * self._slow_square + (1.0 - beta2) * x * x)
         count = tf.cast(self._iteration.assign_add(1), tf.float64)
-        fast, slow = (tf.cast(1.0 - tf.constant(beta, tf.float64)**count, tf.float32) for beta in (beta1, beta2))
-        deviation = tf.sqrt(tf.maximum(0.0, slow_square / slow - tf.square(slow_mean / slow)))
+        fast, slow = (1.0 - tf.constant(beta, tf.float64)**count for beta in (beta1, beta2))
+        deviation = tf.sqrt(tf.maximum(slow_square / slow - tf.square(slow_mean / slow), 0.0))
         exponent = log_max - (mean / fast + self._params["overflow_std_dev"] * deviation)
-        self._scale.assign(self._clip(tf.pow(2.0, exponent)))
+        # Bounded as an exponent: a power beyond FP32 is none to clip.
+        bounds = (math.log2(self._params[name]) for name in ("scale_min", "scale_max"))
+        self._scale.assign(self._clip(tf.cast(tf.pow(tf.constant(2.0, tf.float64), tf.clip_by_value(
+            exponent, *bounds)), tf.float32)))
 
 
 _ALGORITHMS = {"backoff": BackoffScaler, "logmax": LogMaxScaler}

@@ -5,6 +5,8 @@ An optimizer is a function that gives a stateful rule ``(w, g, lr) -> new w`` fo
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 
@@ -175,6 +177,48 @@ def with_larc(rule, factors=None, **params):
         return rule(w, u * g, lr)
 
     return wrapped
+
+
+# Learning-rate policies: the rate at update s, 0 at first.
+
+
+def poly(s, lr, steps, power=1.0, begin=0, least=0.0, warmup=0):
+    begin = max(begin, warmup)
+    if s < warmup:
+        return lr * s / warmup
+    if s < begin:
+        return lr
+    return (lr - least) * (1 - min(s - begin, steps) / steps) ** power + least
+
+
+def cosine(s, lr, steps, begin=0, fraction=0.0, warmup=0):
+    begin = max(begin, warmup)
+    if s < begin:
+        return poly(s, lr, steps, 1.0, begin, 0.0, warmup)
+    return lr * ((1 - fraction) * 0.5 * (1 + math.cos(math.pi * min(s - begin, steps) / steps)) + fraction)
+
+
+def exponential(s, lr, steps, rate, staircase, begin=0, least=0.0):
+    if s < begin:
+        return lr
+    exponent = (s - begin) / steps
+    return max(least, lr * rate ** (math.floor(exponent) if staircase else exponent))
+
+
+def inverse(s, lr, steps, least, power=1.0):
+    slope = ((lr / max(least, 1e-8)) ** (1 / power) - 1) / steps
+    return lr / (1 + slope * s) ** power
+
+
+def transformer(s, lr, d_model, warmup):
+    return lr * d_model**-0.5 * min((s + 1) * warmup**-1.5, (s + 1) ** -0.5)
+
+
+def piecewise(s, lr, boundaries, rates):
+    return lr * [1.0, *rates][sum(s > boundary for boundary in boundaries)]
+
+
+# Loss scalers.
 
 
 def backoff(finite, scale_min=1.0, scale_max=2.0**14, factor=2.0, window=2000):

@@ -1,6 +1,7 @@
 """Policies against their formulas in NumPy at many steps."""
 
-import math
+import importlib.util
+import pathlib
 
 import numpy as np
 import pytest
@@ -8,6 +9,11 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers import POLICIES, cosine_decay, fixed_lr, make_schedule
 from open_seq2seq.utils.errors import ConfigError
+
+_SPEC = importlib.util.spec_from_file_location(
+    "numpy_reference", pathlib.Path(__file__).with_name("numpy_reference.py"))
+ref = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(ref)
 
 LAST = 1000
 STEPS = [0, 1, 2, 9, 10, 11, 49, 50, 51, 99, 100, 101, 499, 500, 501, 999, 1000, 5000]
@@ -21,60 +27,32 @@ def values(policy, params, last_step=LAST, steps_per_epoch=None, steps=STEPS):
     return np.array([r.numpy() for r in rates])
 
 
-def poly(s, lr, steps, power=1.0, begin=0, least=0.0, warmup=0):
-    begin = max(begin, warmup)
-    if s < warmup:
-        return lr * s / warmup
-    if s < begin:
-        return lr
-    return (lr - least) * (1 - min(s - begin, steps) / steps) ** power + least
-
-
-def cosine(s, lr, steps, begin=0, fraction=0.0, warmup=0):
-    begin = max(begin, warmup)
-    if s < begin:
-        return poly(s, lr, steps, 1.0, begin, 0.0, warmup)
-    return lr * ((1 - fraction) * 0.5 * (1 + math.cos(math.pi * min(s - begin, steps) / steps)) + fraction)
-
-
-def exponential(s, lr, steps, rate, staircase, begin=0, least=0.0):
-    if s < begin:
-        return lr
-    exponent = (s - begin) / steps
-    return max(least, lr * rate ** (math.floor(exponent) if staircase else exponent))
-
-
-def inverse(s, lr, steps, least, power=1.0):
-    slope = ((lr / max(least, 1e-8)) ** (1 / power) - 1) / steps
-    return lr / (1 + slope * s) ** power
-
-
 CASES = [
     ("fixed_lr", {"learning_rate": 0.3}, lambda s: 0.3),
     ("exp_decay", {"learning_rate": 0.1, "decay_steps": 100, "decay_rate": 0.5, "use_staircase_decay": False,
-                   "begin_decay_at": 50, "min_lr": 1e-3}, lambda s: exponential(s, 0.1, 100, 0.5, False, 50, 1e-3)),
+                   "begin_decay_at": 50, "min_lr": 1e-3}, lambda s: ref.exponential(s, 0.1, 100, 0.5, False, 50, 1e-3)),
     ("exp_decay", {"learning_rate": 0.1, "decay_steps": 100, "decay_rate": 0.5, "use_staircase_decay": True},
-     lambda s: exponential(s, 0.1, 100, 0.5, True)),
+     lambda s: ref.exponential(s, 0.1, 100, 0.5, True)),
     ("poly_decay", {"learning_rate": 0.02, "power": 2.0, "min_lr": 1e-5},
-     lambda s: poly(s, 0.02, LAST, 2.0, 0, 1e-5)),
+     lambda s: ref.poly(s, 0.02, LAST, 2.0, 0, 1e-5)),
     ("poly_decay", {"learning_rate": 0.02, "warmup_steps": 50, "begin_decay_at": 10},
-     lambda s: poly(s, 0.02, LAST - 50, warmup=50)),
+     lambda s: ref.poly(s, 0.02, LAST - 50, warmup=50)),
     ("poly_decay", {"learning_rate": 0.02, "warmup_steps": 50, "begin_decay_at": 100, "decay_steps": 400},
-     lambda s: poly(s, 0.02, 400, begin=100, warmup=50)),
-    ("cosine_decay", {"learning_rate": 0.5, "min_lr": 0.1}, lambda s: cosine(s, 0.5, LAST, fraction=0.1)),
+     lambda s: ref.poly(s, 0.02, 400, begin=100, warmup=50)),
+    ("cosine_decay", {"learning_rate": 0.5, "min_lr": 0.1}, lambda s: ref.cosine(s, 0.5, LAST, fraction=0.1)),
     ("cosine_decay", {"learning_rate": 0.5, "warmup_steps": 10, "begin_decay_at": 100},
-     lambda s: cosine(s, 0.5, LAST - 100, begin=100, warmup=10)),
+     lambda s: ref.cosine(s, 0.5, LAST - 100, begin=100, warmup=10)),
     ("transformer_policy", {"learning_rate": 2.0, "d_model": 512, "warmup_steps": 100},
-     lambda s: 2.0 * 512**-0.5 * min((s + 1) * 100**-1.5, (s + 1) ** -0.5)),
+     lambda s: ref.transformer(s, 2.0, 512, 100)),
     ("transformer_policy", {"learning_rate": 2.0, "d_model": 512, "warmup_steps": 100, "max_lr": 5e-3,
                             "coefficient": 0.7},
-     lambda s: min(5e-3, 1.4 * 512**-0.5 * min((s + 1) * 100**-1.5, (s + 1) ** -0.5))),
+     lambda s: min(5e-3, ref.transformer(s, 1.4, 512, 100))),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 1e-3, "power": 2.0},
-     lambda s: inverse(s, 0.1, LAST, 1e-3, 2.0)),
+     lambda s: ref.inverse(s, 0.1, LAST, 1e-3, 2.0)),
     ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.0, "begin_decay_at": 10, "warmup_steps": 200},
-     lambda s: inverse(s, 0.1, LAST - 200, 0.0)),
+     lambda s: ref.inverse(s, 0.1, LAST - 200, 0.0)),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [10, 100], "decay_rates": [0.1, 0.01]},
-     lambda s: 0.1 if s <= 10 else 0.01 if s <= 100 else 0.001),
+     lambda s: ref.piecewise(s, 0.1, [10, 100], [0.1, 0.01])),
 ]
 
 
