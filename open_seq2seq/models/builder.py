@@ -207,10 +207,18 @@ def _component_params(model: Model, spec: ModelSpec, part: str, part_class: Any,
     if part == "loss" or params.get("dtype") is not None:
         derived.pop("dtype")
     built = {**params, **{name: value for name, value in derived.items() if name in known}}
-    named = built.get("regularizer")
-    if isinstance(named, str) and hasattr(optimizers, named):
-        built["regularizer"] = getattr(optimizers, named)
+    _name_regularizer(built)
+    if isinstance(built.get("norm_params"), Mapping):
+        built["norm_params"] = dict(built["norm_params"])
+        _name_regularizer(built["norm_params"])
     return built
+
+
+def _name_regularizer(params: dict[str, Any]) -> None:
+    """Puts the toolkit's function in the place of its name, as a saved config has it; Keras' names stay."""
+    named = params.get("regularizer")
+    if isinstance(named, str) and hasattr(optimizers, named):
+        params["regularizer"] = getattr(optimizers, named)
 
 
 def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None) -> tuple[Any, Any]:

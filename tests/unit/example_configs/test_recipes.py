@@ -10,6 +10,7 @@ import pytest
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
+from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.trainer import Trainer
@@ -57,7 +58,9 @@ def test_recipe_trains(name: str, tmp_path: Path):
     """On toy text and at toy size, with everything else as the recipe has it."""
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
     (tmp_path / "text").write_text("a b c\nd e f a\nb c\nf f e d\n", encoding="utf-8")
-    config = resolve(load_config(REPOSITORY / f"example_configs/text2text/en-de/{name}.py"), "train")
+    recipe = resolve(load_config(REPOSITORY / f"example_configs/text2text/en-de/{name}.py"), "train")
+    (tmp_path / "config.yaml").write_text(to_yaml(recipe.as_sections()), encoding="utf-8")
+    config = resolve(load_config(tmp_path / "config.yaml"), "train")  # as it is kept beside checkpoints
     params = config.params("train")
     params.update(logdir=str(tmp_path / "run"), batch_size_per_gpu=4, max_steps=3, save_summaries_steps=None)
     size = {"hidden_size": 16, "num_heads": 2, "filter_size": 32}
