@@ -103,3 +103,20 @@ def test_all_of_the_folders_named_are_chosen(run_with_three, tmp_path):
     result = script(run_with_three / "model.ckpt-1", run_with_three / "model.ckpt-3", f"--output={tmp_path / 'out'}")
     assert result.returncode == 0, result.stderr
     assert load_checkpoint(tmp_path / "out" / "model.ckpt-3").state["averaged"] == ["model.ckpt-1", "model.ckpt-3"]
+
+
+def test_moving_averages_are_averaged_beside_the_weights(tmp_path, make_snapshot):
+    paths = [tmp_path / f"model.ckpt-{step}" for step in (1, 2)]
+    for step, path in enumerate(paths, start=1):
+        snapshot = make_snapshot(step)
+        snapshot.optimizer["ema/encoder/layer_0/kernel"] = np.full([2, 2], 2.0 * step, np.float32)
+        snapshot.optimizer["slots/m/encoder/layer_0/kernel"] = np.full([2, 2], float(step), np.float32)
+        write_snapshot(snapshot, path)
+        assert list(load_checkpoint(path).averaged_weights) == ["encoder/layer_0/kernel"]
+    average = average_checkpoints(paths)
+    np.testing.assert_array_equal(average.optimizer["ema/encoder/layer_0/kernel"], np.full([2, 2], 3.0))
+    np.testing.assert_array_equal(average.optimizer["slots/m/encoder/layer_0/kernel"], np.full([2, 2], 2.0))
+    assert "ema/encoder/layer_0/kernel" not in average.weights
+    write_snapshot(make_snapshot(3), tmp_path / "model.ckpt-3")
+    with pytest.raises(CheckpointError, match="different variables"):
+        average_checkpoints([*paths, tmp_path / "model.ckpt-3"])
