@@ -13,7 +13,7 @@ LOSS_SCALERS = ("Backoff", "LogMax")
 
 _POSITIVE = ("batch_size_per_gpu", "eval_batch_size_per_gpu", "num_epochs", "max_steps", "print_loss_steps",
              "print_samples_steps", "print_bench_info_steps", "save_summaries_steps", "save_checkpoint_steps",
-             "eval_steps", "num_checkpoints", "iter_size", "num_gpus")
+             "eval_steps", "num_checkpoints", "iter_size", "num_gpus", "xla_buckets")
 
 
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:
@@ -31,7 +31,7 @@ def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]
     problems = _not_positive(params)
     problems += _dtype_problems(params) + _loss_scaling_problems(params)
     if section == "train":
-        problems += _length_problems(params) + _cadence_problems(params)
+        problems += _length_problems(params) + _cadence_problems(params) + _xla_problems(params)
     if section == "eval" and mode == "train_eval" and params.get("eval_steps") is None:
         problems.append("'eval_steps' is missing: the mode train_eval needs the number of training steps between "
                         "evaluations in eval_params or base_params.")
@@ -57,6 +57,13 @@ def _cadence_problems(params: Mapping[str, Any]) -> list[str]:
     samples, loss = params.get("print_samples_steps"), params.get("print_loss_steps")
     if type(samples) is int and type(loss) is int and loss > 0 and samples % loss:
         return [f"'print_samples_steps' is {samples} but has to be a multiple of 'print_loss_steps', which is {loss}."]
+    return []
+
+
+def _xla_problems(params: Mapping[str, Any]) -> list[str]:
+    if params.get("xla_buckets") is not None and not params.get("use_xla_jit"):
+        return [f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: static shapes cost "
+                "padding and spare XLA compilations, so without XLA they only slow a run down: set both or neither."]
     return []
 
 

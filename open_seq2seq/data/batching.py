@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
+from open_seq2seq.data.static_shapes import Arrangement, StaticShape, arrange, assign_shapes, choose_shapes
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 __all__ = ["BatchLoader", "BatchStream", "EpochPlan", "EpochPlanner", "evaluation_batches", "evaluation_plan",
@@ -59,23 +60,32 @@ class EpochPlanner:
     cut follows from the sorted lengths alone, so every epoch has the same number of
     batches; what shuffles are the examples of equal lengths, and the batches.
 
+    With ``max_shapes`` each example belongs to the narrowest of a few static shapes that
+    holds it, and a batch is made of random examples of one shape (see ``static_shapes``).
+
     Args:
       lengths: integers ``[examples]``, or ``[examples, 2]`` for source and target: tokens or frames.
       batch_size: size of a micro-batch in ``unit``.
       unit: ``sentences``, or ``tokens``: examples times the longest side among them,
         which is what a padded batch holds. Token batches are always bucketed.
       bucketed: whether examples of like length are batched together.
+      max_shapes: how many static shapes batches may be padded to; None for any.
       strict: whether an example that alone is more than a batch holds is an error;
         otherwise it makes a batch of its own.
       describe: example number → how a message names it.
 
+    Attributes:
+      shapes: the static shapes, narrowest first; none without ``max_shapes``.
+      arrangement: how many batches each of them has, and where they are cut; None without ``max_shapes``.
+
     Raises:
-      ConfigError: a batch size below 1, or an unknown unit.
+      ConfigError: a batch size below 1, an unknown unit, or static shapes for batches that are not bucketed.
       DataError: no examples, or (``strict``) one that is longer than a batch of tokens.
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, unit: str = "sentences", bucketed: bool = True,
-                 strict: bool = True, describe: Callable[[int], str] = _say_example) -> None:
+                 strict: bool = True, max_shapes: int | None = None,
+                 describe: Callable[[int], str] = _say_example) -> None:
         lengths = np.asarray(lengths)
         if unit not in ("sentences", "tokens"):
             raise ConfigError([f"The unit of the batch size is {unit!r} but has to be 'sentences' or 'tokens'."])
@@ -83,7 +93,12 @@ class EpochPlanner:
             raise ConfigError([f"The batch size is {batch_size} but has to be at least 1."])
         if not len(lengths):
             raise DataError("There are no examples to make batches of.")
+        if max_shapes and not bucketed:
+            raise ConfigError(["'xla_buckets' batches examples of like length together, but 'length_buckets' is False: "
+                               "leave one of them out."])
         self.num_examples = len(lengths)
+        self.shapes: list[StaticShape] = []
+        self.arrangement: Arrangement | None = None
         self._index_type = np.int32 if len(lengths) < 2**31 else np.int64
         self._keys = _sort_keys(lengths) if bucketed or unit == "tokens" else ()
         self.offsets = np.append(np.arange(0, len(lengths), batch_size), len(lengths))
@@ -92,6 +107,14 @@ class EpochPlanner:
             if strict:
                 _check_budget(longest, batch_size, describe)
             self.offsets = _cut_by_tokens(np.sort(longest)[::-1], batch_size)
+        if max_shapes:
+            self._use_static_shapes(lengths, choose_shapes(lengths, max_shapes, batch_size, unit))
+
+    def _use_static_shapes(self, lengths: np.ndarray, shapes: list[StaticShape]) -> None:
+        owners = assign_shapes(lengths, shapes)
+        self.shapes, self._keys = shapes, (owners,)
+        self.arrangement = arrange(np.bincount(owners, minlength=len(shapes)).tolist(), shapes)
+        self.offsets = np.append(0, np.cumsum(self.arrangement.sizes))
 
     @property
     def num_batches(self) -> int:
@@ -109,6 +132,8 @@ class EpochPlanner:
             random.shuffle(sequence)
         if self._keys:  # lexsort is stable: examples of equal lengths stay in random order
             order = order[np.lexsort([key[order] for key in self._keys] if shuffle else self._keys)]
+        if self.arrangement is not None:
+            order = np.concatenate([order[begin:end] for begin, end in self.arrangement.pieces])
         return EpochPlan(order, self.offsets, sequence)
 
 
@@ -167,6 +192,7 @@ class BatchStream:
       world_size: number of ranks.
       rank: this rank, from 0.
       iter_size: micro-batches that each rank takes for one update.
+      max_shapes: how many static shapes batches may be padded to; None for any.
       describe: example number → how a message names it, ``DataLayer.describe_example``.
 
     Raises:
@@ -176,11 +202,12 @@ class BatchStream:
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, unit: str = "sentences", shuffle: bool = True,
                  bucketed: bool = True, seed: int = 0, world_size: int = 1, rank: int = 0, iter_size: int = 1,
-                 describe: Callable[[int], str] = _say_example) -> None:
+                 max_shapes: int | None = None, describe: Callable[[int], str] = _say_example) -> None:
         if unit == "sentences" and batch_size > len(lengths):
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, but there are only "
                             f"{len(lengths)} training examples: lower it or give more data.")
-        self._planner = EpochPlanner(lengths, batch_size=batch_size, unit=unit, bucketed=bucketed, describe=describe)
+        self._planner = EpochPlanner(lengths, batch_size=batch_size, unit=unit, bucketed=bucketed,
+                                     max_shapes=max_shapes, describe=describe)
         if world_size * iter_size > self._planner.num_batches:
             raise ConfigError([
                 f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} "
@@ -190,6 +217,16 @@ class BatchStream:
         self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
         self._plans: dict[int, Future] = {}
         self._lock = threading.Lock()
+
+    @property
+    def shapes(self) -> list[StaticShape]:
+        """The static shapes that batches are to be padded to, narrowest first; none without ``max_shapes``."""
+        return self._planner.shapes
+
+    @property
+    def arrangement(self) -> Arrangement | None:
+        """How many batches each static shape has; None without ``max_shapes``."""
+        return self._planner.arrangement
 
     @property
     def micro_batches_per_epoch(self) -> int:

@@ -21,7 +21,8 @@ class DataLayer(Component):
     resuming are made from that by ``data.batching``, alike for every task.
 
     A batch is a dict ``{"source_tensors": [values, lengths, …], "target_tensors":
-    [values, lengths, …], "ids": [batch]}`` of NumPy arrays, batch first.
+    [values, lengths, …], "ids": [batch]}`` of NumPy arrays, batch first. Under
+    ``xla_buckets`` it is padded afterwards, with rows whose id is -1 (``data.static_batches``).
 
     Args:
       params: the layer's parameters.
@@ -65,7 +66,8 @@ class DataLayer(Component):
     def lengths(self) -> np.ndarray:
         """Length of each example ``[num_examples]``, or of its source and target ``[num_examples, 2]``.
 
-        Integers: what the example takes in a padded batch, in tokens or frames.
+        Integers: what the example takes in a padded batch, in tokens or frames. ``xla_buckets``
+        needs a column for each side of a batch that has a time axis.
         """
         return np.ones(self.num_examples, np.int64)
 

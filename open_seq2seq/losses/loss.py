@@ -38,8 +38,8 @@ class Loss(Component):
         """Computes the loss terms of a micro-batch.
 
         Args:
-          input_dict: ``decoder_output`` (what the decoder returned) and
-            ``target_tensors`` (values, lengths, …).
+          input_dict: ``decoder_output`` (what the decoder returned), ``target_tensors``
+            (values, lengths, …), and ``ids`` of the examples, below 0 for rows that hold none.
 
         Returns:
           The terms. A body may also return one ``LossTerm``, or a scalar: the mean
@@ -50,8 +50,20 @@ class Loss(Component):
             return [result]
         if isinstance(result, (list, tuple)):
             return list(result)
-        examples = tf.cast(tf.shape(input_dict["target_tensors"][0])[0], tf.float32)
+        examples = tf.reduce_sum(example_weights(input_dict))
         return [LossTerm(tf.cast(result, tf.float32) * examples, examples, unit="example")]
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> Any:
         raise NotImplementedError("A loss implements _compute_loss(input_dict).")
+
+
+def example_weights(input_dict: dict[str, Any]) -> tf.Tensor:
+    """Returns 1 for each row of a micro-batch that holds an example and 0 for each empty one ``[batch]``, FP32.
+
+    Args:
+      input_dict: a loss's input; where it has no ``ids``, every row counts.
+    """
+    ids = input_dict.get("ids")
+    if ids is None:
+        return tf.ones(tf.shape(input_dict["target_tensors"][0])[:1])
+    return tf.cast(ids >= 0, tf.float32)

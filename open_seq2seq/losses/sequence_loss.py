@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
-from open_seq2seq.losses.loss import Loss, LossTerm
+from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
 from open_seq2seq.parts.rows import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
@@ -58,12 +58,14 @@ class BasicSequenceLoss(Loss):
             weights = tf.sequence_mask(lengths, length, tf.float32)
         else:
             weights = tf.ones(tf.shape(ids))
+        examples = example_weights(input_dict)
+        weights *= examples[:, tf.newaxis]
         total = weighted_cross_entropy(
             tf.reshape(logits[:, :length], [-1, logits.shape[-1]]), tf.reshape(ids, [-1]), tf.reshape(weights, [-1]),
             self._targets(logits.shape[-1]))
         if self.params["average_across_timestep"]:
             return LossTerm(total, tf.reduce_sum(weights), unit="token")
-        return LossTerm(total, tf.cast(tf.shape(ids)[0], tf.float32), unit="example")
+        return LossTerm(total, tf.reduce_sum(examples), unit="example")
 
 
 class CrossEntropyWithSmoothing(BasicSequenceLoss):

@@ -47,7 +47,8 @@ class EncoderDecoderModel(Model):
         encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, training)
         decoded = self.decoder.decode(
             {"encoder_output": encoded, "target_tensors": batch["target_tensors"]}, training)
-        terms = self.loss.compute_loss({"decoder_output": decoded, "target_tensors": batch["target_tensors"]})
+        terms = self.loss.compute_loss(
+            {"decoder_output": decoded, "target_tensors": batch["target_tensors"], "ids": batch["ids"]})
         return terms, decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:

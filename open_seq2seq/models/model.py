@@ -78,7 +78,7 @@ class Model(Component):
 
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts what the speed is measured in: tokens, frames, images. ``batch`` is NumPy."""
-        return int(len(batch["ids"]))
+        return int(np.count_nonzero(np.asarray(batch["ids"]) >= 0))  # without the empty rows of xla_buckets
 
     def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
                          training_step: int) -> dict[str, float]:
@@ -117,6 +117,10 @@ def _run_params() -> dict[str, Any]:
         "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates"),
         "hooks": Param(list, [], "Hook classes, called as Hook(train_model=…, eval_model=…)."),
         "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
+        "xla_buckets": Param(_STEPS, None, "With use_xla_jit: pad the training batches to so many static shapes, "
+                             "chosen from the data's lengths, so that XLA compiles at most so often.", "shapes"),
+        "tf32": Param((bool, type(None)), None, "Whether GPUs may multiply float32 matrices in TensorFloat-32; None "
+                      "leaves it as the system has it. One setting for the whole process."),
     }
 
 

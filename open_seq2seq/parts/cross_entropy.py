@@ -73,6 +73,7 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
 
     @tf.custom_gradient
     def total(logits: tf.Tensor) -> Any:
+        logits = tf.stop_gradient(logits)  # as in projected_cross_entropy
         probabilities, places = _softmax(logits), _label_places(labels)
         sums = tf.reduce_sum(tf.cast(logits, tf.float32), -1) if targets.off else None
         losses = _row_losses(logits, probabilities, places, sums, targets)
@@ -115,7 +116,9 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
 
     @tf.custom_gradient
     def total(hidden: tf.Tensor, table: tf.Tensor) -> Any:
-        loss, by_hidden, by_table = _in_chunks(hidden, table, labels, weights, targets, training)
+        # A persistent tape would have the loop keep what its gradient needs, and nobody asks for that gradient.
+        loss, by_hidden, by_table = _in_chunks(
+            tf.stop_gradient(hidden), tf.stop_gradient(table), labels, weights, targets, training)
 
         def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.cast(by_hidden * tf.cast(dy, by_hidden.dtype), hidden.dtype), by_table * dy

@@ -51,6 +51,8 @@ def _check_training(trainer: Trainer) -> None:
     print_parameter_table(trainer.trainable, trainer.variables)
     batches, largest = trainer.describe_epoch()
     deco_print(f"Batches per epoch: {batches:,}; updates in all: {trainer.last_step:,}")
+    for line in trainer.describe_shapes():
+        deco_print(line, offset=1)
     megabytes = 2 ** 20
     weights = sum(4 * v.shape.num_elements() for v in trainer.variables.values())
     slots = sum(v.shape.num_elements() * v.dtype.size for v in trainer.optimizer.state().values())

@@ -17,6 +17,7 @@ from open_seq2seq.training import saving
 from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.process import set_up_process
 from open_seq2seq.training.report import print_config, print_parameter_table
 from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
@@ -36,9 +37,12 @@ def run(options: RunOptions) -> int:
       UserError: the user's mistake, in one sentence.
     """
     specs = describe_sections(options)
+    notes = set_up_process([spec.params for spec in specs.values()])
     if options.check:
         from open_seq2seq.training.check import check_run
 
+        for note in notes:
+            deco_print(note)
         return check_run(options, specs)
     first = specs[options.config.sections[0]]
     with contextlib.ExitStack() as stack:
@@ -46,7 +50,8 @@ def run(options: RunOptions) -> int:
         title = "New benchmarking config" if options.benchmark else None
         for section, spec in specs.items():
             print_config(title or _TITLES[section], spec.params)
-        deco_print(resolve_dtype(first.params.get("dtype", "float32")).note)
+        for note in (resolve_dtype(first.params.get("dtype", "float32")).note, *notes):
+            deco_print(note)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir)
         model = _restored_model(first, logdir)
@@ -116,6 +121,8 @@ def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir) -> 
 
 def _start(trainer: Trainer, logdir: LogDir, checkpoint: Any) -> None:
     print_parameter_table(trainer.trainable, trainer.variables)
+    for line in trainer.describe_shapes():
+        deco_print(line)
     if checkpoint is not None:
         saving.restore_run(trainer, checkpoint)
         deco_print(f"Restored checkpoint from {checkpoint.path}. Resuming training at step {trainer.step}")
@@ -142,4 +149,5 @@ def _restored_model(spec: ModelSpec, logdir: LogDir) -> Model:
 def load_model(options: RunOptions) -> Model:
     """Builds and restores the model of an inference mode, for use from Python."""
     spec = describe_sections(options)[options.mode]
+    set_up_process([spec.params])
     return _restored_model(spec, check_logdir(options, spec.params))

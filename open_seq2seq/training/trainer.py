@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream
+from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
@@ -59,6 +60,8 @@ class Trainer:
         params = model.params
         self._iter_size = params["iter_size"]
         self._stream = self._make_stream()
+        self._batches: Any = StaticBatches(model.data_layer, self._stream.shapes) if self._stream.shapes else (
+            model.data_layer)
         self.steps_per_epoch = self._stream.updates_per_epoch if params["num_epochs"] else None
         self.last_step = params["max_steps"] or self._steps_in(params["num_epochs"])
         self.variables = named_variables(model)
@@ -82,7 +85,7 @@ class Trainer:
             layer.lengths, batch_size=layer.params["batch_size"], unit=layer.params["batch_size_unit"],
             shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
             world_size=runner.world_size, rank=runner.replica_rank, iter_size=self._iter_size,
-            describe=layer.describe_example)
+            max_shapes=self.model.params["xla_buckets"], describe=layer.describe_example)
 
     def _make_optimizer(self) -> MixedPrecisionOptimizer:
         params = self.model.params
@@ -144,7 +147,7 @@ class Trainer:
           The signal's number when one stopped the training, else None.
         """
         hooks = self._make_hooks()
-        loader = BatchLoader(self.model.data_layer, self._stream, start=self.micro_batch)
+        loader = BatchLoader(self._batches, self._stream, start=self.micro_batch)
         with contextlib.closing(loader), StopRequest() as stop:
             for hook in hooks:
                 hook.begin(self)
@@ -195,7 +198,14 @@ class Trainer:
 
     def try_batch(self, examples: np.ndarray) -> None:
         """Makes an update from these examples, for its memory and time; the weights are changed by it."""
-        self._train_step([self.model.data_layer.make_batch(examples)] * self._iter_size)
+        self._train_step([self._batches.make_batch(examples)] * self._iter_size)
+
+    def describe_shapes(self) -> list[str]:
+        """Returns lines about the static shapes that batches are padded to; none without ``xla_buckets``."""
+        stream = self._stream
+        if stream.arrangement is None:
+            return []
+        return describe_shapes(stream.shapes, stream.arrangement, int(np.sum(self.model.data_layer.lengths)))
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:

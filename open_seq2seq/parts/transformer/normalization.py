@@ -134,17 +134,25 @@ class BatchNorm(Module):
         return tf.reshape(tf.cast(flat * factor + offset, x.dtype), tf.shape(x))
 
     def _batch_statistics(self, flat: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-        if mask is not None:
-            flat = tf.boolean_mask(flat, tf.reshape(mask, [-1]))
-        count = tf.shape(flat)[0]
+        held = None
+        if mask is not None and is_for_xla():  # no shape may depend on a value there
+            held = tf.reshape(mask, [-1, 1])
+            count = tf.math.count_nonzero(held, dtype=tf.int32)
+        else:
+            flat = flat if mask is None else tf.boolean_mask(flat, tf.reshape(mask, [-1]))
+            count = tf.shape(flat)[0]
         size = tf.cast(tf.maximum(count, 1), tf.float32)
-        mean = tf.reduce_sum(flat, 0) / size
-        variance = tf.reduce_sum(tf.math.squared_difference(flat, mean), 0) / size
+        mean = _sum_of(flat, held) / size
+        variance = _sum_of(tf.math.squared_difference(flat, mean), held) / size
         # A replica without rows must leave the moving statistics alone.
         rate = tf.where(count > 0, 1.0 - self.momentum, 0.0)
         self.moving_mean.assign_add(rate * (tf.stop_gradient(mean) - self.moving_mean))
         self.moving_variance.assign_add(rate * (tf.stop_gradient(variance) - self.moving_variance))
         return mean, variance
+
+
+def _sum_of(flat: tf.Tensor, held: tf.Tensor | None) -> tf.Tensor:
+    return tf.reduce_sum(flat if held is None else tf.where(held, flat, 0.0), 0)
 
 
 def check_norm_params(norm_params: Mapping[str, Any], path: str) -> dict[str, Any]:

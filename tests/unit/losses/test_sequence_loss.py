@@ -101,3 +101,18 @@ def test_mistakes_are_named(case):
         compute(PaddedCrossEntropyLossWithSmoothing({"label_smoothing": 1.5}, name="loss"), *case)
     with pytest.raises(ConfigError, match="tgt_vocab_size' is 20"):
         compute(PaddedCrossEntropyLossWithSmoothing({"tgt_vocab_size": 20}), *case)
+
+
+@pytest.mark.parametrize("cls, options", [
+    (BasicSequenceLoss, {**SIZES}), (BasicSequenceLoss, {**SIZES, "average_across_timestep": True}),
+    (BasicSequenceLoss, {**SIZES, "do_mask": False}), (CrossEntropyWithSmoothing, {**SIZES, "label_smoothing": 0.1}),
+    (PaddedCrossEntropyLossWithSmoothing, {"tgt_vocab_size": VOCAB, "label_smoothing": 0.1})])
+def test_empty_rows_change_nothing(case, cls, options):
+    logits, ids, lengths = case
+    loss = cls(options)
+    alone = compute(loss, logits, ids, lengths)
+    padded = {"decoder_output": {"logits": tf.pad(logits, [[0, 2], [0, 0], [0, 0]], constant_values=3.0)},
+              "target_tensors": [tf.pad(ids, [[0, 2], [0, 0]]), tf.pad(lengths, [[0, 2]])],
+              "ids": tf.constant([4, 0, 2, -1, -1], tf.int64)}
+    (term,) = loss.compute_loss(padded)
+    np.testing.assert_allclose([term.sum, term.units], alone[:2], rtol=1e-6)

@@ -107,6 +107,21 @@ def test_no_rows(training):
     assert loss == 0 and by_hidden.shape == [0, 4] and not np.any(by_table)
 
 
+def test_a_persistent_tape_keeps_nothing_of_the_loop(case):
+    hidden, table, labels, weights = (tf.constant(value) for value in case)
+
+    @tf.function
+    def gradients(hidden, table):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([hidden, table])
+            loss = projected_cross_entropy(hidden, table, labels, weights, SoftTargets.of(0.1, VOCAB), True)
+        return tape.gradient(loss, [hidden, table])
+
+    graph = gradients.get_concrete_function(hidden, table).graph
+    names = {node.op for node in graph.as_graph_def().node}
+    assert "PartitionedCall" not in names and "StatefulPartitionedCall" not in names
+
+
 def test_entropy_is_the_least_loss():
     targets = SoftTargets.of(0.1, VOCAB)
     logits = np.log(np.full([1, VOCAB], targets.off, np.float32))

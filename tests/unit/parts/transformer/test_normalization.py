@@ -1,9 +1,12 @@
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.component import named_variables, regularized_variables
 from open_seq2seq.parts.transformer.normalization import BatchNorm, LayerNorm, check_norm_params, layer_norm, make_norm
+from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
 HIDDEN = 24
@@ -75,6 +78,18 @@ def test_batch_norm_without_rows_keeps_statistics():
     norm(tf.zeros([0, 3, HIDDEN]), tf.zeros([0, 3], tf.bool), training=True)
     np.testing.assert_array_equal(norm.moving_mean, np.zeros(HIDDEN))
     np.testing.assert_array_equal(norm.moving_variance, np.ones(HIDDEN))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_batch_norm_for_xla_is_the_same(rows):
+    x = tf.constant(np.random.default_rng(1).normal(size=(rows, 5, HIDDEN)), tf.float32)
+    mask, results = tf.sequence_mask([5, 2, 0][:rows], 5), []
+    for context in (contextlib.nullcontext(), tracing_for_xla()):
+        norm = BatchNorm(HIDDEN)
+        with context:
+            results.append([norm(x, mask, training=True), norm.moving_mean.numpy(), norm.moving_variance.numpy()])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_center_scale_decides_on_variables_and_regularizer():

@@ -1,0 +1,239 @@
+"""Few shapes for all batches: XLA compiles a step once for each shape that it meets.
+
+A shape is a number of rows and, for each column of the lengths (source, target), the edge
+that time is padded to. ``choose_shapes`` picks them from the joint histogram of the
+lengths so that little is padded. Covering points by a few boxes is facility location:
+boxes are added one by one, each time the one that saves most, which is within 1 − 1/e of
+the best possible saving (Nemhauser et al. 1978, https://doi.org/10.1007/BF01588971), and
+then exchanged one by one until no exchange helps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+# Cells of the joint histogram. The search costs some passes over their square, whatever the number of examples.
+_CELLS = 1600
+_SWEEPS = 5
+_NOTICEABLE = 1e-6
+
+
+class StaticShape(NamedTuple):
+    """The shape of a batch.
+
+    Attributes:
+      rows: examples, empty rows included.
+      edges: padded length of each column, source first.
+    """
+
+    rows: int
+    edges: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """Positions that one row takes: tokens or frames, of all columns together."""
+        return sum(self.edges)
+
+    @property
+    def positions(self) -> int:
+        """Positions that a batch takes."""
+        return self.rows * self.width
+
+    def holds(self, rows: int, widths: Sequence[int]) -> bool:
+        """Whether a batch of so many rows, so wide in each column, can be padded to this shape."""
+        return rows <= self.rows and all(w <= e for w, e in zip(widths, self.edges, strict=True))
+
+
+class Arrangement(NamedTuple):
+    """How examples sorted by their shape are cut into batches.
+
+    Attributes:
+      pieces: slices (begin, end) of the sorted examples, to be joined in this order.
+      sizes: examples of each batch ``[batches]``, along the joined pieces.
+      batches: how many batches each shape has ``[shapes]``.
+    """
+
+    pieces: list[tuple[int, int]]
+    sizes: np.ndarray
+    batches: list[int]
+
+
+class _Histogram(NamedTuple):
+    """Joint histogram of lengths, quantised upwards: cells that hold examples, and how many."""
+
+    cells: np.ndarray
+    counts: np.ndarray
+
+
+def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int, unit: str = "sentences") -> list[StaticShape]:
+    """Picks at most ``limit`` shapes that hold all examples with (nearly) least padding.
+
+    Costs a few passes over the lengths, and work on a histogram of bounded size.
+
+    Args:
+      lengths: positive integers ``[examples]`` or ``[examples, columns]``.
+      limit: how many shapes there may be. Fewer are returned where more would not help,
+        among other things because each may have a batch that is not full.
+      batch_size: rows of a batch, or with ``unit`` tokens what rows · longest edge may be.
+      unit: ``sentences`` or ``tokens``.
+
+    Returns:
+      The shapes, narrowest first; the last one holds every example.
+    """
+    table = _as_table(lengths)
+    edges = [_edges_of(column, int(_CELLS ** (1 / table.shape[1]))) for column in table.T]
+    histogram = _histogram(table, edges)
+    boxes = _search(histogram, np.array(list(itertools.product(*edges))), limit)
+    return _pruned([_shape(box, batch_size, unit) for box in _shrunk(histogram, boxes)], histogram)
+
+
+def assign_shapes(lengths: np.ndarray, shapes: Sequence[StaticShape]) -> np.ndarray:
+    """Returns the number of the narrowest shape that holds each example ``[examples]``, uint16."""
+    table = _as_table(lengths)
+    found = np.full(len(table), len(shapes) - 1, np.uint16)
+    for number in reversed(range(len(shapes) - 1)):
+        fits = np.ones(len(table), bool)
+        for column, edge in zip(table.T, shapes[number].edges, strict=True):
+            fits &= column <= edge
+        found[fits] = number
+    return found
+
+
+def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement:
+    """Cuts examples into batches of their shapes' rows.
+
+    What is left over at the end of a shape moves to the next shape that holds it, unless
+    a batch that is not full costs less.
+
+    Args:
+      counts: examples of each shape.
+      shapes: from ``choose_shapes``.
+    """
+    ends = np.cumsum(counts)
+    pools = [[(int(end - count), int(end))] for end, count in zip(ends, counts, strict=True)]
+    sizes: list[int] = []
+    batches = []
+    for number, shape in enumerate(shapes):
+        total = sum(end - begin for begin, end in pools[number])
+        full, spare = divmod(total, shape.rows)
+        wider = next((n for n in range(number + 1, len(shapes)) if shapes[n].holds(1, shape.edges)), None)
+        if spare and wider is not None and spare * shapes[wider].width < shape.positions:
+            pools[number], rest = _split(pools[number], total - spare)
+            # In front: what moves on from there should be what belongs there, not what came from here.
+            pools[wider] = rest + pools[wider]
+            spare = 0
+        sizes += [shape.rows] * full + [spare] * (spare > 0)
+        batches.append(full + (spare > 0))
+    return Arrangement([piece for pool in pools for piece in pool], np.array(sizes), batches)
+
+
+def planned_positions(arrangement: Arrangement, shapes: Sequence[StaticShape]) -> int:
+    """Returns the positions, padding included, that an epoch's batches take."""
+    return sum(count * shape.positions for count, shape in zip(arrangement.batches, shapes, strict=True))
+
+
+def _as_table(lengths: np.ndarray) -> np.ndarray:
+    lengths = np.asarray(lengths)
+    return lengths[:, np.newaxis] if lengths.ndim == 1 else lengths
+
+
+def _shape(box: np.ndarray, batch_size: int, unit: str) -> StaticShape:
+    edges = tuple(int(edge) for edge in box)
+    return StaticShape(max(1, batch_size // max(1, *edges)) if unit == "tokens" else batch_size, edges)
+
+
+def _edges_of(column: np.ndarray, most: int) -> np.ndarray:
+    """Returns lengths that occur, the longest among them; the tokens between neighbours are about as many."""
+    counts = np.bincount(column)
+    present = np.flatnonzero(counts)
+    if len(present) <= most:
+        return present
+    mass = np.cumsum((present * counts[present]).astype(np.float64))
+    places = np.searchsorted(mass, np.linspace(0, mass[-1], most + 1)[1:], side="left")
+    return present[np.unique(np.minimum(places, len(present) - 1))]
+
+
+def _histogram(table: np.ndarray, edges: list[np.ndarray]) -> _Histogram:
+    cell = np.zeros(len(table), np.int64)
+    for column, candidates in zip(table.T, edges, strict=True):
+        places = np.searchsorted(candidates, np.arange(int(candidates[-1]) + 1))  # length → place of its edge
+        cell = cell * len(candidates) + places[column]
+    counts = np.bincount(cell, minlength=int(np.prod([len(e) for e in edges])))
+    held = np.flatnonzero(counts)
+    places_of = np.unravel_index(held, [len(e) for e in edges])
+    return _Histogram(np.stack([e[p] for e, p in zip(edges, places_of, strict=True)], axis=1), counts[held])
+
+
+def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.ndarray:
+    """Returns boxes ``[boxes, columns]``, at most ``limit``, the first of which holds everything."""
+    widths = candidates.sum(axis=1).astype(np.float32)
+    fits = np.all(histogram.cells <= candidates[:, np.newaxis], axis=2)
+    weights = fits * (histogram.counts / histogram.counts.sum()).astype(np.float32)
+
+    def costs(chosen: list[int]) -> np.ndarray:
+        return np.where(fits[chosen], widths[chosen, np.newaxis], np.inf).min(axis=0)
+
+    def savings(cost: np.ndarray) -> np.ndarray:
+        return np.einsum("cm,cm->c", np.maximum(cost - widths[:, np.newaxis], 0), weights)
+
+    chosen = [len(candidates) - 1]
+    while len(chosen) < limit:
+        saved = savings(costs(chosen))
+        if saved.max() <= 0:
+            break
+        chosen.append(int(saved.argmax()))
+    for _ in range(_SWEEPS):
+        before = list(chosen)
+        for place in range(1, len(chosen)):
+            saved = savings(costs(chosen[:place] + chosen[place + 1:]))
+            best = int(saved.argmax())
+            if saved[best] > saved[chosen[place]] * (1 + _NOTICEABLE):
+                chosen[place] = best
+        if chosen == before:
+            break
+    return candidates[chosen]
+
+
+def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
+    """Returns the boxes, narrowest first, each as small as what it is the narrowest for; unused ones are left out."""
+    boxes = boxes[np.argsort(boxes.sum(axis=1), kind="stable")]
+    owner = np.all(histogram.cells[:, np.newaxis] <= boxes, axis=2).argmax(axis=1)
+    # The widest stays as it is: it holds everything.
+    small = [histogram.cells[owner == box].max(axis=0) for box in range(len(boxes) - 1) if (owner == box).any()]
+    shrunk = np.unique(np.array([*small, boxes[-1]]), axis=0)
+    return shrunk[np.argsort(shrunk.sum(axis=1), kind="stable")]
+
+
+def _pruned(shapes: list[StaticShape], histogram: _Histogram) -> list[StaticShape]:
+    """Leaves shapes out as long as that makes an epoch shorter: each may cost a batch that is not full."""
+
+    def positions(some: list[StaticShape]) -> int:
+        edges = np.array([shape.edges for shape in some])
+        owner = np.all(histogram.cells[:, np.newaxis] <= edges, axis=2).argmax(axis=1)
+        counts = np.bincount(owner, weights=histogram.counts, minlength=len(some)).astype(np.int64)
+        return planned_positions(arrange(counts.tolist(), some), some)
+
+    least = positions(shapes)
+    while len(shapes) > 1:
+        fewer = [shapes[:place] + shapes[place + 1:] for place in range(len(shapes) - 1)]
+        totals = [positions(some) for some in fewer]
+        best = int(np.argmin(totals))
+        if totals[best] > least:
+            break
+        shapes, least = fewer[best], totals[best]
+    return shapes
+
+
+def _split(pieces: list[tuple[int, int]], size: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Cuts a list of slices in two, the first of which has ``size`` examples."""
+    head: list[tuple[int, int]] = []
+    for place, (begin, end) in enumerate(pieces):
+        if end - begin > size:
+            return [*head, (begin, begin + size)], [(begin + size, end), *pieces[place + 1:]]
+        head.append((begin, end))
+        size -= end - begin
+    return head, []

@@ -1,0 +1,75 @@
+"""Padding a batch to one of a few shapes changes no example."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data.batching import BatchLoader, BatchStream
+from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches, describe_shapes, pad_batch
+from open_seq2seq.data.static_shapes import StaticShape, arrange
+from open_seq2seq.utils.errors import ConfigError
+
+
+class Layer:
+    """Sequences of features with targets of their own length, as in speech recognition."""
+
+    params = {"prefetch_buffer_size": 2}
+
+    def __init__(self, count: int = 60) -> None:
+        rng = np.random.default_rng(0)
+        self.lengths = np.stack([rng.integers(5, 40, count), rng.integers(1, 9, count)], 1)
+
+    def make_batch(self, examples):
+        source, target = self.lengths[examples].T
+        return {"source_tensors": [np.ones([len(examples), source.max(), 3], np.float32), source.astype(np.int32)],
+                "target_tensors": [np.ones([len(examples), target.max()], np.int32), target.astype(np.int32)],
+                "speaker": np.ones(len(examples), np.int32), "ids": np.asarray(examples, np.int64)}
+
+
+def test_a_batch_is_padded_in_time_and_by_empty_rows():
+    before = Layer().make_batch(np.array([3, 1]))
+    after = pad_batch(before, StaticShape(5, (50, 10)))
+    assert [a.shape for a in after["source_tensors"]] == [(5, 50, 3), (5,)]
+    assert [a.shape for a in after["target_tensors"]] == [(5, 10), (5,)]
+    assert after["ids"].tolist() == [3, 1, *[EMPTY_ID] * 3] and after["ids"].dtype == np.int64
+    assert after["speaker"].tolist() == [1, 1, 0, 0, 0]
+    for side in ("source_tensors", "target_tensors"):
+        for old, new in zip(before[side], after[side], strict=True):
+            assert new.dtype == old.dtype and new.sum() == old.sum()
+            np.testing.assert_array_equal(new[tuple(slice(n) for n in old.shape)], old)
+
+
+def test_sides_without_time_need_no_edge():
+    batch = {"source_tensors": [np.ones([2, 7], np.int32), np.array([7, 4], np.int32)],
+             "target_tensors": [np.array([1, 2])], "ids": np.arange(2)}
+    padded = pad_batch(batch, StaticShape(3, (9,)))
+    assert padded["source_tensors"][0].shape == (3, 9) and padded["target_tensors"][0].tolist() == [1, 2, 0]
+
+
+def test_a_run_meets_no_more_shapes_than_allowed():
+    layer = Layer()
+    stream = BatchStream(layer.lengths, batch_size=8, max_shapes=3, seed=1)
+    seen, ids = set(), []
+    with BatchLoader(StaticBatches(layer, stream.shapes), stream) as loader:
+        assert loader._queue.maxsize == 2
+        for _ in range(2 * stream.micro_batches_per_epoch):
+            batch = next(loader)
+            seen.add((batch["source_tensors"][0].shape, batch["target_tensors"][0].shape, batch["ids"].shape))
+            ids += [int(i) for i in batch["ids"] if i != EMPTY_ID]
+    assert len(seen) <= 3 and sorted(ids) == sorted([*range(60)] * 2)
+
+
+def test_lengths_that_are_not_the_batches_are_named():
+    shapes = [StaticShape(8, (20, 10))]
+    with pytest.raises(ConfigError, match=r"cannot be used with Layer: its lengths promise .*\(20, 10\)"):
+        StaticBatches(Layer(), shapes).make_batch(np.arange(8))
+    with pytest.raises(ConfigError, match="needs a column of lengths"):
+        StaticBatches(Layer(), [StaticShape(8, (50,))]).make_batch(np.arange(8))
+
+
+def test_the_description_adds_up():
+    shapes = [StaticShape(10, (4, 4)), StaticShape(5, (8, 8))]
+    lines = describe_shapes(shapes, arrange([20, 5], shapes), tokens=180)
+    assert lines[0] == "XLA buckets: 2 shapes, 3 batches an epoch, 25.0% of positions are padding"
+    assert lines[1].split() == "10 examples × (4 + 4): 2 batches, 66.7% of positions".split()
