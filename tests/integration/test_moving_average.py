@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file
 
 
@@ -40,6 +41,7 @@ def test_evaluation_and_inference_use_the_average_and_training_the_weights(works
     assert "Weights: the moving average" in out and "best checkpoint" in out
 
 
+@pytest.mark.slow
 def test_resumed_equals_uninterrupted(workspace, command):
     settings = ("--mode=train_eval", "--ema_decay=0.9", "--dtype=mixed_float16", "--eval_steps=2",
                 "--save_checkpoint_steps=2", "--decoder_params/extra_decode_length=0")
@@ -51,6 +53,7 @@ def test_resumed_equals_uninterrupted(workspace, command):
     assert files(workspace / "whole", 4) == files(workspace / "parts", 4)
 
 
+@pytest.mark.slow
 def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
     run = workspace / "run"
     assert command("--mode=train", "--max_steps=4")[0] == 0
@@ -68,6 +71,7 @@ def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
     assert not any(name.startswith("ema/") for name in load_file(run / "model.ckpt-12" / "optimizer.safetensors"))
 
 
+@pytest.mark.slow
 def test_a_new_run_starts_from_the_average(workspace, command):
     assert command("--mode=train", "--ema_decay=0.9")[0] == 0
     code, out, error = command("--mode=train", f"--load_model={workspace}/run", f"--logdir={workspace}/next",
