@@ -25,17 +25,19 @@ class EvaluationPass:
     Args:
       model: a model built for evaluation.
       runner: gathers the results of all processes.
+      predict: compute the metrics too, where the model has any; False leaves the loss alone.
     """
 
-    def __init__(self, model: Model, runner: Runner) -> None:
+    def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
         self.model = model
         self._runner = runner
+        self._predicts = predict and model.predicts_in_evaluation
         self._step = tf.function(self._evaluate, autograph=False, input_signature=[model.data_layer.input_signature])
 
     def _evaluate(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
         with weight_cast_scope():
             terms, _ = self.model.loss_terms(batch, training=False)
-            outputs = self.model.predict(batch) if self.model.predicts_in_evaluation else []
+            outputs = self.model.predict(batch) if self._predicts else []
         means, units = local_means(terms)
         return means, units, outputs
 
@@ -51,7 +53,7 @@ class EvaluationPass:
         for batch in _timed_batches(self.model, report_progress):
             means, units, outputs = tf.nest.map_structure(np.asarray, self._runner.run(self._step, batch))
             losses.append((means, units))
-            if self.model.predicts_in_evaluation:
+            if self._predicts:
                 results.append(self.model.evaluate(batch, outputs))
         loss = _mean_loss(self._runner.gather(losses))
         deco_print(f"Validation loss: {loss:.4f}", offset=1)

@@ -1,0 +1,78 @@
+"""The arithmetic types that are compared, and the trainer of a config in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+ENDLESS = 10 ** 9  # steps: whoever measures ends the run
+_TF32 = {"float32": "False", "tf32": "True"}
+
+
+class Setting(NamedTuple):
+    """One row of a table.
+
+    Attributes:
+      name: ``float32``, ``tf32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``.
+      overrides: what it sets in the config, as on the command line.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+
+
+def make_setting(name: str, on_gpu: bool) -> Setting:
+    """Returns the setting of a name; on a GPU float32 says whether products may be rounded to TF32."""
+    overrides = [f"--dtype={'float32' if name == 'tf32' else name}"]
+    if on_gpu and name in _TF32:
+        overrides.append(f"--tf32={_TF32[name]}")
+    return Setting(name, tuple(overrides))
+
+
+def default_names(on_gpu: bool) -> tuple[str, ...]:
+    """Returns the types worth comparing on a device: CPUs have no TF32, and are slow in float16."""
+    return ("float32", "tf32", "mixed_float16", "mixed_bfloat16") if on_gpu else ("float32", "mixed_bfloat16")
+
+
+def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[..., Any] | None = None) -> Any:
+    """Makes the trainer that ``run.py --benchmark`` would make: it prints and saves nothing.
+
+    Args:
+      config_file: any config with a training section.
+      overrides: config values as on the command line; of two for one key the later wins.
+      hook: the one hook that the training gets, called as a config's own.
+
+    Raises:
+      UserError: a mistake in config, options or data.
+    """
+    from open_seq2seq.config.loader import load_config
+    from open_seq2seq.config.options import RunOptions
+    from open_seq2seq.config.overrides import parse_overrides
+    from open_seq2seq.config.resolve import Benchmark, resolve
+    from open_seq2seq.models.builder import build_model
+    from open_seq2seq.runners.runner import Runner
+    from open_seq2seq.training.session import describe_sections
+    from open_seq2seq.training.trainer import Trainer
+
+    values = parse_overrides(list(overrides), ["--config_file"])
+    config = resolve(load_config(config_file), "train", values, Benchmark(steps=ENDLESS))
+    spec = describe_sections(RunOptions(mode="train", config=config, benchmark=True))["train"]
+    spec.params.update(print_loss_steps=None, print_bench_info_steps=None, hooks=[hook] if hook else [])
+    seed = spec.params.get("random_seed") or 0
+    return Trainer(build_model(spec, seed), None, Runner(), seed)
+
+
+def compute_type(trainer: Any) -> str:
+    """Returns the name of the type in which a trainer's model computes."""
+    from open_seq2seq.optimizers.dtype import resolve_dtype
+
+    return resolve_dtype(trainer.model.params["dtype"]).compute.name
+
+
+def sample_batches(data_layer: Any, count: int) -> list[Any]:
+    """Returns the example numbers of ``count`` batches, evenly spaced over an epoch sorted by length."""
+    from open_seq2seq.data.batching import evaluation_plan
+
+    plan = evaluation_plan(data_layer)
+    count = min(count, len(plan))
+    return [plan.batch((2 * number + 1) * len(plan) // (2 * count)) for number in range(count)]
