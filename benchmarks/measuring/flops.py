@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import tensorflow as tf
 
-TRAINING_FACTOR = 3
+from benchmarks.measuring.utilization import FlopCount
+
 _LOOPS = {"While", "StatelessWhile"}
 _WITH_KERNEL = {"Conv2D", "Conv3D"}
 _BACKWARD_CONVOLUTIONS = {"Conv2DBackpropInput", "Conv3DBackpropInputV2"}  # transposed convolutions
@@ -24,26 +24,6 @@ _MATMULS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"}
 PRODUCTS = _MATMULS | _WITH_KERNEL | _BACKWARD_CONVOLUTIONS | {"Einsum", "DepthwiseConv2dNative"}
 # Kernels that hold products which cannot be seen from outside.
 _OPAQUE = ("CudnnRNN", "BlockLSTM", "LSTMBlockCell", "GRUBlockCell")
-
-
-@dataclass
-class FlopCount:
-    """The arithmetic of forward passes.
-
-    Attributes:
-      flops: a multiplication and an addition count as two.
-      objects: tokens, frames or images of these passes.
-      uncounted: types of operations that hold products which were not counted.
-    """
-
-    flops: float
-    objects: int
-    uncounted: tuple[str, ...] = ()
-
-    @property
-    def training_per_object(self) -> float:
-        """FLOPs that training spends on an object."""
-        return TRAINING_FACTOR * self.flops / max(self.objects, 1)
 
 
 def count_flops(model: Any, batches: Sequence[dict[str, Any]]) -> FlopCount:

@@ -81,6 +81,8 @@ def _body(function: Callable[..., Any], pipe: Connection, *arguments: Any) -> No
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
             function(pipe, *arguments)
+    except (EOFError, BrokenPipeError):  # whoever asked has gone
+        raise SystemExit(1) from None
     except Exception as error:
         pipe.send(_failure(error))
         raise SystemExit(1) from None

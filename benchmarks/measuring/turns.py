@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from benchmarks.measuring.flops import FlopCount, count_flops
 from benchmarks.measuring.memory_use import peak_megabytes
 from benchmarks.measuring.processes import Failure, receive, start
 from benchmarks.measuring.settings import Setting, compute_type, make_trainer, sample_batches
+from benchmarks.measuring.utilization import FlopCount
 
 _FLOP_BATCHES = 8
 
@@ -47,6 +47,8 @@ class Measurement:
       name: the setting's name.
       compute: the type of the arithmetic.
       object_name: what objects are: tokens, frames, images.
+      batch_size: of the config.
+      batch_unit: what it counts.
       first_step: seconds; it is traced, compiled and run.
       rounds: one after the other.
       peak_megabytes: of the process, or of the GPU.
@@ -57,6 +59,8 @@ class Measurement:
     name: str
     compute: str = ""
     object_name: str = "objects"
+    batch_size: int = 0
+    batch_unit: str = ""
     first_step: float = 0.0
     rounds: list[Round] = field(default_factory=list)
     peak_megabytes: float = 0.0
@@ -98,7 +102,9 @@ class TurnsHook:
 
     def begin(self, trainer: Any) -> None:
         """Starts the clock of the first step."""
-        self._pipe.send((compute_type(trainer), trainer.model.object_name))
+        layer = trainer.model.data_layer.params
+        self._pipe.send({"compute": compute_type(trainer), "object_name": trainer.model.object_name,
+                         "batch_size": layer["batch_size"], "batch_unit": layer["batch_size_unit"]})
         self._start = time.perf_counter()
 
     def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
@@ -132,6 +138,8 @@ class TurnsHook:
         if self._request[0] == "stop":
             raise SystemExit(0)
         if self._request[0] == "flops":
+            from benchmarks.measuring.flops import count_flops
+
             layer = trainer.model.data_layer
             batches = [layer.make_batch(examples) for examples in sample_batches(layer, _FLOP_BATCHES)]
             self._pipe.send(count_flops(trainer.model, batches))
@@ -157,7 +165,8 @@ class Worker:
         self.result = Measurement(setting.name)
         self._process, self._pipe = start(train_in_turns, config_file, [*overrides, *setting.overrides], warmup)
         try:
-            self.result.compute, self.result.object_name = self._receive()
+            for name, value in self._receive().items():
+                setattr(self.result, name, value)
             self.result.first_step = self._receive()
             self._receive()
         except BaseException:

@@ -1,0 +1,66 @@
+"""What figures were measured on."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+_HALF_FLAGS = ("amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16", "bf16")
+
+
+class Machine(NamedTuple):
+    """The machine that a program runs on.
+
+    Attributes:
+      gpus: names of the GPUs that TensorFlow sees.
+      cpu: model name.
+      flags: the CPU's half-precision instructions.
+      cores: that this process may use.
+      tensorflow: its version.
+    """
+
+    gpus: tuple[str, ...]
+    cpu: str
+    flags: tuple[str, ...]
+    cores: int
+    tensorflow: str
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether training runs on a GPU."""
+        return bool(self.gpus)
+
+    def __str__(self) -> str:
+        flags = ", ".join(self.flags) or "no half-precision instructions"
+        cpu = f"{self.cpu} ({flags}), {self.cores} cores"
+        place = f"{self.gpus[0]}; host: {cpu}" if self.gpus else cpu
+        return f"{place}; TensorFlow {self.tensorflow}"
+
+
+def describe_machine() -> Machine:
+    """Looks at the machine; no device is initialised, so that GPU memory stays free for others."""
+    from open_seq2seq.cli import import_tensorflow
+
+    import_tensorflow()
+    import tensorflow as tf
+
+    from open_seq2seq.optimizers.dtype import cpu_flags
+
+    gpus = tuple(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
+                 for gpu in tf.config.list_physical_devices("GPU"))
+    flags = cpu_flags()
+    return Machine(gpus, cpu_name(), tuple(flag for flag in _HALF_FLAGS if flag in flags),
+                   len(os.sched_getaffinity(0)), tf.__version__)
+
+
+def cpu_name(path: str = "/proc/cpuinfo") -> str:
+    """Returns the CPU's model name, where the system tells."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() == "model name":
+                    return value.strip()
+    except OSError:
+        pass
+    return "unknown CPU"

@@ -1,0 +1,115 @@
+"""The table and the chart of one config in several arithmetic types."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.measuring.programs import markdown_table, new_figure
+from benchmarks.measuring.turns import Measurement
+from benchmarks.measuring.utilization import peak_teraflops
+
+
+@dataclass
+class Results:
+    """All that is shown.
+
+    Attributes:
+      rows: what others are compared with first.
+      largest: setting → largest batch that fits, in words; empty when not asked for.
+      loss_steps: after how many steps losses were taken, or None.
+      flops: FLOPs of training on an object; None when not counted.
+      device: name of the GPU, or None.
+      peak: TFLOP/s that stand in for the table's, or None.
+    """
+
+    rows: Sequence[Measurement]
+    largest: dict[str, str] = field(default_factory=dict)
+    loss_steps: int | None = None
+    flops: float | None = None
+    device: str | None = None
+    peak: float | None = None
+
+    def ratio(self, row: Measurement) -> float:
+        """Returns the row's speed against the first's."""
+        return row.speed / self.rows[0].speed
+
+    def teraflops(self, row: Measurement) -> float | None:
+        """Returns the model's TFLOP/s."""
+        return None if self.flops is None else self.flops * row.speed / 1e12
+
+    def peak_of(self, row: Measurement) -> float | None:
+        """Returns the device's peak in TFLOP/s in the row's arithmetic, where it is known."""
+        if self.peak is not None or self.device is None:
+            return self.peak
+        return peak_teraflops(self.device, "tf32" if row.name == "tf32" else row.compute)
+
+    def utilization(self, row: Measurement) -> float | None:
+        """Returns the share of the peak that is used."""
+        done, peak = self.teraflops(row), self.peak_of(row)
+        return None if done is None or peak is None else done / peak
+
+
+def format_table(results: Results) -> str:
+    """Returns the table as Markdown; columns that nothing is known for are left out."""
+    first = results.rows[0]
+    columns: list[tuple[str, Callable[[Measurement], str | None]]] = [
+        ("dtype", lambda row: row.label),
+        ("first step s", lambda row: f"{row.first_step:.1f}"),
+        ("step ms (median of rounds)", lambda row: f"{statistics.median(row.step_milliseconds):,.1f}"),
+        ("fastest–slowest round ms",
+         lambda row: "–".join(f"{extreme(row.step_milliseconds):,.1f}" for extreme in (min, max))),
+        (f"{first.object_name}/s", lambda row: f"{row.speed:,.0f}"),
+        (f"against {first.name}", lambda row: f"{results.ratio(row):.2f}×"),
+        ("peak MB", lambda row: f"{row.peak_megabytes:,.0f}"),
+        ("largest batch", lambda row: results.largest.get(row.name)),
+        (f"loss after {results.loss_steps} steps", lambda row: _number(row.loss, ".4f")),
+        ("model TFLOP/s", lambda row: _number(results.teraflops(row), ".3g")),
+        ("of peak", lambda row: _number(results.utilization(row), ".1%")),
+    ]
+    cells = {name: [value(row) for row in results.rows] for name, value in columns}
+    shown = {name: values for name, values in cells.items() if any(value is not None for value in values)}
+    return markdown_table(shown, [["–" if value is None else value for value in line]
+                                  for line in zip(*shown.values(), strict=True)])
+
+
+def notes(results: Results) -> list[str]:
+    """Returns sentences that the table needs."""
+    found = []
+    for row in results.rows:
+        if row.flops is not None and row.flops.uncounted:
+            found.append(f"Products inside {', '.join(row.flops.uncounted)} are not counted, so TFLOP/s are too low.")
+    if results.device is not None and results.flops is not None:
+        if all(results.peak_of(row) is None for row in results.rows):
+            found.append(f"The peak of {results.device} is not known: give it by --peak_tflops for its utilisation.")
+    if results.loss_steps:
+        found.append(f"Loss: mean of the last {max(results.loss_steps // 10, 1)} training batches, of equal seeds.")
+    return found
+
+
+def draw(path: str, results: Results, title: str) -> None:
+    """Writes a bar chart of speed and peak memory.
+
+    Raises:
+      UserError: matplotlib is missing.
+    """
+    figure, (speed, memory) = new_figure(2)
+    names = [row.label for row in results.rows]
+    bars = speed.bar(names, [row.speed for row in results.rows])
+    speed.bar_label(bars, [f"{results.ratio(row):.2f}×" for row in results.rows])
+    speed.set_ylabel(f"{results.rows[0].object_name} a second")
+    bars = memory.bar(names, [row.peak_megabytes / 1e3 for row in results.rows], color="C1")
+    memory.bar_label(bars, fmt="%.2f")
+    memory.set_ylabel("peak memory, GB")
+    for axes in (speed, memory):
+        axes.tick_params(axis="x", labelsize="small")
+        axes.margins(y=0.12)
+    figure.suptitle(title, fontsize="small")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def _number(value: float | None, spec: str) -> str | None:
+    return None if value is None else format(value, spec)

@@ -1,0 +1,69 @@
+"""The comparison of arithmetic types runs on a config, and counts a Transformer's arithmetic as a formula does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "mixed_precision.py"
+
+
+def run_benchmark(workspace: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(PROGRAM), f"--config_file={workspace}/config.py", *arguments],
+                          capture_output=True, text=True, timeout=300, cwd=workspace)
+
+
+def test_flops_are_those_of_the_formula(workspace: Path):
+    from benchmarks.measuring.flops import count_flops
+    from benchmarks.measuring.settings import make_trainer
+    from open_seq2seq.parts.component import named_variables
+
+    model = make_trainer(f"{workspace}/config.py", [
+        "--loss_params/label_smoothing=0.0", "--encoder_params/encoder_layers=2", "--batch_size_per_gpu=8"]).model
+    lengths = np.asarray(model.data_layer.lengths)
+    examples = np.flatnonzero((lengths == lengths[0]).all(axis=1))  # of one length: no padding
+    batch = model.data_layer.make_batch(examples)
+    count = count_flops(model, [batch])
+    rows, time = batch["source_tensors"][0].shape
+    hidden, filter_size, layers = 16, 32, 2
+    vocabulary = next(v.shape[0] for name, v in named_variables(model).items() if name.endswith("embedding/table"))
+    attention = 4 * hidden ** 2 + 2 * time * hidden  # multiply-adds a position: projections; scores and averages
+    feed_forward = 2 * hidden * filter_size
+    encoder = layers * (attention + feed_forward)
+    decoder = 2 * attention + feed_forward  # one layer; source and target are of one length
+    positions = rows * time
+    assert len(examples) > 1 and count.uncounted == () and count.objects == 2 * positions
+    assert count.flops == 2 * positions * (encoder + decoder + hidden * vocabulary)
+    assert count.training_per_object == 3 * count.flops / count.objects
+    # The same on two batches is twice as much.
+    assert count_flops(model, [batch, batch]).flops == 2 * count.flops
+
+
+@pytest.mark.slow
+def test_table_and_chart_of_a_config(workspace: Path):
+    pytest.importorskip("matplotlib")
+    result = run_benchmark(workspace, "--steps=2", "--warmup=1", "--rounds=2", "--loss_steps=8", "--largest_batch",
+                           "--limit_mb=10", f"--output={workspace}/out/table.md", f"--png={workspace}/out/chart.png",
+                           "--batch_size_per_gpu=8", "--dtypes=float32,mixed_bfloat16")
+    assert result.returncode == 0, result.stderr
+    assert (workspace / "out" / "table.md").read_text() == result.stdout[:-1]
+    assert (workspace / "out" / "chart.png").read_bytes().startswith(b"\x89PNG")
+    assert "batches of 8 sentences" in result.stdout and "TensorFlow 2." in result.stdout
+    head, *rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                   for line in result.stdout.splitlines() if line.startswith("| ") and "---" not in line]
+    tables = [dict(zip(head, row, strict=True)) for row in rows]
+    assert [row["dtype"] for row in tables] == ["float32", "mixed_bfloat16 (bfloat16)"]
+    assert tables[0]["against float32"] == "1.00×"
+    for row in tables:
+        assert float(row["tokens/s"].replace(",", "")) > 0 and float(row["model TFLOP/s"]) > 0
+        assert 1.0 < float(row["loss after 8 steps"]) < 4.0
+        assert row["largest batch"] == "below 8" and float(row["peak MB"].replace(",", "")) > 100
+
+
+def test_a_mistake_ends_with_exit_code_2(workspace: Path):
+    result = run_benchmark(workspace, "--largest_batch")
+    assert result.returncode == 2 and "--limit_mb" in result.stderr and "Traceback" not in result.stderr
