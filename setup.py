@@ -52,6 +52,7 @@ setup(
         "cpu": [f"tensorflow-cpu{TENSORFLOW}"],
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         "horovod": ["horovod==0.28.1"],
+        "plots": ["matplotlib"],  # --png of the programs in benchmarks/
         "test": ["coverage>=7.10", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],

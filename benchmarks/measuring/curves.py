@@ -177,6 +177,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.runners.runner import Runner
     from open_seq2seq.training.passes import EvaluationPass
+    from open_seq2seq.training.process import set_up_process
     from open_seq2seq.training.session import describe_sections
     from open_seq2seq.training.trainer import Trainer
 
@@ -186,6 +187,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     hook = CurveHook(marks)
     specs["train"].params.update(print_loss_steps=None, print_samples_steps=None, print_bench_info_steps=None,
                                  save_summaries_steps=None, save_checkpoint_steps=None, hooks=[lambda **_: hook])
+    set_up_process([spec.params for spec in specs.values()])
     model = build_model(specs["train"], seed)
     hook.evaluation = EvaluationPass(build_model(specs["eval"], lender=model), Runner(), predict=False)
     trainer = Trainer(model, None, Runner(), seed)
