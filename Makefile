@@ -4,10 +4,13 @@ PYTHON ?= python3
 VENV ?= .venv
 # Which build of TensorFlow: gpu where there is an NVIDIA device, else cpu.
 DEVICE ?= $(shell if nvidia-smi -L >/dev/null 2>&1 || [ -d /proc/driver/nvidia/gpus ]; then echo gpu; else echo cpu; fi)
+# A version of TensorFlow to use instead of the newest that setup.py allows: make test VENV=.venv-2.18 TENSORFLOW=2.18.1
+TENSORFLOW ?=
 PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TENSORFLOW)','tensorflow==$(TENSORFLOW)'))
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
@@ -25,12 +28,12 @@ $(BIN)/python:
 # One stamp for the package, and one for each further extra of setup.py.
 $(VENV)/.installed: setup.py | $(BIN)/python
 	@echo "Installing the package and TensorFlow ($(DEVICE)) in $(VENV): once, some minutes …"
-	@$(PIP_INSTALL) --editable '.[$(DEVICE)]'
+	@$(PIP_INSTALL) --editable '.[$(DEVICE)]' $(PINNED)
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "Installing the tools of the extra '$*' …"
-	@$(PIP_INSTALL) --editable '.[$(DEVICE),$*]'
+	@$(PIP_INSTALL) --editable '.[$(DEVICE),$*]' $(PINNED)
 	@touch $@
 
 demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it, translate with it.
