@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from open_seq2seq.parts.component import Component
+from open_seq2seq.parts.observation import observe
 
 
 class Decoder(Component):
@@ -23,7 +24,9 @@ class Decoder(Component):
           the task, or None.
         """
         with self.in_training(training):
-            return self._decode(input_dict)
+            result = self._decode(input_dict)
+        observe(result.get("logits"), "logits", self)
+        return result
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError("A decoder implements _decode(input_dict).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from open_seq2seq.parts.component import Component
+from open_seq2seq.parts.observation import observe
 
 
 class Encoder(Component):
@@ -22,7 +23,9 @@ class Encoder(Component):
           ``[batch]`` for sequence encoders, and whatever the decoder needs besides.
         """
         with self.in_training(training):
-            return self._encode(input_dict)
+            result = self._encode(input_dict)
+        observe(result.get("outputs"), "outputs", self)
+        return result
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError("An encoder implements _encode(input_dict).")

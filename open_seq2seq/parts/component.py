@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.parts.observation import observed_call
 from open_seq2seq.utils.errors import ConfigError
 
 _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
@@ -74,7 +75,12 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
 
 
 class Module(tf.Module):
-    """A layer: variables, other modules, and a ``__call__``."""
+    """A layer: variables, other modules, and a ``__call__``, whose outputs ``parts.observation`` can see."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__call__" in vars(cls):
+            cls.__call__ = observed_call(vars(cls)["__call__"])  # type: ignore[attr-defined]
 
     def weight(self, shape: Sequence[int], initializer: Any = None, trainable: bool = True,
                regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None) -> tf.Variable:
@@ -232,18 +238,39 @@ def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
     if id(value) in seen:
         return
     seen.add(id(value))
-    in_list = isinstance(value, (list, tuple))
     for name, child, replace in _children(value):
-        if in_list:  # the list `layers` holds layer_0, layer_1, …
-            child_path = f"{path[:-1] if path.endswith('s') else path}_{name}"
-        else:
-            child_path = f"{path}/{name}" if path else name
+        child_path = _child_path(value, path, name)
         if isinstance(child, (tf.Variable, BorrowedVariable)) or _is_keras_layer(child):
             if aliases or id(child) not in seen:
                 seen.add(id(child))
                 yield child_path, child, replace
         elif isinstance(child, (tf.Module, Mapping, list, tuple)):
             yield from _walk(child, child_path, seen, aliases)
+
+
+def _child_path(value: Any, path: str, name: str) -> str:
+    if isinstance(value, (list, tuple)):  # the list `layers` holds layer_0, layer_1, …
+        return f"{path[:-1] if path.endswith('s') else path}_{name}"
+    return f"{path}/{name}" if path else name
+
+
+def module_paths(root: tf.Module) -> dict[int, str]:
+    """Returns ``id`` → path of every module below ``root``; a shared one has the path of its first place."""
+    paths: dict[int, str] = {}
+    seen: set[int] = set()
+
+    def visit(value: Any, path: str) -> None:
+        if id(value) in seen or _is_keras_layer(value):
+            return
+        seen.add(id(value))
+        if isinstance(value, tf.Module) and not isinstance(value, tf.Variable):
+            paths[id(value)] = path
+        for name, child, _ in _children(value):
+            if isinstance(child, (tf.Module, Mapping, list, tuple)):
+                visit(child, _child_path(value, path, name))
+
+    visit(root, "")
+    return paths
 
 
 def _keras_variables(path: str, layer: Any) -> Iterator[tuple[str, tf.Variable]]:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
 from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
+from open_seq2seq.parts.observation import observe
 
 
 def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None, dropout_rate: float = 0.0,
@@ -29,6 +30,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
       ``[batch, heads, query time, depth]``.
     """
     scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+    observe(scores, "scores")
     weights = tf.nn.softmax(scores if bias is None else scores + bias)
     weights = tf.cast(weights, value.dtype)
     if training and dropout_rate > 0.0:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.observation import observe
 from open_seq2seq.parts.precision import cast_weight
 
 
@@ -59,7 +60,9 @@ class SharedEmbedding(Module):
         known = (flat > 0) & (flat < self.rows)
         factors = tf.where(known, math.sqrt(self.hidden_size), 0.0)[:, None]
         rows = _scaled_rows(tf.convert_to_tensor(self.table), tf.where(known, flat, 0), factors)
-        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.hidden_size]], 0))
+        embedded = tf.reshape(rows, tf.concat([tf.shape(ids), [self.hidden_size]], 0))
+        observe(embedded, "lookup", self)
+        return embedded
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
         """Projects ``[..., hidden]`` to ``[..., rows]`` in the type of ``hidden``."""

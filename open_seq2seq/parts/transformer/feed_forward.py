@@ -9,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
+from open_seq2seq.parts.observation import observe
 from open_seq2seq.parts.rows import gather_rows, rows_to_compute, scatter_rows
 from open_seq2seq.parts.xla import is_for_xla
 
@@ -69,4 +70,5 @@ class FeedForward(Module):
     def _transform(self, x: tf.Tensor, kernels: list[tf.Tensor], training: bool) -> tf.Tensor:
         filter_kernel, filter_bias, output_kernel, output_bias = kernels
         filtered = bias_relu_dropped(tf.matmul(x, filter_kernel), filter_bias, self.relu_dropout, training)
+        observe(filtered, "filtered")
         return add_bias(tf.matmul(filtered, output_kernel), output_bias)

@@ -1,0 +1,124 @@
+"""What follows from the ranges of a model's numbers, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16
+from open_seq2seq.optimizers.loss_scaling import BackoffScaler
+from open_seq2seq.training.precision.probe import Kind, Ranges
+from open_seq2seq.training.precision.ranges import Conversion, NumberRange, sum_ranges
+
+# Shares of the numbers other than 0 that may become 0 without a word. Gradients add up over updates, so a
+# thousandth counts; small activations are mostly added to larger ones.
+GRADIENTS_TOLERATED = 1e-3
+ACTIVATIONS_TOLERATED = 1e-2
+_PLAIN16, _PLAIN_BF16 = Conversion(FLOAT16), Conversion(BFLOAT16)
+
+
+def percent(share: float) -> str:
+    """Returns a share as ``12.3 %``: digits enough to tell it from nothing."""
+    if share == 0.0:
+        return "0 %"
+    return "< 0.001 %" if share < 1e-5 else f"{100 * share:.3g} %"
+
+
+def advise(groups: Ranges, present_scale: float) -> list[str]:
+    """Returns advice, the weightiest first.
+
+    Args:
+      groups: ranges by kind and layer, measured in float32; with the plain conversions to both
+        half types and that to float16 at ``present_scale`` counted.
+      present_scale: the loss scale that training uses, or would start with.
+    """
+    gradients = _gradients_by_layer(groups)
+    activations = groups[Kind.ACTIVATIONS]
+    lines = _about_nonfinite({**_titled("activations", activations), **_titled("gradients", gradients)})
+    for layer, numbers in activations.items():
+        lines += _about_activations(layer, numbers)
+    for layer, numbers in gradients.items():
+        lines += _about_gradients(layer, numbers)
+    lines += _about_scale(gradients, present_scale)
+    lines += _about_bfloat16({**_titled("activations", activations), **_titled("gradients", gradients)})
+    return lines
+
+
+def _titled(word: str, ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
+    return {f"{word} of {layer}": numbers for layer, numbers in ranges.items()}
+
+
+def _gradients_by_layer(groups: Ranges) -> dict[str, NumberRange]:
+    kinds = [groups[Kind.ACTIVATION_GRADIENTS], groups[Kind.WEIGHT_GRADIENTS]]
+    layers = dict.fromkeys(layer for kind in kinds for layer in kind)
+    return {layer: sum_ranges(kind[layer] for kind in kinds if layer in kind) for layer in layers}
+
+
+def _about_nonfinite(ranges: Mapping[str, NumberRange]) -> list[str]:
+    return [f"{title}: {percent(numbers.not_finite / numbers.total)} of the numbers are infinite or NaN even in "
+            "float32: the weights or the data are at fault, not the precision."
+            for title, numbers in ranges.items() if numbers.not_finite]
+
+
+def _about_activations(layer: str, numbers: NumberRange) -> list[str]:
+    over, lost = numbers.share_overflowing(_PLAIN16), numbers.share_lost(_PLAIN16)
+    lines = []
+    if over:
+        lines.append(f"activations of {layer} exceed 65504, the end of float16, in {percent(over)} of the numbers (the "
+                     f"largest is {numbers.largest:.3g}): use bfloat16, or keep this layer in FP32.")
+    if lost > ACTIVATIONS_TOLERATED:
+        lines.append(f"activations of {layer}: {percent(lost)} become 0 in float16, which loss scaling does not change: "
+                     "use bfloat16, or keep this layer in FP32.")
+    return lines
+
+
+def _about_gradients(layer: str, numbers: NumberRange) -> list[str]:
+    lost, over = numbers.share_lost(_PLAIN16), numbers.share_overflowing(_PLAIN16)
+    start = f"gradients of {layer}: "
+    if over:
+        return [f"{start}{percent(over)} overflow float16 even without a loss scale (the largest is "
+                f"{numbers.largest:.3g}): use bfloat16."]
+    if lost <= GRADIENTS_TOLERATED:
+        return []
+    start += f"{percent(lost)} would be lost in float16 without scaling; "
+    least, greatest = numbers.least_exponent(GRADIENTS_TOLERATED), numbers.greatest_exponent()
+    if least <= greatest:
+        return [f"{start}a loss scale of 2^{least} keeps all but {percent(GRADIENTS_TOLERATED)}, and up to "
+                f"2^{greatest} nothing overflows."]
+    return [f"{start}no loss scale mends that: already 2^{greatest}, the largest without overflow, loses "
+            f"{percent(numbers.share_lost_at(greatest))}. Use bfloat16."]
+
+
+def _about_scale(gradients: Mapping[str, NumberRange], present: float) -> list[str]:
+    """One scale serves the whole model: which ones suit every layer, and does the present one?"""
+    least = max((n.least_exponent(GRADIENTS_TOLERATED) for n in gradients.values()), default=0)
+    greatest = min((n.greatest_exponent() for n in gradients.values()), default=0)
+    lines = []
+    if greatest < 0 or least > greatest:
+        lines.append("float16: no loss scale suits the gradients of all layers: use bfloat16.")
+    elif least == 0:
+        lines.append("float16: the gradients of all layers fit without loss scaling; up to "
+                     f"2^{greatest} nothing overflows.")
+    else:
+        beyond = 2.0**least > BackoffScaler.get_optional_params()["scale_max"].default
+        limit = f" once \"loss_scaling_params\" give a scale_max of 2^{greatest}" if beyond else ""
+        lines.append(f"float16: loss scales from 2^{least} to 2^{greatest} suit the gradients of all layers; "
+                     f"\"loss_scaling\": \"Backoff\" finds one by itself{limit}.")
+    key = Conversion(FLOAT16, present)
+    over = [layer for layer, n in gradients.items() if n.overflowing.get(key)]
+    lost = {layer: n.share_lost(key) for layer, n in gradients.items() if key in n.lost}
+    worst = max(lost, key=lambda layer: lost[layer], default="")
+    if over:
+        lines.append(f"The present loss scale {present:g} overflows in {', '.join(over)}: an automatic one would skip "
+                     "the update and lower the scale.")
+    elif present != 1.0 and lost:
+        lines.append(f"The present loss scale {present:g} overflows nowhere and loses at most {percent(lost[worst])} "
+                     f"(gradients of {worst}).")
+    return lines
+
+
+def _about_bfloat16(ranges: Mapping[str, NumberRange]) -> list[str]:
+    over = [title for title, n in ranges.items() if n.overflowing[_PLAIN_BF16]]
+    lost = [title for title, n in ranges.items() if n.share_lost(_PLAIN_BF16) > GRADIENTS_TOLERATED]
+    if over or lost:
+        return [f"bfloat16 is at its end too: {', '.join(over + lost)}."]
+    return ["bfloat16 is safe: no number overflows or becomes 0 in any layer, and it needs no loss scaling."]

@@ -1,0 +1,85 @@
+"""Runs a model forward and backward in float32 and measures the numbers on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.batching import evaluation_plan
+from open_seq2seq.models.model import Model
+from open_seq2seq.parts.component import module_paths, named_variables
+from open_seq2seq.parts.observation import observing
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.training.precision.ranges import Conversion, NumberRange, RangeTensors, measure
+from open_seq2seq.training.step import local_means
+
+
+class Kind(Enum):
+    """What the numbers are."""
+
+    ACTIVATIONS = "activations"
+    ACTIVATION_GRADIENTS = "gradients of activations"
+    WEIGHT_GRADIENTS = "gradients of weights"
+
+
+Ranges = dict[Kind, dict[str, NumberRange]]
+
+
+class PrecisionProbe:
+    """Measures activations, their gradients and those of the weights.
+
+    The loss is the one that a training step differentiates, each batch's own mean, without
+    regularisers, which act on FP32 weights in every precision.
+
+    Args:
+      model: built with a loss, in float32, weights restored.
+      conversions: what losses are counted for, of gradients; activations are never scaled, so
+        only conversions with scale 1 mean anything for them.
+      seed: of dropout.
+    """
+
+    def __init__(self, model: Model, conversions: Sequence[Conversion], seed: int = 0) -> None:
+        self._model = model
+        self._conversions = tuple(conversions)
+        self._seed = seed
+        self._paths = module_paths(model)
+        self._variables = {name: v for name, v in named_variables(model).items() if v.trainable}
+        signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.int64)]
+        self._measure = tf.function(self._measure_batch, autograph=False, input_signature=signature)
+
+    def run(self, batches: Iterator[Mapping[str, Any]]) -> Ranges:
+        """Returns what was found in all batches together, by kind and by name of tensor or variable."""
+        found: Ranges = {kind: {} for kind in Kind}
+        for number, batch in enumerate(batches):
+            for kind, tensors in zip(Kind, self._measure(batch, number), strict=True):
+                for name, values in tensors.items():
+                    before = found[kind].get(name, NumberRange())
+                    found[kind][name] = before + values.to_range(self._conversions)
+        return found
+
+    def _measure_batch(self, batch: Any, number: tf.Tensor) -> tuple[dict[str, RangeTensors], ...]:
+        with tf.GradientTape() as tape:
+            tape.watch(list(self._variables.values()))
+            with random_scope(self._seed, number), weight_cast_scope(), observing(self._paths) as observation:
+                terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")
+            loss = tf.add_n(list(local_means(terms)[0].values()))
+        by_tensor, by_variable = tape.gradient(loss, (observation.tensors, self._variables))
+        return (self._of_lists(observation.tensors), self._of_lists(by_tensor),
+                {name: measure(g, self._conversions) for name, g in by_variable.items() if g is not None})
+
+    def _of_lists(self, tensors: dict[str, list[tf.Tensor | None]]) -> dict[str, RangeTensors]:
+        """Measures the tensors that all calls of a module gave as one; those without a gradient are left out."""
+        flat = {name: [tf.reshape(t, [-1]) for t in calls if t is not None] for name, calls in tensors.items()}
+        return {name: measure(tf.concat(calls, 0), self._conversions) for name, calls in flat.items() if calls}
+
+
+def pick_batches(model: Model, count: int) -> Iterator[Mapping[str, Any]]:
+    """Yields ``count`` batches of the model's data, evenly spread over a pass; all of them when there are fewer."""
+    plan = evaluation_plan(model.data_layer)
+    for place in np.unique(np.linspace(0, len(plan) - 1, count).round().astype(int)):
+        yield model.data_layer.make_batch(plan.batch(int(place)))

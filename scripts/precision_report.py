@@ -1,0 +1,119 @@
+"""Tells what half precision would lose in a trained model, layer by layer, and advises.
+
+usage: python scripts/precision_report.py --config_file=CONFIG --logdir=RUN [--batches=4] [--data=train|eval]
+         [--loss_scales=1024,16384] [--by=layer|tensor] [--output=FILE] [--key/subkey=value ...]
+
+The checkpoint in RUN that evaluation would use runs forward and backward in float32 on batches that are
+spread evenly over the data, with dropout when they are training data. Ranges of activations and gradients,
+the shares that float16 and bfloat16 would lose, and advice come out as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.cli import import_tensorflow, parse_options
+from open_seq2seq.data.text2text.preparation import run_script
+from open_seq2seq.utils.errors import ConfigError, UserError
+
+if TYPE_CHECKING:
+    from open_seq2seq.models.model import Model
+    from open_seq2seq.training.checkpoints import Checkpoint
+
+
+def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
+    """Reads the command line; config values are left over."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config_file", required=True, help="the run's config")
+    parser.add_argument("--batches", type=int, default=4, help="how many batches (default: %(default)s)")
+    parser.add_argument("--data", choices=["train", "eval"], default="train",
+                        help="whose data and batch size, of the config's sections (default: %(default)s)")
+    parser.add_argument("--loss_scales", default="", help="besides 1: loss scales, separated by commas (default: that "
+                        "of the checkpoint)")
+    parser.add_argument("--by", choices=["layer", "tensor"], default="layer",
+                        help="what a row of the tables is (default: %(default)s)")
+    parser.add_argument("--output", help="write the report to this file too")
+    return parser.parse_known_args(argv)
+
+
+def parse_scales(text: str) -> list[float]:
+    """Returns the numbers in ``1024,16384``.
+
+    Raises:
+      UserError: not positive numbers.
+    """
+    try:
+        scales = [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        scales = [0.0]
+    if not all(0.0 < scale < float("inf") for scale in scales):
+        raise UserError(f"--loss_scales is '{text}' but has to be positive numbers with commas between them.")
+    return scales
+
+
+def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Model, Checkpoint]:
+    """Builds the config's model in float32 and gives it the weights of its checkpoint.
+
+    Raises:
+      UserError: a mistake in the config, or no checkpoint that fits.
+    """
+    from open_seq2seq.models.builder import build_model
+    from open_seq2seq.training import saving
+    from open_seq2seq.training.logdir import check_logdir
+    from open_seq2seq.training.session import describe_sections
+
+    options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *overrides])
+    spec = describe_sections(options)[args.data]
+    if spec.params.get("loss") is None:
+        raise ConfigError(["'loss' is missing: the report needs the gradients of a loss."])
+    spec.params["dtype"] = "float32"
+    for part in ("encoder_params", "decoder_params"):
+        spec.params[part] = {k: v for k, v in (spec.params.get(part) or {}).items() if k != "dtype"}
+    # A finished run is read, whatever its data: that is what evaluation does.
+    logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
+    model = build_model(spec)
+    checkpoint = saving.finished(logdir, model.params)
+    saving.restore_weights(model, checkpoint)
+    return model, checkpoint
+
+
+def present_scale(checkpoint: Checkpoint, params: Any) -> float:
+    """Returns the loss scale of the checkpoint, or of the config where that is a number, or 1."""
+    if "loss_scale/scale" in checkpoint.optimizer:
+        return float(checkpoint.optimizer["loss_scale/scale"])
+    given = params["loss_scaling"]
+    return float(given) if isinstance(given, (int, float)) else 1.0
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measures and prints."""
+    args, overrides = parse_args(argv)
+    scales = parse_scales(args.loss_scales)
+    if args.batches < 1:
+        raise UserError(f"--batches is {args.batches} but has to be at least 1.")
+    import_tensorflow()
+    model, checkpoint = restored_model(args, overrides)
+    from open_seq2seq.training.precision import PrecisionProbe, conversions_of, format_report, pick_batches
+
+    present = present_scale(checkpoint, model.params)
+    conversions = conversions_of(list(dict.fromkeys([*(scales or [present]), present])))
+    found = PrecisionProbe(model, conversions).run(pick_batches(model, args.batches))
+    text = (f"# Precision report: {checkpoint.path}\n\n{args.batches} batches of the {args.data} data, in float32.\n\n"
+            + format_report(found, conversions, present, detailed=args.by == "tensor"))
+    print(text, end="")
+    if args.output:
+        os.makedirs(os.path.dirname(os.path.abspath(args.output)), exist_ok=True)
+        with open(args.output, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+if __name__ == "__main__":
+    run_script(main)
