@@ -108,7 +108,8 @@ class ProgressHook(Hook):
                 f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")
 
     def _scaling_text(self) -> str:
-        return f"loss scale {float(self._scaling['loss_scale']):.6g}, skipped {int(self._scaling['skipped'])}, "
+        scale = float(self._scaling["loss_scale"])
+        return f"loss scale {f'{scale:.0f}' if scale >= 1.0 else f'{scale:.3g}'}, skipped {int(self._scaling['skipped'])}, "
 
 
 class BenchmarkHook(Hook):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from open_seq2seq.optimizers.half_types import BFLOAT16, FLOAT16
 from open_seq2seq.optimizers.loss_scaling import BackoffScaler
 from open_seq2seq.training.precision.probe import Kind, Ranges
-from open_seq2seq.training.precision.ranges import Conversion, NumberRange, sum_ranges
+from open_seq2seq.training.precision.ranges import Conversion, NumberRange, format_scale, sum_ranges
 
 # Shares of the numbers other than 0 that may become 0 without a word. Gradients add up over updates, so a
 # thousandth counts; small activations are mostly added to larger ones.
@@ -108,10 +108,11 @@ def _about_scale(gradients: Mapping[str, NumberRange], present: float) -> list[s
     lost = {layer: n.share_lost(key) for layer, n in gradients.items() if key in n.lost}
     worst = max(lost, key=lambda layer: lost[layer], default="")
     if over:
-        lines.append(f"The present loss scale {present:g} overflows in {', '.join(over)}: an automatic one would skip "
+        lines.append(f"The present loss scale, {format_scale(present)}, overflows in {', '.join(over)}: an automatic one would skip "
                      "the update and lower the scale.")
     elif present != 1.0 and lost:
-        lines.append(f"The present loss scale {present:g} overflows nowhere and loses at most {percent(lost[worst])} "
+        lines.append(f"The present loss scale, {format_scale(present)}, overflows nowhere and loses at most "
+                     f"{percent(lost[worst])} "
                      f"(gradients of {worst}).")
     return lines
 
