@@ -254,9 +254,9 @@ def _child_path(value: Any, path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def module_paths(root: tf.Module) -> dict[int, str]:
-    """Returns ``id`` → path of every module below ``root``; a shared one has the path of its first place."""
-    paths: dict[int, str] = {}
+def named_modules(root: tf.Module) -> dict[str, tf.Module]:
+    """Returns ``root`` (by the empty path) and every module below it by path; a shared one by its first place."""
+    found: dict[str, tf.Module] = {}
     seen: set[int] = set()
 
     def visit(value: Any, path: str) -> None:
@@ -264,13 +264,13 @@ def module_paths(root: tf.Module) -> dict[int, str]:
             return
         seen.add(id(value))
         if isinstance(value, tf.Module) and not isinstance(value, tf.Variable):
-            paths[id(value)] = path
+            found[path] = value
         for name, child, _ in _children(value):
             if isinstance(child, (tf.Module, Mapping, list, tuple)):
                 visit(child, _child_path(value, path, name))
 
     visit(root, "")
-    return paths
+    return found
 
 
 def _keras_variables(path: str, layer: Any) -> Iterator[tuple[str, tf.Variable]]:

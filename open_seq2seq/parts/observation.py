@@ -22,16 +22,17 @@ class Observation:
     """What was seen.
 
     Args:
-      paths: ``id`` of a module → its path; calls of other modules are not seen.
+      modules: by path; calls of others are not seen.
 
     Attributes:
       tensors: path → floating-point tensors, in the order of calls; each tensor once. Tensors inside
         of loops and branches cannot be taken out of them and are left out.
     """
 
-    def __init__(self, paths: Mapping[int, str]) -> None:
+    def __init__(self, modules: Mapping[str, tf.Module]) -> None:
         self.tensors: dict[str, list[tf.Tensor]] = {}
-        self._paths = paths
+        self._modules = modules  # kept alive: their ids stay theirs
+        self._paths = {id(module): path for path, module in modules.items()}
         self._active: list[Any] = []
         self._kept: list[tf.Tensor] = []
         self._graph = None if tf.executing_eagerly() else tf.constant(0.0).graph
@@ -64,13 +65,13 @@ class Observation:
 
 
 @contextlib.contextmanager
-def observing(paths: Mapping[int, str]) -> Iterator[Observation]:
+def observing(modules: Mapping[str, tf.Module]) -> Iterator[Observation]:
     """Within this context modules are observed, in the function that is being traced.
 
     Args:
-      paths: see ``Observation``; ``component.module_paths`` gives them.
+      modules: by path; ``component.named_modules`` gives them.
     """
-    observation = Observation(paths)
+    observation = Observation(modules)
     _OBSERVATIONS.append(observation)
     try:
         yield observation

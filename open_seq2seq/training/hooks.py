@@ -108,8 +108,8 @@ class ProgressHook(Hook):
                 f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")
 
     def _scaling_text(self) -> str:
-        scale = float(self._scaling["loss_scale"])
-        return f"loss scale {f'{scale:.0f}' if scale >= 1.0 else f'{scale:.3g}'}, skipped {int(self._scaling['skipped'])}, "
+        scale, skipped = float(self._scaling["loss_scale"]), int(self._scaling["skipped"])
+        return f"loss scale {f'{scale:.0f}' if scale >= 1.0 else f'{scale:.3g}'}, skipped {skipped}, "
 
 
 class BenchmarkHook(Hook):

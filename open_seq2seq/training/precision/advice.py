@@ -38,7 +38,7 @@ def advise(groups: Ranges, present_scale: float) -> list[str]:
         lines += _about_activations(layer, numbers)
     for layer, numbers in gradients.items():
         lines += _about_gradients(layer, numbers)
-    lines += _about_scale(gradients, present_scale)
+    lines += _about_scale(gradients) + _about_present_scale(gradients, present_scale)
     lines += _about_bfloat16({**_titled("activations", activations), **_titled("gradients", gradients)})
     return lines
 
@@ -66,8 +66,8 @@ def _about_activations(layer: str, numbers: NumberRange) -> list[str]:
         lines.append(f"activations of {layer} exceed 65504, the end of float16, in {percent(over)} of the numbers (the "
                      f"largest is {numbers.largest:.3g}): use bfloat16, or keep this layer in FP32.")
     if lost > ACTIVATIONS_TOLERATED:
-        lines.append(f"activations of {layer}: {percent(lost)} become 0 in float16, which loss scaling does not change: "
-                     "use bfloat16, or keep this layer in FP32.")
+        lines.append(f"activations of {layer}: {percent(lost)} become 0 in float16, which loss scaling does not "
+                     "change: use bfloat16, or keep this layer in FP32.")
     return lines
 
 
@@ -88,33 +88,32 @@ def _about_gradients(layer: str, numbers: NumberRange) -> list[str]:
             f"{percent(numbers.share_lost_at(greatest))}. Use bfloat16."]
 
 
-def _about_scale(gradients: Mapping[str, NumberRange], present: float) -> list[str]:
-    """One scale serves the whole model: which ones suit every layer, and does the present one?"""
+def _about_scale(gradients: Mapping[str, NumberRange]) -> list[str]:
+    """One scale serves the whole model: which ones suit every layer?"""
     least = max((n.least_exponent(GRADIENTS_TOLERATED) for n in gradients.values()), default=0)
     greatest = min((n.greatest_exponent() for n in gradients.values()), default=0)
-    lines = []
     if greatest < 0 or least > greatest:
-        lines.append("float16: no loss scale suits the gradients of all layers: use bfloat16.")
-    elif least == 0:
-        lines.append("float16: the gradients of all layers fit without loss scaling; up to "
-                     f"2^{greatest} nothing overflows.")
-    else:
-        beyond = 2.0**least > BackoffScaler.get_optional_params()["scale_max"].default
-        limit = f" once \"loss_scaling_params\" give a scale_max of 2^{greatest}" if beyond else ""
-        lines.append(f"float16: loss scales from 2^{least} to 2^{greatest} suit the gradients of all layers; "
-                     f"\"loss_scaling\": \"Backoff\" finds one by itself{limit}.")
-    key = Conversion(FLOAT16, present)
-    over = [layer for layer, n in gradients.items() if n.overflowing.get(key)]
-    lost = {layer: n.share_lost(key) for layer, n in gradients.items() if key in n.lost}
-    worst = max(lost, key=lambda layer: lost[layer], default="")
+        return ["float16: no loss scale suits the gradients of all layers: use bfloat16."]
+    if least == 0:
+        return ["float16: the gradients of all layers fit without loss scaling; up to "
+                f"2^{greatest} nothing overflows."]
+    beyond = 2.0**least > BackoffScaler.get_optional_params()["scale_max"].default
+    limit = f" once \"loss_scaling_params\" give a scale_max of 2^{greatest}" if beyond else ""
+    return [f"float16: loss scales from 2^{least} to 2^{greatest} suit the gradients of all layers; "
+            f"\"loss_scaling\": \"Backoff\" finds one by itself{limit}."]
+
+
+def _about_present_scale(gradients: Mapping[str, NumberRange], scale: float) -> list[str]:
+    key = Conversion(FLOAT16, scale)
+    lost = {layer: n.share_lost(key) for layer, n in gradients.items()}
+    over = [layer for layer, n in gradients.items() if n.overflowing[key]]
+    if scale == 1.0 or not gradients:
+        return []
+    start = f"The present loss scale, {format_scale(scale)}, overflows"
     if over:
-        lines.append(f"The present loss scale, {format_scale(present)}, overflows in {', '.join(over)}: an automatic one would skip "
-                     "the update and lower the scale.")
-    elif present != 1.0 and lost:
-        lines.append(f"The present loss scale, {format_scale(present)}, overflows nowhere and loses at most "
-                     f"{percent(lost[worst])} "
-                     f"(gradients of {worst}).")
-    return lines
+        return [f"{start} in {', '.join(over)}: an automatic one would skip the update and lower the scale."]
+    worst = max(lost, key=lambda layer: lost[layer])
+    return [f"{start} nowhere and loses at most {percent(lost[worst])} (gradients of {worst})."]
 
 
 def _about_bfloat16(ranges: Mapping[str, NumberRange]) -> list[str]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.batching import evaluation_plan
 from open_seq2seq.models.model import Model
-from open_seq2seq.parts.component import module_paths, named_variables
+from open_seq2seq.parts.component import named_modules, named_variables
 from open_seq2seq.parts.observation import observing
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
@@ -47,7 +47,7 @@ class PrecisionProbe:
         self._model = model
         self._conversions = tuple(conversions)
         self._seed = seed
-        self._paths = module_paths(model)
+        self._modules = named_modules(model)
         self._variables = {name: v for name, v in named_variables(model).items() if v.trainable}
         signature = [model.data_layer.input_signature, tf.TensorSpec([], tf.int64)]
         self._measure = tf.function(self._measure_batch, autograph=False, input_signature=signature)
@@ -65,7 +65,7 @@ class PrecisionProbe:
     def _measure_batch(self, batch: Any, number: tf.Tensor) -> tuple[dict[str, RangeTensors], ...]:
         with tf.GradientTape() as tape:
             tape.watch(list(self._variables.values()))
-            with random_scope(self._seed, number), weight_cast_scope(), observing(self._paths) as observation:
+            with random_scope(self._seed, number), weight_cast_scope(), observing(self._modules) as observation:
                 terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")
             loss = tf.add_n(list(local_means(terms)[0].values()))
         by_tensor, by_variable = tape.gradient(loss, (observation.tensors, self._variables))

@@ -22,7 +22,8 @@ def by_layer(ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
     return {group: sum_ranges(ranges[name] for name in names) for group, names in group_names(ranges).items()}
 
 
-def format_report(found: Ranges, conversions: Sequence[Conversion], present_scale: float, detailed: bool = False) -> str:
+def format_report(found: Ranges, conversions: Sequence[Conversion], present_scale: float,
+                  detailed: bool = False) -> str:
     """Returns the tables and the advice.
 
     Args:

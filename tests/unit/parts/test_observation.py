@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.parts.component import Module, module_paths
+from open_seq2seq.parts.component import Module, named_modules
 from open_seq2seq.parts.observation import observe, observing
 
 
@@ -42,14 +42,14 @@ def values(tensors):
 
 def test_paths_name_every_module_once():
     net = Net()
-    paths = module_paths(net)
-    assert sorted(paths.values()) == ["", "layer_0", "layer_1", "table"]
-    assert paths[id(net.first)] == "layer_0" and paths[id(net)] == ""
+    found = named_modules(net)
+    assert sorted(found) == ["", "layer_0", "layer_1", "table"]
+    assert found["layer_0"] is net.first and found[""] is net
 
 
 def test_outputs_are_seen_by_path_each_tensor_once():
     net = Net()
-    with observing(module_paths(net)) as seen:
+    with observing(named_modules(net)) as seen:
         net(tf.constant(1.0))
     assert values(seen.tensors) == {
         "layer_0/parts": [0.5], "layer_0/output": [2.0], "layer_1/parts": [1.0, 3.0], "layer_1/output": [6.0, 18.0],
@@ -59,7 +59,7 @@ def test_outputs_are_seen_by_path_each_tensor_once():
 
 
 def test_modules_of_another_model_are_not_seen():
-    with observing(module_paths(Net())) as seen:
+    with observing(named_modules(Net())) as seen:
         Net()(tf.constant(1.0))
         observe(tf.constant(1.0), "nobody's")
     assert not seen.tensors
@@ -67,14 +67,14 @@ def test_modules_of_another_model_are_not_seen():
 
 def test_traced_tensors_have_gradients_and_loops_keep_theirs():
     net = Net()
-    paths = module_paths(net)
+    modules = named_modules(net)
 
     @tf.function(autograph=False)
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(net.table.factor)
             tape.watch(x)
-            with observing(paths) as seen:
+            with observing(modules) as seen:
                 y = net(x)
                 looped = tf.while_loop(lambda i, _: i < 2, lambda i, z: (i + 1, net.table(z)), (0, y))[1]
             loss = looped * 1.0
