@@ -25,6 +25,8 @@ from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 # Module names and files of the configs executed so far, and of what they imported from their own folders.
 _configs: dict[str, str] = {}
 _siblings: dict[str, str] = {}
+# And of the files that config values name, as in ``parts.py:MyEncoder``.
+_named: dict[str, str] = {}
 
 
 @dataclass
@@ -187,12 +189,17 @@ def _lies_in(name: str, folder: str) -> bool:
 
 
 def config_source(module: str) -> str | None:
-    """Returns the file of a module that is a config, or lies beside one; None for all others.
+    """Returns the file of a module that is a config, lies beside one, or is named in one; None for all others.
 
     Args:
       module: ``__module__`` of a class or function.
     """
-    return _configs.get(module) or _siblings.get(module)
+    return _configs.get(module) or _siblings.get(module) or _named.get(module)
+
+
+def note_source(module: str, path: str | os.PathLike[str]) -> None:
+    """Notes the file of a module that a config value names, so that a written config can name it too."""
+    _named[module] = os.path.abspath(path)
 
 
 def _warn_of_misspelt_sections(path: str, names: Mapping[str, Any]) -> None:

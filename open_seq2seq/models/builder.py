@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq import data, decoders, encoders, losses, models, optimizers
+from open_seq2seq.config.loader import note_source
 from open_seq2seq.config.params import check_params
 from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
@@ -76,6 +77,7 @@ def _load_file(path: str, key: str) -> ModuleType:
     name = "open_seq2seq_user_" + os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    note_source(name, path)
     module.tf = tf  # type: ignore[attr-defined]  # configs find it in their globals too
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module

@@ -143,6 +143,13 @@ def _optimization_params() -> dict[str, Any]:
         "loss_scaling": Param((float, str, type(None)), None, "A number, Backoff or LogMax; used with half-precision "
                               "arithmetic. By default Backoff for float16 and 1.0 for bfloat16."),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
+        "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
+                               "stop; go back to the last good checkpoint with a lower rate; or go back to it and on "
+                               "in the next of mixed_float16, mixed_bfloat16, float32."),
+        "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence. Backoff skips up to "
+                                     "15 while it looks for its scale.", "updates"),
+        "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time."),
+        "max_recoveries": Param(int, 5, "How often a run may recover before it stops."),
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),
         "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
                                         "fixed."),

@@ -61,6 +61,12 @@ class MixedPrecisionOptimizer(Module):
       weight_decay: decoupled weight decay; None is off.
       average: moving average of the weights; None is off.
 
+    Attributes:
+      updates: int64 variable, updates made.
+      skipped: int64 variable, updates left out.
+      rate_factor: FP32 variable, 1 at first: what the schedule's rate is multiplied by. A run
+        that recovers from divergence lowers it.
+
     Raises:
       ConfigError: arguments out of range, or such as exclude each other.
     """
@@ -83,6 +89,7 @@ class MixedPrecisionOptimizer(Module):
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.overflows = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
         """Makes the optimizer's slots, and averages, for these variables; to be called once."""
@@ -116,7 +123,7 @@ class MixedPrecisionOptimizer(Module):
     @property
     def learning_rate(self) -> tf.Tensor:
         """FP32 scalar: the rate of the next update."""
-        return self._schedule(self.updates.read_value())
+        return self._schedule(self.updates.read_value()) * self.rate_factor
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
         """Returns the FP32 loss times the scale; its gradients go to ``update``."""
@@ -168,6 +175,7 @@ class MixedPrecisionOptimizer(Module):
     def state(self) -> Variables:
         """Returns what a checkpoint keeps: the counters, ``loss_scale/…``, ``slots/…``, ``ema/…``."""
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
+                "rate_factor": self.rate_factor,
                 **{f"ema/{name}": variable for name, variable in self.averaged_weights.items()},
                 **{f"loss_scale/{name}": variable for name, variable in self._scaler.state().items()},
                 **{f"slots/{name}": variable for name, variable in self._optimizer.state().items()}}

@@ -21,6 +21,7 @@ BEST_MODELS = "best_models"
 LOGS = "logs"
 LOCK = ".lock"
 STATE = "state.json"
+DIVERGENCE = "divergence"
 TEMPORARY = ".tmp-"
 
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
@@ -117,9 +118,12 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether nothing is there that a new run could damage or mix with: a lock or unfinished writes do not count."""
+    """Whether nothing is there that a new run could damage.
+
+    A lock, unfinished writes and the batches on which earlier runs diverged do not count.
+    """
     try:
-        return all(e.name == LOCK or e.name.startswith(TEMPORARY) for e in folder.iterdir())
+        return all(e.name in (LOCK, DIVERGENCE) or e.name.startswith(TEMPORARY) for e in folder.iterdir())
     except FileNotFoundError:
         return True
     except OSError as error:

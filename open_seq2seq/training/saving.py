@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from open_seq2seq.training.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, sha256
+from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, TEMPORARY, sha256
 from open_seq2seq.training.logdir import LogDir, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 AVERAGED = "averaged_models"
 # A run may go on in another precision, so with another loss scaler; averaging may begin or end; older checkpoints
-# count no overflows.
-_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:")
+# count no overflows and have no factor of the rate.
+_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:", " rate_factor:")
 _REGULAR = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r"(.+)=([-+\w.]+)-step-(\d+)$")
 
@@ -67,6 +68,16 @@ class RunSaver:
         self._saved_step = -1
 
     @property
+    def directory(self) -> Path:
+        """Folder of the regular checkpoints."""
+        return self._directory
+
+    @property
+    def config_yaml(self) -> str:
+        """The resolved config."""
+        return self._config_yaml
+
+    @property
     def averaged_dir(self) -> Path:
         """Folder of the averaged checkpoint."""
         return self._directory / AVERAGED
@@ -76,6 +87,23 @@ class RunSaver:
         if trainer.step != self._saved_step:
             self._regular.save(f"model.ckpt-{trainer.step}", self._snapshot(trainer, {}))
             self._saved_step = trainer.step
+
+    def regular(self) -> list[tuple[int, Path]]:
+        """Returns (step, folder) of the regular checkpoints, the newest first."""
+        return [(int(path.name.rpartition("-")[2]), path) for path in list_checkpoints(self._directory)]
+
+    def set_aside(self, after: int, before: int) -> None:
+        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others."""
+        paths = [path for step, path in self.regular() if after < step < before]
+        for number, path in enumerate(paths):
+            aside = path.with_name(("" if number == 0 else TEMPORARY) + path.name.replace("model", "diverged"))
+            path.rename(aside)
+            if number > 0:
+                shutil.rmtree(aside, ignore_errors=True)
+        if paths:
+            removed = "".join(f", {path.name} is removed" for path in paths[1:])
+            deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to "
+                       f"{paths[0].name.replace('model', 'diverged')}{removed}.", offset=1)
 
     def wait(self) -> None:
         """Waits until everything is on disk."""
@@ -102,7 +130,7 @@ class RunSaver:
     def average(self, trainer: Trainer, count: int) -> int:
         """Writes the mean of the last ``count`` checkpoints, and gives it to the model; returns how many there were."""
         self.wait()
-        paths = list_checkpoints(self._directory)[:count]
+        paths = [path for step, path in self.regular() if step > 0][:count]
         average = average_checkpoints(paths[::-1])
         write_snapshot(average, self.averaged_dir / f"model.ckpt-{trainer.step}")
         assign_matching(trainer.variables, average.weights)
@@ -125,7 +153,7 @@ class RunSaver:
 
     def _snapshot(self, trainer: Trainer, more: Mapping[str, Any]) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
-                 "micro_batch": trainer.micro_batch, **more}
+                 "micro_batch": trainer.micro_batch, "divergence": trainer.recovery.state(), **more}
         return Snapshot.take(trainer.variables, trainer.optimizer.state(), state, self._config_yaml,
                              self._model.data_layer.assets())
 
@@ -201,6 +229,7 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     assign_matching(state, values)
     _restore_average(trainer, checkpoint)
     trainer.resume(int(checkpoint.state["step"]))
+    trainer.recovery.resume(checkpoint.state.get("divergence", {}))
 
 
 def _restore_average(trainer: Trainer, checkpoint: Checkpoint) -> None:

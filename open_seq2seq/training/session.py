@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import gc
 import os
 import time
 from typing import Any
@@ -18,6 +20,7 @@ from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.process import set_up_process
+from open_seq2seq.training.recovery import PrecisionLowered, keep_restart, kept_dtype
 from open_seq2seq.training.report import print_config, print_parameter_table
 from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
@@ -96,25 +99,52 @@ def _seed(spec: ModelSpec, checkpoint: Any) -> int:
 def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir) -> int:
     checkpoint = saving.newest(logdir) if logdir.checkpoint is not None else None
     seed = _seed(specs["train"], checkpoint)
-    model = build_model(specs["train"], seed)
-    eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
-    saver = None
-    if logdir.root is not None:
-        config_yaml = to_yaml(options.config.as_sections())
-        saver = saving.RunSaver(logdir, model, config_yaml)
-    summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
-    trainer = Trainer(model, eval_model, Runner(), seed, saver, summaries_dir)
+    if checkpoint is not None and (dtype := kept_dtype(specs["train"].params, checkpoint.state)):
+        deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
+        specs = _in_dtype(specs, dtype)
+    trainer = _make_trainer(options, specs, logdir, seed)
     _start(trainer, logdir, checkpoint)
     if trainer.finished:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "  # type: ignore[union-attr]
                    f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
         return 0
-    signum = trainer.train()
+    while True:
+        try:
+            signum = trainer.train()
+            break
+        except PrecisionLowered as lowered:
+            restart = lowered.restart
+        # Out of the except clause, whose error holds the trainer: two of them need twice the memory.
+        del trainer
+        gc.collect()
+        specs = _in_dtype(specs, str(restart.dtype))
+        trainer = _make_trainer(options, specs, logdir, seed)
+        restart.put_into(trainer)
+        keep_restart(trainer, restart)
+    return _finish(trainer, signum)
+
+
+def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, seed: int) -> Trainer:
+    model = build_model(specs["train"], seed)
+    eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+    saver = None
+    if logdir.root is not None:
+        saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
+    summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
+    return Trainer(model, eval_model, Runner(), seed, saver, summaries_dir)
+
+
+def _in_dtype(specs: dict[str, ModelSpec], dtype: str) -> dict[str, ModelSpec]:
+    deco_print(resolve_dtype(dtype).note)
+    return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
+
+
+def _finish(trainer: Trainer, signum: int | None) -> int:
     if signum is not None:
         deco_print(f"Stopped at step {trainer.step}; go on with --continue_learning.")
         return 128 + signum
-    if saver is not None and model.params["average_checkpoints"]:
-        _average(trainer, saver)
+    if trainer.saver is not None and trainer.model.params["average_checkpoints"]:
+        _average(trainer, trainer.saver)
     deco_print("Finished training")
     return 0
 

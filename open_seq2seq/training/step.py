@@ -71,8 +71,8 @@ class TrainStep:
           batches: ``iter_size`` micro-batches.
 
         Returns:
-          ``loss`` (of the last micro-batch), ``applied``, ``learning_rate``, ``grad_norm``,
-          ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, and, when
+          ``loss`` (of the last micro-batch), ``finite_loss`` (of all), ``applied``, ``learning_rate``,
+          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, and, when
           asked for, ``gradients`` and ``underflow``: tensors, not fetched.
         """
         if self._exact_in_one_go:
@@ -80,8 +80,8 @@ class TrainStep:
         sums: Any = None
         for batch in batches:
             loss, weighed = self._runner.run(self._weigh, batch)
-            sums = weighed if sums is None else self._add(sums, weighed)
-        return {**self._finish(sums), "loss": loss}
+            sums = (loss, weighed) if sums is None else self._add(sums, (loss, weighed))
+        return {**self._finish(*sums), "loss": loss}
 
     @property
     def traces(self) -> int:
@@ -108,7 +108,7 @@ class TrainStep:
             scaled = self._optimizer.scale(total)
         gradients = self._gradients(tape, scaled)
         self.batches.assign_add(1)
-        return {**self._apply(gradients), "loss": total}
+        return {**self._apply(gradients), "loss": total, "finite_loss": tf.math.is_finite(total)}
 
     def _weigh_one(self, batch: Any) -> tuple[tf.Tensor, dict[str, tuple[Tensors, tf.Tensor]]]:
         """Returns the loss and, by unit, the FP32 gradients times the units, and the units."""
@@ -124,7 +124,7 @@ class TrainStep:
         self.batches.assign_add(1)
         return tf.add_n(list(means.values())), weighed
 
-    def _update_from_sums(self, sums: dict[str, tuple[Tensors, tf.Tensor]]) -> Tensors:
+    def _update_from_sums(self, losses: tf.Tensor, sums: dict[str, tuple[Tensors, tf.Tensor]]) -> Tensors:
         gradients: Tensors = {}
         for weighed, units in sums.values():
             reduced = self._runner.reduce({**weighed, "": units})
@@ -134,7 +134,7 @@ class TrainStep:
                 gradients[name] = gradients[name] + mean if name in gradients else mean
         for name, gradient in self._regularization_gradients().items():
             gradients[name] += gradient
-        return self._apply(gradients)
+        return {**self._apply(gradients), "finite_loss": self._runner.agree(tf.math.is_finite(losses))}
 
     def _regularization_gradients(self) -> Tensors:
         if not self._regularized:

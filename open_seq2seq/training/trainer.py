@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,10 @@ from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training import hooks as hook_module
+from open_seq2seq.training.diagnosis import Examiner
+from open_seq2seq.training.divergence import Divergence
 from open_seq2seq.training.passes import EvaluationPass
+from open_seq2seq.training.recovery import Recovery
 from open_seq2seq.training.saving import RunSaver
 from open_seq2seq.training.signals import StopRequest
 from open_seq2seq.training.step import TrainStep
@@ -50,6 +54,7 @@ class Trainer:
       waited: seconds spent waiting for input.
       paused: seconds spent on evaluation and checkpoints.
       underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
+      recovery: watches for divergence and acts on it.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -59,6 +64,7 @@ class Trainer:
         self.step, self.objects, self.waited, self.paused = 0, 0, 0.0, 0.0
         params = model.params
         self._iter_size = params["iter_size"]
+        self.recovery = Recovery(params)
         self._stream = self._make_stream()
         self._batches: Any = StaticBatches(model.data_layer, self._stream.shapes) if self._stream.shapes else (
             model.data_layer)
@@ -95,8 +101,9 @@ class Trainer:
         if scaling is None:
             scaling = "Backoff" if policy.compute == tf.float16 else 1.0
         scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
+        # An update with inf or NaN is never made, whatever the scale: weights stay good until recovery takes over.
         wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
-                                          **make_additions(params))
+                                          skip_nonfinite=True, **make_additions(params))
         wrapper.build(self.trainable)
         return wrapper
 
@@ -145,16 +152,18 @@ class Trainer:
 
         Returns:
           The signal's number when one stopped the training, else None.
+
+        Raises:
+          DivergenceError: the run diverged and is to stop.
+          PrecisionLowered: it diverged and is to go on in another type, by another trainer.
         """
         hooks = self._make_hooks()
-        loader = BatchLoader(self._batches, self._stream, start=self.micro_batch)
-        with contextlib.closing(loader), StopRequest() as stop:
+        with StopRequest() as stop:
+            self.recovery.begin(self)
             for hook in hooks:
                 hook.begin(self)
-            while not self.finished and not stop.requested:
-                results = self._make_step(loader)
-                for hook in hooks:
-                    hook.after_step(self, results)
+            while not self._run_steps(hooks, stop):
+                pass
             for hook in hooks:
                 hook.end(self)
             if stop.requested:  # also where the config asks for no regular checkpoints
@@ -162,14 +171,41 @@ class Trainer:
                 self.wait_for_checkpoint()
         return stop.signum
 
+    def _run_steps(self, hooks: list[hook_module.Hook], stop: StopRequest) -> bool:
+        """Trains to the end or until a signal; returns False after a recovery that put the run elsewhere."""
+        loader = BatchLoader(self._batches, self._stream, start=self.micro_batch)
+        try:
+            with contextlib.closing(loader):
+                while not self.finished and not stop.requested:
+                    results = self._make_step(loader)
+                    for hook in hooks:
+                        hook.after_step(self, results)
+                self._settle()
+        except Divergence as divergence:
+            with self.pause():
+                self.recovery.recover(self, divergence)
+            return False
+        return True
+
     def _make_step(self, loader: BatchLoader) -> dict[str, Any]:
+        waited = loader.wait_seconds
         batches = [next(loader) for _ in range(self._iter_size)]
-        self.waited = loader.wait_seconds
+        self.waited += loader.wait_seconds - waited
         self._batch = batches[-1]
         results = self._train_step(batches)
         self.step += 1
         self.objects += sum(self.model.num_objects(batch) for batch in batches)
+        self.recovery.detector.observe(self.step, batches, results)
         return results
+
+    def _settle(self) -> None:
+        """Makes sure that the present state is worth keeping; raises Divergence if not."""
+        self.recovery.detector.settle({**self.variables, **self.optimizer.state()})
+
+    @functools.cached_property
+    def examiner(self) -> Examiner:
+        """Runs batches again to see what in them is not finite."""
+        return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def _make_hooks(self) -> list[hook_module.Hook]:
         params = self.model.params
@@ -220,6 +256,7 @@ class Trainer:
         """Evaluates now; with ``keep_best``, saves the weights when they are better than all before."""
         assert self._evaluation is not None
         with self.pause():
+            self._settle()
             deco_print("Running evaluation on a validation set:")
             averages = self.optimizer.averaged_weights
             if averages:
@@ -236,6 +273,7 @@ class Trainer:
         """Saves now; the files are written in the background."""
         if self.saver is not None:
             with self.pause():
+                self._settle()
                 self.saver.save(self)
 
     def wait_for_checkpoint(self) -> None:

@@ -146,8 +146,10 @@ class BatchNorm(Module):
         variance = _sum_of(tf.math.squared_difference(flat, mean), held) / size
         # A replica without rows must leave the moving statistics alone.
         rate = tf.where(count > 0, 1.0 - self.momentum, 0.0)
-        self.moving_mean.assign_add(rate * (tf.stop_gradient(mean) - self.moving_mean))
-        self.moving_variance.assign_add(rate * (tf.stop_gradient(variance) - self.moving_variance))
+        for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            change = rate * (tf.stop_gradient(new) - moving)
+            # The update of a batch that holds NaN is skipped; its statistics must leave no trace either.
+            moving.assign_add(tf.where(tf.math.is_finite(change), change, 0.0))
         return mean, variance
 
 

@@ -139,10 +139,18 @@ def test_the_rate_follows_the_updates_made():
     assert float(wrapper.learning_rate) == pytest.approx(0.7)
 
 
+def test_the_rate_is_multiplied_by_its_factor():
+    wrapper, variables, step = build()
+    wrapper.rate_factor.assign(0.25)
+    assert float(step({"w1": tf.ones([3])}).learning_rate) == pytest.approx(0.025)
+    np.testing.assert_allclose(variables["w1"], np.full(3, 1 - 0.025), rtol=1e-6)
+
+
 def test_state_names():
     wrapper, _, _ = build("Adam", LogMaxScaler())
     assert set(wrapper.state()) == {
-        "updates", "skipped", "overflows", "slots/m/w0", "slots/m/w1", "slots/v/w0", "slots/v/w1", "loss_scale/scale",
+        "updates", "skipped", "overflows", "rate_factor", "slots/m/w0", "slots/m/w1", "slots/v/w0", "slots/v/w1",
+        "loss_scale/scale",
         "loss_scale/iteration", "loss_scale/mean", "loss_scale/slow_mean", "loss_scale/slow_square"}
 
 

@@ -1,0 +1,118 @@
+"""Noticing that a training has diverged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+_LOOKED_AT = ("loss", "finite_loss", "applied", "loss_scale", "learning_rate")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempted update.
+
+    Attributes:
+      step: how many updates had been attempted, this one included.
+      batches: its micro-batches, NumPy.
+      results: what the step returned: tensors, not fetched.
+    """
+
+    step: int
+    batches: list[dict[str, Any]]
+    results: dict[str, Any]
+
+    def number(self, name: str) -> float:
+        """Returns one of the results as a number; waits for the device."""
+        return float(self.results[name])
+
+
+class Divergence(Exception):
+    """The training cannot go on from here: raised between updates, handled by ``Recovery``.
+
+    Attributes:
+      attempt: the update that showed it.
+      reason: what was seen, in words.
+      later: the update after it, where that was made before anyone looked.
+    """
+
+    def __init__(self, attempt: Attempt, reason: str, later: Attempt | None = None) -> None:
+        super().__init__(reason)
+        self.attempt, self.reason, self.later = attempt, reason, later
+
+
+class DivergenceDetector:
+    """Looks at the results of each step, one step late.
+
+    A step's results are there when its successor has been handed to the device, so that looking
+    at them then makes nothing wait. Nothing is lost by the delay: an update with non-finite
+    gradients is skipped on the device, and whoever handles the divergence goes back to the
+    step in question (``Attempt.step``), as if it had been seen at once.
+
+    Args:
+      max_skipped_updates: how many updates skipped in a row mean divergence.
+
+    Attributes:
+      skipped_in_a_row: how many of the last updates were skipped; a checkpoint keeps it.
+    """
+
+    def __init__(self, max_skipped_updates: int) -> None:
+        self._max_skipped = max_skipped_updates
+        self.skipped_in_a_row = 0
+        self._unseen: Attempt | None = None
+        self._last: Attempt | None = None
+
+    def observe(self, step: int, batches: list[dict[str, Any]], results: Mapping[str, Any]) -> None:
+        """Takes a step's results, and looks at those of the step before.
+
+        Raises:
+          Divergence: that step before showed one.
+        """
+        before = self._unseen
+        self._last = self._unseen = Attempt(step, batches, {name: results[name] for name in _LOOKED_AT})
+        if before is not None:
+            self._judge(before, self._last)
+
+    def settle(self, variables: Mapping[str, tf.Variable]) -> None:
+        """Looks at whatever has not been looked at: to be called before anything is kept of this state.
+
+        Args:
+          variables: weights and what the optimizer keeps; all of them have to be finite.
+
+        Raises:
+          Divergence: the last step, or a variable, is not finite.
+        """
+        before, self._unseen = self._unseen, None
+        if before is not None:
+            self._judge(before)
+        if self._last is not None and (names := nonfinite(variables)):
+            raise Divergence(self._last, f"the update left inf or NaN in {listed(names)}")
+
+    def forget(self) -> None:
+        """Starts anew, after the run has been put elsewhere."""
+        self._unseen = self._last = None
+        self.skipped_in_a_row = 0
+
+    def _judge(self, attempt: Attempt, later: Attempt | None = None) -> None:
+        self.skipped_in_a_row = 0 if attempt.results["applied"] else self.skipped_in_a_row + 1
+        if not attempt.results["finite_loss"]:
+            raise Divergence(attempt, "the loss is not finite", later)
+        if self.skipped_in_a_row >= self._max_skipped:
+            raise Divergence(attempt, f"{self.skipped_in_a_row} updates in a row were skipped, because their gradients "
+                                      "were not finite", later)
+
+
+def nonfinite(variables: Mapping[str, tf.Variable]) -> list[str]:
+    """Returns the names of the floating-point variables that hold inf or NaN."""
+    flags = {name: tf.reduce_all(tf.math.is_finite(variable)) for name, variable in variables.items()
+             if variable.dtype.is_floating}
+    return [name for name, finite in flags.items() if not finite]
+
+
+def listed(names: list[str], shown: int = 3) -> str:
+    """Returns the first of some names, and how many more there are."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

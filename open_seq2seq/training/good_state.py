@@ -1,0 +1,85 @@
+"""States of a run that it can go back to: its checkpoints, or its start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.training.checkpoints import assign_matching, load_checkpoint
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from open_seq2seq.training.trainer import Trainer
+
+START = "the start"
+
+
+@dataclass(frozen=True)
+class GoodState:
+    """Weights and optimizer, in host memory.
+
+    Attributes:
+      name: for messages: the checkpoint's folder name, or ``START``.
+      step: updates attempted when it was taken.
+      weights: by variable name.
+      optimizer: slots, counters, loss scale by name.
+    """
+
+    name: str
+    step: int
+    weights: Mapping[str, np.ndarray]
+    optimizer: Mapping[str, np.ndarray]
+
+    @property
+    def updates(self) -> int:
+        """Updates made when it was taken."""
+        return int(self.optimizer["updates"])
+
+    def put_into(self, trainer: Trainer) -> None:
+        """Assigns everything that fits; a loss scaler of another kind keeps its own state."""
+        assign_matching(trainer.variables, self.weights)
+        assign_matching(trainer.optimizer.state(), self.optimizer)
+
+
+def note_start(trainer: Trainer) -> GoodState | None:
+    """Keeps the state before the first step, where no checkpoint has it yet.
+
+    It becomes the run's first checkpoint; where the config asks for none, it is
+    returned, to be held in memory.
+    """
+    if trainer.saver is not None and any(step <= trainer.step for step, _ in trainer.saver.regular()):
+        return None
+    if trainer.saver is not None and trainer.model.params["save_checkpoint_steps"]:
+        trainer.save_checkpoint()
+        return None
+    return GoodState(START, trainer.step, _copies(trainer.variables), _copies(trainer.optimizer.state()))
+
+
+def good_states(trainer: Trainer, start: GoodState | None) -> Iterator[GoodState]:
+    """Yields the states to go back to, the newest first; checkpoints are read as they are asked for.
+
+    Args:
+      trainer: checkpoints from after its present step are left out.
+      start: the last resort.
+    """
+    for step, path in trainer.saver.regular() if trainer.saver is not None else ():
+        if step > trainer.step:
+            continue
+        try:
+            checkpoint = load_checkpoint(path)
+        except CheckpointError as error:
+            deco_print(f"WARNING: {error} Trying the checkpoint before it.")
+            continue
+        if all(np.isfinite(array).all() for array in checkpoint.weights.values()):
+            yield GoodState(path.name, step, checkpoint.weights, checkpoint.optimizer)
+    if start is not None:
+        yield start
+
+
+def _copies(variables: Mapping[str, tf.Variable]) -> dict[str, np.ndarray]:
+    return {name: np.array(variable.numpy()) for name, variable in variables.items()}

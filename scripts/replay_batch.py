@@ -1,0 +1,145 @@
+"""Runs a batch on which a training diverged again, and says what in it is not finite.
+
+usage: python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100
+       python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100 --dtype=float32
+
+The weights are those of the checkpoint that was the newest then; arithmetic, loss scale and
+dropout are those of the step, unless --dtype says otherwise. Nothing is trained or written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import tensorflow as tf
+
+from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.overrides import Override
+from open_seq2seq.config.resolve import resolve
+from open_seq2seq.data.text2text.preparation import run_script
+from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers import trainable_variables
+from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.training.checkpoints import load_checkpoint
+from open_seq2seq.training.diagnosis import Diagnosis, Examiner
+from open_seq2seq.training.logdir import LOGS
+from open_seq2seq.training.replay import CONFIG, read_batch
+from open_seq2seq.training.saving import restore_weights
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--logdir", required=True, help="the run that diverged")
+    parser.add_argument("--batch", required=True, help="folder that it wrote: RUN/divergence/step-N")
+    parser.add_argument("--dtype", help="arithmetic; that of the step by default")
+    parser.add_argument("--checkpoint", help="checkpoint folder; the newest of that time by default")
+    return parser.parse_args(argv)
+
+
+def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | None:
+    """Returns the folder of the weights to use; None for those that the run began with.
+
+    Raises:
+      CheckpointError: it is gone.
+    """
+    if args.checkpoint:
+        return Path(args.checkpoint)
+    name = event["checkpoint"] or ""
+    if not name.startswith("model.ckpt-"):
+        return None
+    places = [Path(args.logdir, *folder, kind + name.removeprefix("model"))
+              for folder in ([], [LOGS]) for kind in ("model", "diverged")]
+    for place in places:
+        if place.is_dir():
+            return place
+    raise CheckpointError(f"{places[0]} is gone, which was the newest checkpoint at step {event['step']}: name another "
+                          "one by --checkpoint.")
+
+
+def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
+    """Builds the model of the run, with weights."""
+    path = checkpoint_of(args, event)
+    dtype = [Override(None, ("dtype",), args.dtype or event["dtype"])]
+    config = resolve(load_config(Path(args.batch) / CONFIG), "train", dtype)
+    spec = describe_model(config.base_model, config.params("train"), "train", config.given("train"))
+    deco_print(resolve_dtype(spec.params["dtype"]).note)
+    model = build_model(spec, event["seed"])
+    if path is not None:
+        restore_weights(model, load_checkpoint(path))
+    deco_print(f"weights: {path if path is not None else 'those that a new run begins with'}")
+    return model
+
+
+def report(found: Diagnosis, batch: dict[str, Any], event: dict[str, Any], model: Model) -> None:
+    """Prints what was found."""
+    deco_print(f"step {event['step']} of the run: {event['reason']}")
+    deco_print(f"loss: {found.loss:g}, loss scale of the step: {event['loss_scale']:g}")
+    for what, names in (("arrays of the batch", found.inputs), ("variables", found.values),
+                        ("gradients", found.gradients)):
+        deco_print(f"non-finite {what}: {len(names)}")
+        for name in names:
+            deco_print(name, offset=1)
+    for row in found.rows:
+        example = int(batch["ids"][row])
+        deco_print(f"loss not finite by itself: {model.data_layer.describe_example(example)} (id {example})")
+    if found.finite:
+        deco_print("With these weights, in this arithmetic, all is finite.")
+
+
+def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, Any]) -> str | None:
+    """Returns which operation is the first with a non-finite result, and where it is written; None without one."""
+    tf.debugging.enable_check_numerics()
+    try:
+        examiner.examine(batch, event["micro_batch"], event["loss_scale"])
+    except tf.errors.InvalidArgumentError as error:
+        return _shortened(error.message)
+    finally:
+        tf.debugging.disable_check_numerics()
+    return None
+
+
+def _shortened(message: str) -> str:
+    """Picks operation, line and finding out of TensorFlow's pages."""
+    node = re.search(r"Detected at node (\S+?)(?:/CheckNumericsV2)? defined at", message)
+    places = re.findall(r'^\s*File "([^"]+)", line (\d+), in (\w+)', message, re.MULTILINE)
+    finding = re.search(r"Tensor had (.+?) values", message)
+    if not (node and places and finding):
+        return message
+    file, line, function = places[-1]
+    where = "in the backward pass" if "gradient_tape/" in node[1] else f"at {file}:{line}, in {function}"
+    return f"{node[1].removeprefix('gradient_tape/')} {where}: {finding[1]}"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Builds the model, runs the batch, prints."""
+    args = parse_args(argv)
+    arrays, event = read_batch(Path(args.batch))
+    model = build(args, event)
+    batch = tf.nest.pack_sequence_as(model.data_layer.input_signature, tf.nest.flatten(arrays))
+    variables = named_variables(model)
+    trainable = trainable_variables({name: v for name, v in variables.items() if v.trainable},
+                                    model.params["freeze_variables_regex"])
+    examiner = Examiner(model, variables, trainable, event["seed"])
+    found = examiner.examine(batch, event["micro_batch"], event["loss_scale"])
+    report(found, batch, event, model)
+    if not found.finite:
+        message = first_operation(Examiner(model, variables, trainable, event["seed"]), batch, event)
+        if message:
+            deco_print(f"first operation with a non-finite result: {message}")
+
+
+if __name__ == "__main__":
+    run_script(main)
