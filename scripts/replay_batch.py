@@ -30,11 +30,10 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import trainable_variables
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.training.checkpoints import load_checkpoint
+from open_seq2seq.training.checkpoints import assign_strictly, load_checkpoint
 from open_seq2seq.training.diagnosis import Diagnosis, Examiner
 from open_seq2seq.training.logdir import LOGS
 from open_seq2seq.training.replay import CONFIG, read_batch
-from open_seq2seq.training.saving import restore_weights
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -78,7 +77,8 @@ def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
     deco_print(resolve_dtype(spec.params["dtype"]).note)
     model = build_model(spec, event["seed"])
     if path is not None:
-        restore_weights(model, load_checkpoint(path))
+        # As trained: where there is a moving average of the weights, the step did not use it.
+        assign_strictly(named_variables(model), load_checkpoint(path).weights, path)
     deco_print(f"weights: {path if path is not None else 'those that a new run begins with'}")
     return model
 

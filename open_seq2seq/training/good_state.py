@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.training.checkpoints import assign_matching, load_checkpoint
+from open_seq2seq.training.checkpoints.files import AVERAGE
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -41,9 +42,15 @@ class GoodState:
         return int(self.optimizer["updates"])
 
     def put_into(self, trainer: Trainer) -> None:
-        """Assigns everything that fits; a loss scaler of another kind keeps its own state."""
+        """Assigns everything that fits.
+
+        A loss scaler of another kind keeps its own state; a moving average that was not
+        kept then begins with the weights.
+        """
         assign_matching(trainer.variables, self.weights)
-        assign_matching(trainer.optimizer.state(), self.optimizer)
+        report = assign_matching(trainer.optimizer.state(), self.optimizer)
+        averages = [name for name in trainer.optimizer.averaged_weights if AVERAGE + name in report.missing]
+        trainer.optimizer.restart_average(trainer.trainable, averages)
 
 
 def note_start(trainer: Trainer) -> GoodState | None:

@@ -102,7 +102,9 @@ class ProgressHook(Hook):
         per_step, speed, wait = self._meter.read()
         epoch = f"Epoch {trainer.epoch}, global step" if trainer.steps_per_epoch else "Global step"
         left = format_time(per_step * (trainer.last_step - trainer.step))
-        loss = float(np.mean([float(value) for value in self._losses]))
+        losses = np.array([float(value) for value in self._losses])
+        # A loss that was not finite is reported by itself, and must not hide what came after the recovery.
+        loss = np.mean(losses[np.isfinite(losses)]) if np.isfinite(losses).any() else losses[-1]
         scaling = self._scaling_text() if trainer.in_half else ""
         return (f"{epoch} {trainer.step}: train loss {loss:.4f}, {scaling}time per step {per_step:.3f}s, "
                 f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")

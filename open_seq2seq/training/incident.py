@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from open_seq2seq.data.static_batches import EMPTY_ID
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.training.diagnosis import Diagnosis
 from open_seq2seq.training.divergence import Divergence, listed
@@ -29,6 +30,7 @@ class Incident:
       step: attempted updates, the bad one included.
       updates: updates made up to there.
       skipped: updates skipped up to there.
+      overflows: updates up to there whose gradients were not finite.
       rate_factor: what the schedule's rate was multiplied by.
       newest: the newest state to go back to; None without one.
     """
@@ -41,7 +43,9 @@ class Incident:
         later = divergence.later
         applied = later is not None and bool(later.results["applied"])
         self.updates = int(optimizer.updates.numpy()) - applied
-        self.skipped = int(optimizer.skipped.numpy()) - (later is not None and not applied)
+        undone = later is not None and not applied
+        self.skipped = int(optimizer.skipped.numpy()) - undone
+        self.overflows = int(optimizer.overflows.numpy()) - undone
         self.rate_factor = float(optimizer.rate_factor.numpy())
         self.newest: GoodState | None = None
         self._batch: dict[str, Any] = attempt.batches[-1]
@@ -61,14 +65,12 @@ class Incident:
             if not self._found.finite:
                 break
         ids = self._batch["ids"]
-        self._examples = [self._describe(ids[row]) for row in self._found.rows or range(len(ids))]
+        self._examples = [str(trainer.model.data_layer.describe_example(int(ids[row])))
+                          for row in self._found.rows or range(len(ids)) if ids[row] != EMPTY_ID]
 
     def _examine(self) -> Diagnosis:
         return self._trainer.examiner.examine(self._batch, self._micro_batch,
                                               self._divergence.attempt.number("loss_scale"))
-
-    def _describe(self, example: Any) -> str:
-        return str(self._trainer.model.data_layer.describe_example(int(example)))
 
     def choose(self, older: Iterator[GoodState], events: Sequence[Mapping[str, Any]]) -> GoodState:
         """Returns the state to go back to: the newest, or one before that.

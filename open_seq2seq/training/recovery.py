@@ -39,22 +39,25 @@ class Restart:
 
     Args:
       good: weights and optimizer.
-      step: attempted updates so far: the data go on after the bad batch.
-      skipped: updates skipped so far.
+      incident: its step, after which the data go on, and its counters, which are not turned back.
+
+    Attributes:
       rate_factor: what the schedule's rate is multiplied by from now on.
       state: of ``Recovery``.
       dtype: the type of arithmetic, None where it stays.
     """
 
-    def __init__(self, good: GoodState, step: int, skipped: int, rate_factor: float, state: dict[str, Any],
-                 dtype: str | None = None) -> None:
-        self.good, self.step, self.skipped, self.rate_factor = good, step, skipped, rate_factor
-        self.state, self.dtype = state, dtype
+    def __init__(self, good: GoodState, incident: Incident) -> None:
+        self.good, self.step, self.rate_factor = good, incident.step, incident.rate_factor
+        self._skipped, self._overflows = incident.skipped, incident.overflows
+        self.state: dict[str, Any] = {}
+        self.dtype: str | None = None
 
     def put_into(self, trainer: Trainer) -> None:
         """Gives a trainer this state."""
         self.good.put_into(trainer)
-        trainer.optimizer.skipped.assign(self.skipped)
+        trainer.optimizer.skipped.assign(self._skipped)
+        trainer.optimizer.overflows.assign(self._overflows)
         trainer.optimizer.rate_factor.assign(self.rate_factor)
         trainer.resume(self.step)
         trainer.recovery.resume(self.state)
@@ -130,7 +133,7 @@ class Recovery:
         if policy == "stop" or problem or incident.newest is None:
             self._stop(trainer, incident, problem)
         good = incident.choose(candidates, self.events)
-        restart = Restart(good, incident.step, incident.skipped, incident.rate_factor, {})
+        restart = Restart(good, incident)
         if policy == "roll_back":
             self._roll_back(trainer, incident, restart)
         else:

@@ -245,12 +245,12 @@ class Trainer:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Time spent within this context does not count as training."""
-        start = time.perf_counter()
+        """Time spent within this context does not count as training; it may be entered within itself."""
+        start, before = time.perf_counter(), self.paused
         try:
             yield
         finally:
-            self.paused += time.perf_counter() - start
+            self.paused = before + time.perf_counter() - start
 
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
         """Evaluates now; with ``keep_best``, saves the weights when they are better than all before."""
