@@ -201,4 +201,4 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
 def _losses(setting: str, seed: int, hook: CurveHook) -> list[Loss]:
     train = [Loss(setting, seed, TRAIN, number, value) for number, value in enumerate(hook.train, start=1)]
     validation = [Loss(setting, seed, VALIDATION, mark, value) for mark, value in sorted(hook.validation.items())]
-    return [*train, *validation, Loss(setting, seed, SKIPPED, len(train), hook.skipped)]
+    return [*train, *validation, Loss(setting, seed, SKIPPED, len(train), float(hook.skipped))]

@@ -149,7 +149,8 @@ class TrainStep:
         return {name: gradient for name, gradient in found.items() if gradient is not None}
 
     def _apply(self, gradients: Tensors) -> Tensors:
-        info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
+        with tf.name_scope("optimizer"):  # profiles tell it apart by its scope
+            info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
         results: Tensors = dict(info._asdict())
         if self._report_gradients:
             results["gradients"] = {

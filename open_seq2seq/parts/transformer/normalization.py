@@ -15,6 +15,9 @@ from open_seq2seq.utils.errors import ConfigError
 
 NORM_TYPES = ["layernorm_L2", "layernorm_L1", "batch_norm"]
 
+# Profiles tell normalisation apart from other arithmetic by its scope.
+_SCOPE = "norm"
+
 _NORM_PARAMS = {
     "type": Param(NORM_TYPES, "layernorm_L2", "Which normalisation."),
     "epsilon": Param(float, None, "Added to the variance; 1e-6 for layer norms and 1e-4 for batch norm by default."),
@@ -43,24 +46,26 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
     Returns:
       ``[rows, hidden]`` in the type of ``x``.
     """
-    wide = tf.cast(x, tf.float32)
-    centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-    if is_for_xla():
-        variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-    else:  # reads the rows once, where mean(square) writes a copy of them
-        norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
-        variance = tf.square(norm) / tf.cast(tf.size(gamma), tf.float32)
-    inverse = tf.math.rsqrt(variance + epsilon)
-    normed = centered * inverse
-    y = tf.cast(normed * gamma + beta, x.dtype)
+    with tf.name_scope(_SCOPE):
+        wide = tf.cast(x, tf.float32)
+        centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+        if is_for_xla():
+            variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+        else:  # reads the rows once, where mean(square) writes a copy of them
+            norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
+            variance = tf.square(norm) / tf.cast(tf.size(gamma), tf.float32)
+        inverse = tf.math.rsqrt(variance + epsilon)
+        normed = centered * inverse
+        y = tf.cast(normed * gamma + beta, x.dtype)
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, None]:
-        wide_dy = tf.cast(dy, tf.float32)
-        product = wide_dy * normed
-        column = (gamma / tf.cast(tf.size(gamma), tf.float32))[:, None]
-        mean, correlation = tf.matmul(wide_dy, column), tf.matmul(product, column)
-        dx = (wide_dy * gamma - mean - normed * correlation) * inverse
-        return tf.cast(dx, x.dtype), sum_over_rows(product), sum_over_rows(dy), None
+        with tf.name_scope(_SCOPE):
+            wide_dy = tf.cast(dy, tf.float32)
+            product = wide_dy * normed
+            column = (gamma / tf.cast(tf.size(gamma), tf.float32))[:, None]
+            mean, correlation = tf.matmul(wide_dy, column), tf.matmul(product, column)
+            dx = (wide_dy * gamma - mean - normed * correlation) * inverse
+            return tf.cast(dx, x.dtype), sum_over_rows(product), sum_over_rows(dy), None
 
     return y, grad
 
@@ -87,10 +92,11 @@ class LayerNorm(Module):
             flat = tf.reshape(x, [-1, x.shape[-1]])
             y = layer_norm(flat, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta), self.epsilon)
             return tf.reshape(y, tf.shape(x))
-        wide = tf.cast(x, tf.float32)
-        centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
-        deviation = tf.reduce_mean(tf.abs(centered), -1, keepdims=True) + self.epsilon
-        return tf.cast(centered / deviation * self.gamma + self.beta, x.dtype)
+        with tf.name_scope(_SCOPE):
+            wide = tf.cast(x, tf.float32)
+            centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
+            deviation = tf.reduce_mean(tf.abs(centered), -1, keepdims=True) + self.epsilon
+            return tf.cast(centered / deviation * self.gamma + self.beta, x.dtype)
 
 
 class BatchNorm(Module):
@@ -127,11 +133,13 @@ class BatchNorm(Module):
           mask: boolean, ``x``'s shape without its last axis; False positions do not count.
           training: use and record the batch's statistics.
         """
-        flat = tf.cast(tf.reshape(x, [-1, x.shape[-1]]), tf.float32)
-        mean, variance = self._batch_statistics(flat, mask) if training else (self.moving_mean, self.moving_variance)
-        factor = tf.math.rsqrt(variance + self.epsilon) * (self.gamma if self.center_scale else 1.0)
-        offset = (self.beta if self.center_scale else 0.0) - mean * factor
-        return tf.reshape(tf.cast(flat * factor + offset, x.dtype), tf.shape(x))
+        with tf.name_scope(_SCOPE):
+            flat = tf.cast(tf.reshape(x, [-1, x.shape[-1]]), tf.float32)
+            mean, variance = (self._batch_statistics(flat, mask) if training else
+                              (self.moving_mean, self.moving_variance))
+            factor = tf.math.rsqrt(variance + self.epsilon) * (self.gamma if self.center_scale else 1.0)
+            offset = (self.beta if self.center_scale else 0.0) - mean * factor
+            return tf.reshape(tf.cast(flat * factor + offset, x.dtype), tf.shape(x))
 
     def _batch_statistics(self, flat: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
         held = None
