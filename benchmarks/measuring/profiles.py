@@ -170,7 +170,7 @@ def _read_space(folder: str) -> Any:
     try:
         from tensorflow.tsl.profiler.protobuf import xplane_pb2
     except ImportError as error:
-        raise UserError(f"This TensorFlow cannot read its profiles ({error}): use version 2.21.") from None
+        raise UserError(f"This TensorFlow cannot read its profiles ({error}).") from None
     space = xplane_pb2.XSpace()
     for path in Path(folder).rglob("*.xplane.pb"):
         space.MergeFromString(path.read_bytes())
