@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
     from open_seq2seq.training.checkpoints import Checkpoint
 
+# Parameters of encoder and decoder: their own arithmetic, and recomputed layers, whose activations have no gradient.
+LEFT_OUT = ("dtype", "recompute")
+
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
     """Reads the command line; config values are left over."""
@@ -76,7 +79,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
         raise ConfigError(["'loss' is missing: the report needs the gradients of a loss."])
     spec.params["dtype"] = "float32"
     for part in ("encoder_params", "decoder_params"):
-        spec.params[part] = {k: v for k, v in (spec.params.get(part) or {}).items() if k != "dtype"}
+        spec.params[part] = {k: v for k, v in (spec.params.get(part) or {}).items() if k not in LEFT_OUT}
     # A finished run is read, whatever its data: that is what evaluation does.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
