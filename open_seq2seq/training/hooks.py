@@ -105,12 +105,15 @@ class ProgressHook(Hook):
         losses = np.array([float(value) for value in self._losses])
         # A loss that was not finite is reported by itself, and must not hide what came after the recovery.
         loss = np.mean(losses[np.isfinite(losses)]) if np.isfinite(losses).any() else losses[-1]
-        scaling = self._scaling_text() if trainer.in_half else ""
+        scaling = self._scaling_text(trainer.in_half)
         return (f"{epoch} {trainer.step}: train loss {loss:.4f}, {scaling}time per step {per_step:.3f}s, "
                 f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")
 
-    def _scaling_text(self) -> str:
+    def _scaling_text(self, in_half: bool) -> str:
+        """Loss scale and skipped updates in half precision; in float32 only what was skipped, if anything."""
         scale, skipped = float(self._scaling["loss_scale"]), int(self._scaling["skipped"])
+        if not in_half:
+            return f"skipped {skipped}, " if skipped else ""
         return f"loss scale {f'{scale:.0f}' if scale >= 1.0 else f'{scale:.3g}'}, skipped {skipped}, "
 
 
