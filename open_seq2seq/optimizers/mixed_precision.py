@@ -55,8 +55,7 @@ class MixedPrecisionOptimizer(Module):
       loss_scaler: a fixed scale of 1 by default.
       max_grad_norm: largest global norm of the unscaled gradients; None is off.
       skip_nonfinite: whether an update with inf or NaN in its gradients is left out; by
-        default so when the loss scale is automatic. With a fixed scale of old recipes
-        such an update is made.
+        default so when the loss scale is automatic. The training loop asks for it always.
       larc: sets the size of each variable's gradient; None is off. Not with ``max_grad_norm``.
       weight_decay: decoupled weight decay; None is off.
       average: moving average of the weights; None is off.

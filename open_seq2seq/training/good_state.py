@@ -88,5 +88,28 @@ def good_states(trainer: Trainer, start: GoodState | None) -> Iterator[GoodState
         yield start
 
 
+def pick_state(tried: Iterator[tuple[GoodState, float]], before: int | None = None) -> tuple[GoodState, float]:
+    """Chooses the state to go back to; returns it with its loss.
+
+    A checkpoint can be finite and yet be astray already. So each is left for the one before as
+    long as that has a far lower loss on the same batch, or its own is not finite. Where none is
+    finite the batch itself is to blame, and the newest is taken.
+
+    Args:
+      tried: states, the newest first, each with its loss on one batch (inf where it is not finite);
+        taken one by one, as trying is dear.
+      before: go back further than this step: the run has come to grief from there.
+    """
+    chosen, least = next(tried)
+    for state, loss in tried:
+        astray = loss < float("inf") and least - loss > abs(loss)
+        again = before is not None and chosen.step >= before
+        if least < float("inf") and not astray and not again:
+            break
+        if loss < float("inf"):
+            chosen, least = state, loss
+    return chosen, least
+
+
 def _copies(variables: Mapping[str, tf.Variable]) -> dict[str, np.ndarray]:
     return {name: np.array(variable.numpy()) for name, variable in variables.items()}

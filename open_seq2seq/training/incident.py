@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from open_seq2seq.data.static_batches import EMPTY_ID
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.training.diagnosis import Diagnosis
 from open_seq2seq.training.divergence import Divergence, listed
-from open_seq2seq.training.good_state import START, GoodState
+from open_seq2seq.training.good_state import START, GoodState, pick_state
 from open_seq2seq.training.logdir import DIVERGENCE
 from open_seq2seq.training.replay import write_batch
 from open_seq2seq.utils.console import deco_print
@@ -65,20 +68,19 @@ class Incident:
             if not self._found.finite:
                 break
         ids = self._batch["ids"]
-        self._examples = [str(trainer.model.data_layer.describe_example(int(ids[row])))
+        self._examples = [self._describe(ids[row])
                           for row in self._found.rows or range(len(ids)) if ids[row] != EMPTY_ID]
+
+    def _describe(self, example: Any) -> str:
+        numbered = np.issubdtype(np.asarray(example).dtype, np.integer)
+        return str(self._trainer.model.data_layer.describe_example(int(example)) if numbered else example)
 
     def _examine(self) -> Diagnosis:
         return self._trainer.examiner.examine(self._batch, self._micro_batch,
                                               self._divergence.attempt.number("loss_scale"))
 
     def choose(self, older: Iterator[GoodState], events: Sequence[Mapping[str, Any]]) -> GoodState:
-        """Returns the state to go back to: the newest, or one before that.
-
-        A checkpoint can be finite and yet be astray already. So each is tried on this batch, and
-        left for the one before as long as that has a far lower loss. And where the run has not got
-        past the place of its last divergence by as many updates as it was thrown back then, it
-        goes back further than then. A batch that is finite with none of them is itself to blame.
+        """Returns the state to go back to: the newest, or one before that; see ``pick_state``.
 
         Args:
           older: the states before the newest, in that order.
@@ -87,16 +89,11 @@ class Incident:
         assert self.newest is not None
         last: Mapping[str, Any] = events[-1] if events else {}
         again = bool(last) and self.updates <= last["updates"] + last["lost"]
-        chosen, least = self.newest, self._loss_with(self.newest)
-        for state in older if not self._found.inputs else ():
-            loss = self._loss_with(state)
-            astray = loss < float("inf") and least - loss > abs(loss)
-            if least < float("inf") and not astray and not (again and chosen.step >= last["target_step"]):
-                break
-            if astray or loss < float("inf"):
-                chosen, least = state, loss
-        self._tried = (chosen, least)
-        return chosen
+        # A batch that holds NaN says nothing about weights.
+        candidates = itertools.chain([self.newest], () if self._found.inputs else older)
+        self._tried = pick_state(((state, self._loss_with(state)) for state in candidates),
+                                 before=last["target_step"] if again else None)
+        return self._tried[0]
 
     def _loss_with(self, state: GoodState) -> float:
         """Returns the batch's loss with the weights of a state; inf where it, or a gradient, is not finite."""
@@ -122,7 +119,7 @@ class Incident:
         details = {**event, "checkpoint": None if self.newest is None else self.newest.name, "seed": trainer.seed,
                    "micro_batch": self._micro_batch, "dtype": _type_name(trainer),
                    "loss_scale": attempt.number("loss_scale"), "learning_rate": attempt.number("learning_rate"),
-                   "loss": str(attempt.number("loss")), "ids": [int(i) for i in self._batch["ids"]],
+                   "loss": str(attempt.number("loss")), "ids": np.asarray(self._batch["ids"]).tolist(),
                    "examples": self._examples, "nonfinite_inputs": self._found.inputs,
                    "nonfinite_variables": self._found.values, "nonfinite_gradients": self._found.gradients}
         folder = trainer.saver.directory / DIVERGENCE / f"step-{self.step}"
