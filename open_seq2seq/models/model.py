@@ -146,8 +146,8 @@ def _optimization_params() -> dict[str, Any]:
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
                                "stop; go back to the last good checkpoint with a lower rate; or go back to it and on "
                                "in the next of mixed_float16, mixed_bfloat16, float32."),
-        "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence. Backoff skips up to "
-                                     "15 while it looks for its scale.", "updates"),
+        "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence; more where Backoff "
+                                     "may need more to get from scale_max to scale_min.", "updates"),
         "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time."),
         "max_recoveries": Param(int, 5, "How often a run may recover before it stops."),
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),

@@ -27,10 +27,12 @@ class LossScaler(Module):
     Attributes:
       automatic: whether the scale adjusts itself; overflowing updates are then skipped.
       needs_amax: whether ``update`` reads the largest gradient, which costs a pass.
+      longest_search: how many overflows in a row can belong to the search for the scale.
     """
 
     automatic = True
     needs_amax = False
+    longest_search = 0
 
     @property
     def scale(self) -> tf.Tensor:
@@ -113,6 +115,8 @@ class BackoffScaler(_AutomaticScaler):
         if self._params["step_factor"] <= 1.0 or self._params["step_window"] < 1:
             raise ConfigError(["'loss_scaling_params' need step_factor > 1 and step_window >= 1."])
         self._last_overflow = tf.Variable(-1, dtype=tf.int64, trainable=False)
+        span = math.log(self._params["scale_max"] / self._params["scale_min"], self._params["step_factor"])
+        self.longest_search = math.ceil(round(span, 6)) + 1  # the last of them at scale_min
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:

@@ -120,6 +120,11 @@ class MixedPrecisionOptimizer(Module):
         return self._scaler.scale
 
     @property
+    def longest_search(self) -> int:
+        """How many updates skipped in a row can belong to the search for the loss scale."""
+        return self._scaler.longest_search
+
+    @property
     def learning_rate(self) -> tf.Tensor:
         """FP32 scalar: the rate of the next update."""
         return self._schedule(self.updates.read_value()) * self.rate_factor

@@ -68,6 +68,7 @@ class Recovery:
 
     Args:
       params: the model's: ``on_divergence``, ``max_skipped_updates``, ``divergence_lr_factor``, ``max_recoveries``.
+      longest_search: how many skipped updates in a row may be the loss scaler's search; they are no divergence.
 
     Attributes:
       detector: looks at the steps' results.
@@ -77,7 +78,7 @@ class Recovery:
       ConfigError: a parameter out of range.
     """
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
+    def __init__(self, params: Mapping[str, Any], longest_search: int = 0) -> None:
         problems = [f"'{name}' is {params[name]} but has to be at least {least}."
                     for name, least in (("max_skipped_updates", 1), ("max_recoveries", 0)) if params[name] < least]
         if not 0.0 < params["divergence_lr_factor"] <= 1.0:
@@ -86,7 +87,7 @@ class Recovery:
         if problems:
             raise ConfigError(problems)
         self._params = params
-        self.detector = DivergenceDetector(params["max_skipped_updates"])
+        self.detector = DivergenceDetector(max(params["max_skipped_updates"], longest_search + 1))
         self.events: list[dict[str, Any]] = []
         self._lowered_to: str | None = None
         self._start: GoodState | None = None

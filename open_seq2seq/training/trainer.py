@@ -64,7 +64,6 @@ class Trainer:
         self.step, self.objects, self.waited, self.paused = 0, 0, 0.0, 0.0
         params = model.params
         self._iter_size = params["iter_size"]
-        self.recovery = Recovery(params)
         self._stream = self._make_stream()
         self._batches: Any = StaticBatches(model.data_layer, self._stream.shapes) if self._stream.shapes else (
             model.data_layer)
@@ -74,6 +73,7 @@ class Trainer:
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
         self.optimizer = self._make_optimizer()
+        self.recovery = Recovery(params, self.optimizer.longest_search)
         self.underflow = self._make_underflow_meter()
         self._train_step = TrainStep(
             model, self.optimizer, self.trainable, runner, seed, self._iter_size,

@@ -97,3 +97,15 @@ def test_names():
 def test_mistakes_are_explained(loss_scaling, params, message):
     with pytest.raises(ConfigError, match=message):
         make_loss_scaler(loss_scaling, params)
+
+
+@pytest.mark.parametrize("params", [{}, {"scale_max": 2.0**24},
+                                    {"scale_max": 100.0, "scale_min": 1.0, "step_factor": 3.0}])
+def test_the_longest_search_of_backoff(params):
+    scaler = BackoffScaler(**params)
+    skips = 1
+    while float(scaler.scale) > params.get("scale_min", 1.0):
+        scaler.update(tf.constant(False))
+        skips += 1
+    assert scaler.longest_search == skips
+    assert LogMaxScaler().longest_search == StaticScaler(2.0).longest_search == 0

@@ -92,6 +92,15 @@ def test_batch_norm_for_xla_is_the_same(rows):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+def test_a_batch_with_nan_leaves_no_trace_in_the_statistics():
+    norm = BatchNorm(HIDDEN)
+    x = np.ones([4, 3, HIDDEN], np.float32)
+    x[1, 2, 0] = np.nan
+    assert np.isnan(norm(tf.constant(x), None, training=True)).any()
+    assert norm.moving_mean[0] == 0.0 and norm.moving_variance[0] == 1.0
+    assert np.isfinite(norm.moving_mean).all() and np.isfinite(norm.moving_variance).all()
+
+
 def test_center_scale_decides_on_variables_and_regularizer():
     params = check_norm_params({"type": "batch_norm", "center_scale": False, "data_format": "channels_last"}, "p")
     assert set(named_variables(make_norm(HIDDEN, params))) == {"moving_mean", "moving_variance"}
