@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
@@ -138,6 +140,7 @@ class TransformerDecoder(Decoder):
             "END_SYMBOL": Param(int, None, "Another name of EOS_ID."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
+            "recompute": Param(bool, False, "Gradient checkpointing: see the encoder."),
             "n_best": Param(int, 1, "How many translations of a sentence are returned, at most beam_size."),
         }
 
@@ -203,7 +206,9 @@ class TransformerDecoder(Decoder):
         x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
         bias, encoded = causal_bias(length), tf.cast(encoder_output["outputs"], self.compute_dtype)
         for layer in self.layers:
-            x = layer(x, mask, bias, encoded, encoder_output["inputs_attention_bias"], self.training)
+            run = functools.partial(layer, training=self.training)
+            inputs = (x, mask, bias, encoded, encoder_output["inputs_attention_bias"])
+            x = recomputed(run, *inputs) if self.params["recompute"] and self.training else run(*inputs)
         hidden = self.output_norm(x, mask, self.training)
         logits = embedding.logits(hidden)
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.parts.transformer.attention import SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
@@ -82,6 +84,8 @@ class TransformerEncoder(Encoder):
             "pad_embeddings_2_eight": Param(bool, False, "Whether the table's rows are rounded up to a multiple of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
+            "recompute": Param(bool, False, "Gradient checkpointing: training keeps of each layer only its input, and "
+                               "computes the rest again in the backward pass. Less memory, more time, equal results."),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "transformer_encoder",
@@ -112,10 +116,12 @@ class TransformerEncoder(Encoder):
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)
         bias = padding_bias(mask)
+        recompute = self.params["recompute"] and self.training
         x = self.embedding.lookup(ids) + position_signal(tf.range(length), self.params["hidden_size"])
         x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
         for layer in self.layers:
-            x = layer(x, mask, bias, self.training)
+            run = functools.partial(layer, training=self.training)
+            x = recomputed(run, x, mask, bias) if recompute else run(x, mask, bias)
         return {
             "outputs": self.output_norm(x, mask, self.training),
             "outputs_length": lengths,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -37,3 +38,40 @@ def next_seed() -> tf.Tensor:
     scope[2] += 1
     # The number of the draw and the run's seed share one word, the micro-batch has the other.
     return tf.stack([tf.constant((scope[0] << 20) + scope[2], tf.int64), scope[1]])
+
+
+class Draws(NamedTuple):
+    """A place in the sequence of seeds.
+
+    Attributes:
+      seed: of the run.
+      batch_index: int64 scalar, the micro-batch.
+      count: how many seeds were drawn before.
+    """
+
+    seed: int
+    batch_index: tf.Tensor
+    count: int
+
+
+def draws_so_far() -> Draws | None:
+    """Returns the place that the current ``random_scope`` has reached; None outside of one."""
+    return Draws(*_SCOPES[-1]) if _SCOPES else None
+
+
+@contextlib.contextmanager
+def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> Iterator[None]:
+    """Within this context the seeds that were drawn from there on are drawn again.
+
+    Args:
+      draws: from ``draws_so_far``.
+      copy: function that copies the number of the micro-batch.
+    """
+    if draws is None:
+        yield
+        return
+    _SCOPES.append([draws.seed, copy(draws.batch_index), draws.count])
+    try:
+        yield
+    finally:
+        _SCOPES.pop()

@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import sum_over_rows
+from open_seq2seq.parts.recompute import is_recomputing
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
@@ -152,6 +153,8 @@ class BatchNorm(Module):
         size = tf.cast(tf.maximum(count, 1), tf.float32)
         mean = _sum_of(flat, held) / size
         variance = _sum_of(tf.math.squared_difference(flat, mean), held) / size
+        if is_recomputing():
+            return mean, variance
         # A replica without rows must leave the moving statistics alone.
         rate = tf.where(count > 0, 1.0 - self.momentum, 0.0)
         for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):

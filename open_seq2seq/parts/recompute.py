@@ -1,0 +1,88 @@
+"""Gradient checkpointing: activations are computed again in the backward pass instead of kept.
+
+Chen et al. 2016, https://arxiv.org/abs/1604.06174. ``tf.recompute_grad`` does not serve
+here: what is known only while the forward pass is traced (seeds of dropout, whether XLA
+compiles) would be gone when the backward pass traces the layer again, and moving
+statistics would be updated twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.randomness import draws_so_far, replayed_draws
+from open_seq2seq.parts.xla import is_for_xla, tracing_for_xla
+
+_DEPTH = [0]
+
+
+def is_recomputing() -> bool:
+    """Whether a backward pass is computing a layer again: what it records was recorded before."""
+    return _DEPTH[0] > 0
+
+
+def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
+    """Returns ``function(*inputs)``; what it computes in between is not kept for its gradient.
+
+    Results and gradients are the same as without, dropout included; the function is
+    computed twice. Memory is saved in graphs; an eager tape keeps everything.
+
+    Args:
+      function: traced twice. All tensors that gradients flow to have to be among its inputs;
+        variables need not.
+      inputs: tensors; those that are no floating-point numbers have no gradient.
+    """
+    draws, for_xla = draws_so_far(), is_for_xla()
+
+    @tf.custom_gradient
+    def run(*inputs: tf.Tensor) -> Any:
+        def grad(dy: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
+            learned = [v for v in variables if v.trainable and v.dtype.is_floating]
+            with _again(for_xla), tf.GradientTape(watch_accessed_variables=False) as tape:
+                copies = _copies_after(dy, inputs)
+                watched = [copy for copy in copies if copy.dtype.is_floating]
+                tape.watch([*watched, *learned])
+                with replayed_draws(draws, lambda batch: _copies_after(dy, [batch])[0]):
+                    result = function(*copies)
+            with _again(for_xla):
+                found = tape.gradient(result, [*watched, *learned], dy)
+            by_input, by_variable = iter(found[:len(watched)]), iter(found[len(watched):])
+            by_inputs = [next(by_input) if copy.dtype.is_floating else None for copy in copies]
+            if not variables:
+                return by_inputs
+            known = {id(v) for v in learned}
+            return by_inputs, [next(by_variable) if id(v) in known else None for v in variables]
+
+        return function(*inputs), grad
+
+    return run(*inputs)
+
+
+@contextlib.contextmanager
+def _again(for_xla: bool) -> Iterator[None]:
+    """What held while the forward pass was traced holds again."""
+    _DEPTH[0] += 1
+    try:
+        with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():
+            yield
+    finally:
+        _DEPTH[0] -= 1
+
+
+def _copies_after(dy: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns copies that cannot be had before ``dy``.
+
+    Otherwise everything would be computed again at once, or found to be computed already.
+    """
+    if not is_for_xla():
+        with tf.control_dependencies([dy]):
+            return [tf.identity(tensor) for tensor in tensors]
+    # XLA heeds data alone: a zero that it does not know to be one.
+    some = tf.reduce_sum(tf.reshape(dy, [-1])[:1])
+    zero = tf.where(tf.math.is_finite(some), tf.minimum(tf.abs(some), tf.zeros([], dy.dtype)), tf.zeros([], dy.dtype))
+    return [tensor if tensor.dtype == tf.bool else tensor + tf.cast(zero, tensor.dtype) for tensor in tensors]
