@@ -46,12 +46,12 @@ class Draws(NamedTuple):
     Attributes:
       seed: of the run.
       batch_index: int64 scalar, the micro-batch.
-      count: how many seeds were drawn before.
+      drawn: how many seeds were drawn before.
     """
 
     seed: int
     batch_index: tf.Tensor
-    count: int
+    drawn: int
 
 
 def draws_so_far() -> Draws | None:
@@ -70,7 +70,7 @@ def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] =
     if draws is None:
         yield
         return
-    _SCOPES.append([draws.seed, copy(draws.batch_index), draws.count])
+    _SCOPES.append([draws.seed, copy(draws.batch_index), draws.drawn])
     try:
         yield
     finally:
