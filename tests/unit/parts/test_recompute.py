@@ -147,8 +147,10 @@ def test_inputs_and_variables_get_their_gradients(traced, dtype):
         body = functools.partial(step, again, deep)
         found.append((tf.function(body, autograph=False) if traced else body)())
         assert deep.seen == [False] * 4 + [True] * (4 if again else 0)
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(tf.cast(one, tf.float32), tf.cast(other, tf.float32))
+    for number, (one, other) in enumerate(zip(*found, strict=True)):
+        # TensorFlow adds the four gradients of the shift in an order that differs from run to run.
+        rounding = 0.02 if number == 3 else 0.0
+        np.testing.assert_allclose(tf.cast(one, tf.float32), tf.cast(other, tf.float32), rounding, rounding)
 
 
 def test_a_function_without_variables_and_without_random_numbers():
