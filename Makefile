@@ -14,7 +14,7 @@ PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TEN
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs clean
+.PHONY: help demo horovod test test-all lint docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ $(VENV)/.installed-%: $(VENV)/.installed
 
 demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it, translate with it.
 	@bash example_configs/text2text/toy-reversal/demo.sh $(BIN)/python
+
+horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and try it with two processes.
+	bash scripts/install_horovod.sh $(BIN)/python
 
 test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.
 	$(BIN)/python -m pytest --cov --timeout=600 $(PYTEST_ARGS)

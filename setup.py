@@ -51,7 +51,7 @@ setup(
     extras_require={
         "cpu": [f"tensorflow-cpu{TENSORFLOW}"],
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
-        "horovod": ["horovod==0.28.1"],
+        # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "plots": ["matplotlib"],  # --png of the programs in benchmarks/
         "test": ["coverage>=7.10", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],

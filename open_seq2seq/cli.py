@@ -8,6 +8,7 @@ import difflib
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.launcher import end_all, launched_as, let_first_rank_speak, who
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -108,9 +110,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
       Exit code: 0, 2 after a mistake of the user's, 130 when interrupted. Whatever else
-      goes wrong is a bug and raises.
+      goes wrong is a bug and raises. As one of several processes it does not return after an
+      error, but ends at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if launched_as()[1] == 1:
+        return _exit_code(arguments)
+    try:
+        code = _exit_code(arguments)
+    except Exception:
+        sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.\n")
+        code = 1
+    return end_all(code) if code in (1, EXIT_USER_ERROR, EXIT_INTERRUPTED) else code
+
+
+def _exit_code(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except SystemExit as end:  # --help and --version
@@ -132,8 +146,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _report(problems: Sequence[str]) -> None:
     sys.stdout.flush()
+    let_first_rank_speak()
     for problem in problems:
-        sys.stderr.write(f"Error: {' '.join(problem.splitlines())}\n")
+        sys.stderr.write(f"Error{who()}: {' '.join(problem.splitlines())}\n")
     sys.stderr.flush()
 
 

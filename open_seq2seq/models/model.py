@@ -104,8 +104,8 @@ class Model(Component):
 
 def _run_params() -> dict[str, Any]:
     return {
-        "use_horovod": Param([False], False, "Runs on one device; kept so that old configs load."),
-        "num_gpus": Param([1], 1, "Runs on one device; kept so that old configs load."),
+        "use_horovod": Param(bool, False, "Run on all processes that mpiexec or horovodrun started, one device each."),
+        "num_gpus": Param([1], 1, "A process runs on one device; kept so that old configs load."),
         "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens"),

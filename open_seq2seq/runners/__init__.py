@@ -1,5 +1,6 @@
 """Runners: who computes, and how gradients and results meet."""
 
+from open_seq2seq.runners.build import make_runner
 from open_seq2seq.runners.runner import Runner
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "make_runner"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -12,6 +12,9 @@ Gradients = dict[str, Any]
 
 class Runner:
     """One process, one device: every collective operation is the identity.
+
+    Where there are several processes, all of them have to call the collective operations
+    (``reduce``, ``agree``, ``gather``, ``share``, ``broadcast``) in the same order.
 
     Attributes:
       process_rank: number of this process.
@@ -28,12 +31,21 @@ class Runner:
         """Whether this process prints and writes."""
         return self.process_rank == 0
 
+    def describe(self) -> list[str]:
+        """Returns lines for the log that say who computes; none where there is nothing to say."""
+        return []
+
     def run(self, step: Callable[[Any], Any], batch: Any) -> Any:
         """Runs a step on this runner's replicas."""
         return step(batch)
 
-    def reduce(self, tensors: Gradients) -> Gradients:
-        """Adds tensors up over all replicas."""
+    def reduce(self, tensors: Gradients, name: str = "gradients") -> Gradients:
+        """Adds tensors up over all replicas.
+
+        Args:
+          tensors: FP32, dense or ``IndexedSlices``, by name; the same names on all replicas.
+          name: of this reduction: those that can be under way together have different names.
+        """
         return tensors
 
     def agree(self, condition: tf.Tensor) -> tf.Tensor:
@@ -41,5 +53,16 @@ class Runner:
         return condition
 
     def gather(self, results: list[Any]) -> list[Any]:
-        """Collects the results of all processes, in the order of their batches."""
+        """Collects the results of all processes, in the order of their batches.
+
+        Args:
+          results: of batches that were dealt out in turn: rank r has those of the batches r, r + world size, …
+        """
         return results
+
+    def share(self, value: Any) -> Any:
+        """Returns the value that the chief has: any Python object that pickles."""
+        return value
+
+    def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
+        """Gives variables the values that they have in the chief's process."""

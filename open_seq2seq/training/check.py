@@ -10,7 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
-from open_seq2seq.runners.runner import Runner
+from open_seq2seq.runners import Runner
 from open_seq2seq.training.report import print_parameter_table
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
@@ -18,7 +18,7 @@ from open_seq2seq.utils.console import deco_print
 _EXAMPLES = 200
 
 
-def check_run(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
+def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
     """Builds what the mode would use, reads the first examples, runs one step, and prints what it found."""
     lender = None
     for section, spec in specs.items():
@@ -27,7 +27,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
             lender = model
         _check_data(section, model)
         if section == "train":
-            _check_training(Trainer(model, None, Runner(), seed=spec.params.get("random_seed") or 0))
+            _check_training(Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0))
     deco_print("The config can be run.")
     return 0
 

@@ -63,7 +63,7 @@ class Incident:
         attempt, trainer = self._divergence.attempt, self._trainer
         for number, batch in enumerate(attempt.batches, (self.step - 1) * len(attempt.batches)):
             self._batch = batch
-            self._micro_batch = number * trainer.runner.world_size + trainer.runner.replica_rank
+            self._micro_batch = trainer.offset + number * trainer.runner.world_size + trainer.runner.replica_rank
             self._found = self._examine()
             if not self._found.finite:
                 break
@@ -128,6 +128,11 @@ class Incident:
             self._folder = folder
         except OSError as error:
             deco_print(f"WARNING: the batch could not be kept in {folder}: {error.strerror}.")
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the batch, run again, showed nothing."""
+        return self._found.finite
 
     @property
     def title(self) -> str:

@@ -50,7 +50,7 @@ class EvaluationPass:
         """
         losses: list[tuple[dict[str, float], dict[str, float]]] = []
         results: list[Any] = []
-        for batch in _timed_batches(self.model, report_progress):
+        for batch in _timed_batches(self.model, self._runner, report_progress):
             means, units, outputs = tf.nest.map_structure(np.asarray, self._runner.run(self._step, batch))
             losses.append((means, units))
             if self._predicts:
@@ -58,7 +58,9 @@ class EvaluationPass:
         loss = _mean_loss(self._runner.gather(losses))
         deco_print(f"Validation loss: {loss:.4f}", offset=1)
         gathered = self._runner.gather(results)
-        metrics = self.model.finalize_evaluation(gathered, training_step) if gathered else {}
+        # The chief's figures are everybody's.
+        metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
+                                     if gathered and self._runner.is_chief else {})
         return {"val_loss": loss, **metrics}
 
 
@@ -86,7 +88,7 @@ class InferencePass:
 
     def run(self, output_file: str) -> None:
         """Decodes every example and writes ``output_file``."""
-        results = [self.predict(batch) for batch in _timed_batches(self._model, True)]
+        results = [self.predict(batch) for batch in _timed_batches(self._model, self._runner, True)]
         gathered = self._runner.gather(results)
         if self._runner.is_chief:
             self._model.finalize_inference(gathered, output_file)
@@ -104,9 +106,9 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
     return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
 
 
-def _timed_batches(model: Model, report: bool) -> Iterator[dict[str, Any]]:
-    """Yields the batches of one pass; with ``report``, prints progress and speed as they are consumed."""
-    plan = evaluation_batches(model.data_layer)
+def _timed_batches(model: Model, runner: Runner, report: bool) -> Iterator[dict[str, Any]]:
+    """Yields this rank's batches of one pass; with ``report``, prints its progress and speed as they are consumed."""
+    plan = evaluation_batches(model.data_layer, world_size=runner.world_size, rank=runner.replica_rank)
     total = len(plan)
     stride = max(total // 10, 1)
     started, objects, timed = time.perf_counter(), 0, 0

@@ -142,7 +142,9 @@ class Recovery:
 
     def _stop(self, trainer: Trainer, incident: Incident, problem: str | None) -> NoReturn:
         self._record(trainer, incident, "stopped" + (f", as {problem}" if problem else ""), None)
-        raise DivergenceError(incident.verdict(problem))
+        # On several ranks, the one whose batch is to blame has the word.
+        verdicts = trainer.runner.gather([(not incident.is_finite, incident.verdict(problem))])
+        raise DivergenceError(next((text for blamed, text in verdicts if blamed), verdicts[0][1]))
 
     def _roll_back(self, trainer: Trainer, incident: Incident, restart: Restart) -> None:
         restart.rate_factor *= self._params["divergence_lr_factor"]

@@ -153,7 +153,8 @@ class RunSaver:
 
     def _snapshot(self, trainer: Trainer, more: Mapping[str, Any]) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
-                 "micro_batch": trainer.micro_batch, "divergence": trainer.recovery.state(), **more}
+                 "micro_batch": trainer.micro_batch,
+                 "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(), **more}
         return Snapshot.take(trainer.variables, trainer.optimizer.state(), state, self._config_yaml,
                              self._model.data_layer.assets())
 
@@ -228,8 +229,27 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
                               "with the optimizer of the run, or start a new one by load_model.")
     assign_matching(state, values)
     _restore_average(trainer, checkpoint)
-    trainer.resume(int(checkpoint.state["step"]))
-    trainer.recovery.resume(checkpoint.state.get("divergence", {}))
+    take_up(trainer, checkpoint.state)
+
+
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"
+
+
+def take_up(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    """Continues after a checkpoint whose variables have been, or will be, given to the trainer.
+
+    The place in the data is that of the checkpoint, whatever the number of ranks.
+
+    Args:
+      state: the checkpoint's ``state.json``.
+    """
+    trainer.resume(int(state["step"]), int(state["micro_batch"]))
+    before, now = state.get("world_size", 1), trainer.runner.world_size
+    if before != now:
+        deco_print(f"The checkpoint was taken on {_ranks(before)}, and training goes on with {_ranks(now)} from batch "
+                   f"{trainer.micro_batch} of the data: an update takes {now / before:g} times as many examples.")
+    trainer.recovery.resume(state.get("divergence", {}))
 
 
 def _restore_average(trainer: Trainer, checkpoint: Checkpoint) -> None:

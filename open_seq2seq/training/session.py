@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from open_seq2seq.config.options import RunOptions
@@ -14,7 +15,8 @@ from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
-from open_seq2seq.runners.runner import Runner
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.runners import Runner, make_runner
 from open_seq2seq.training import saving
 from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
@@ -25,6 +27,7 @@ from open_seq2seq.training.report import print_config, print_parameter_table
 from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
 
 _TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
            "interactive_infer": "Inference config"}
@@ -40,30 +43,33 @@ def run(options: RunOptions) -> int:
       UserError: the user's mistake, in one sentence.
     """
     specs = describe_sections(options)
-    notes = set_up_process([spec.params for spec in specs.values()])
+    first = specs[options.config.sections[0]]
+    runner = make_runner(first.params)
+    if options.mode == "interactive_infer" and runner.world_size > 1:
+        raise UserError("The mode interactive_infer talks to one process: start it without mpiexec or horovodrun.")
+    notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
     if options.check:
         from open_seq2seq.training.check import check_run
 
         for note in notes:
             deco_print(note)
-        return check_run(options, specs)
-    first = specs[options.config.sections[0]]
+        return check_run(options, specs, runner)
     with contextlib.ExitStack() as stack:
-        logdir = _open_logdir(options, first, stack)
+        logdir = _open_logdir(options, first, stack) if runner.is_chief else LogDir(None)
         title = "New benchmarking config" if options.benchmark else None
         for section, spec in specs.items():
             print_config(title or _TITLES[section], spec.params)
         for note in (resolve_dtype(first.params.get("dtype", "float32")).note, *notes):
             deco_print(note)
         if options.mode in ("train", "train_eval"):
-            return _train(options, specs, logdir)
-        model = _restored_model(first, logdir)
+            return _train(options, specs, logdir, runner)
+        model = _restored_model(first, logdir, runner)
         if options.mode == "eval":
             deco_print("Running evaluation on a validation set:")
-            EvaluationPass(model, Runner()).run(report_progress=True)
+            EvaluationPass(model, runner).run(report_progress=True)
             deco_print("Finished evaluation")
         elif options.mode == "infer":
-            InferencePass(model, Runner()).run(options.infer_output_file)
+            InferencePass(model, runner).run(options.infer_output_file)
             deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
         else:
             prompt(InteractiveModel(model))
@@ -86,24 +92,26 @@ def _open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitSta
     return logdir
 
 
-def _seed(spec: ModelSpec, checkpoint: Any) -> int:
+def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
     given = spec.params.get("random_seed")
-    if checkpoint is not None and checkpoint.state["random_seed"] != given:
-        stored = int(checkpoint.state["random_seed"])
+    if state is not None and state["random_seed"] != given:
+        stored = int(state["random_seed"])
         if given is not None:
             deco_print(f"random_seed is {given} but this run began with {stored}, which is kept.")
         return stored
     return int(time.time()) if given is None else int(given)
 
 
-def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir) -> int:
+def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, runner: Runner) -> int:
+    # The chief alone reads files of the logdir; the others, perhaps on other hosts, hear of them.
     checkpoint = saving.newest(logdir) if logdir.checkpoint is not None else None
-    seed = _seed(specs["train"], checkpoint)
-    if checkpoint is not None and (dtype := kept_dtype(specs["train"].params, checkpoint.state)):
+    state = runner.share(None if checkpoint is None else dict(checkpoint.state))
+    seed = runner.share(_seed(specs["train"], state))
+    if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
         deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
         specs = _in_dtype(specs, dtype)
-    trainer = _make_trainer(options, specs, logdir, seed)
-    _start(trainer, logdir, checkpoint)
+    trainer = _make_trainer(options, specs, logdir, seed, runner)
+    _start(trainer, logdir, checkpoint, state)
     if trainer.finished:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "  # type: ignore[union-attr]
                    f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
@@ -118,20 +126,21 @@ def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir) -> 
         del trainer
         gc.collect()
         specs = _in_dtype(specs, str(restart.dtype))
-        trainer = _make_trainer(options, specs, logdir, seed)
+        trainer = _make_trainer(options, specs, logdir, seed, runner)
         restart.put_into(trainer)
         keep_restart(trainer, restart)
     return _finish(trainer, signum)
 
 
-def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, seed: int) -> Trainer:
+def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, seed: int,
+                  runner: Runner) -> Trainer:
     model = build_model(specs["train"], seed)
     eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
     saver = None
     if logdir.root is not None:
         saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
-    return Trainer(model, eval_model, Runner(), seed, saver, summaries_dir)
+    return Trainer(model, eval_model, runner, seed, saver, summaries_dir)
 
 
 def _in_dtype(specs: dict[str, ModelSpec], dtype: str) -> dict[str, ModelSpec]:
@@ -143,36 +152,43 @@ def _finish(trainer: Trainer, signum: int | None) -> int:
     if signum is not None:
         deco_print(f"Stopped at step {trainer.step}; go on with --continue_learning.")
         return 128 + signum
-    if trainer.saver is not None and trainer.model.params["average_checkpoints"]:
-        _average(trainer, trainer.saver)
+    if trainer.saves and trainer.model.params["average_checkpoints"]:
+        _average(trainer)
     deco_print("Finished training")
     return 0
 
 
-def _start(trainer: Trainer, logdir: LogDir, checkpoint: Any) -> None:
+def _start(trainer: Trainer, logdir: LogDir, checkpoint: Any, state: Mapping[str, Any] | None) -> None:
     print_parameter_table(trainer.trainable, trainer.variables)
     for line in trainer.describe_shapes():
         deco_print(line)
     if checkpoint is not None:
         saving.restore_run(trainer, checkpoint)
         deco_print(f"Restored checkpoint from {checkpoint.path}. Resuming training at step {trainer.step}")
+    elif state is not None:
+        saving.take_up(trainer, state)
     elif logdir.base_checkpoint is not None:
         saving.load_base_model(trainer, logdir.base_checkpoint)
         deco_print("Starting training from the base model")
     else:
         deco_print("Starting training from scratch")
+    trainer.synchronize()
 
 
-def _average(trainer: Trainer, saver: saving.RunSaver) -> None:
-    count = saver.average(trainer, trainer.model.params["average_checkpoints"])
-    deco_print(f"Averaged the last {count} checkpoints: {saver.averaged_dir}")
+def _average(trainer: Trainer) -> None:
+    if trainer.saver is not None:
+        count = trainer.saver.average(trainer, trainer.model.params["average_checkpoints"])
+        deco_print(f"Averaged the last {count} checkpoints: {trainer.saver.averaged_dir}")
+    trainer.synchronize()
     if trainer.eval_model is not None:
         trainer.evaluate(keep_best=False)
 
 
-def _restored_model(spec: ModelSpec, logdir: LogDir) -> Model:
+def _restored_model(spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
     model = build_model(spec)
-    saving.restore_weights(model, saving.finished(logdir, model.params))
+    if runner.is_chief:
+        saving.restore_weights(model, saving.finished(logdir, model.params))
+    runner.broadcast(named_variables(model))
     return model
 
 
@@ -180,4 +196,4 @@ def load_model(options: RunOptions) -> Model:
     """Builds and restores the model of an inference mode, for use from Python."""
     spec = describe_sections(options)[options.mode]
     set_up_process([spec.params])
-    return _restored_model(spec, check_logdir(options, spec.params))
+    return _restored_model(spec, check_logdir(options, spec.params), Runner())

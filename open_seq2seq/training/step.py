@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,9 @@ from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.runners.runner import Runner
 
 Tensors = dict[str, Any]
+
+# What travels with the gradients; no variable's name begins with a space.
+_LOSS, _UNITS, _TALLY = " loss", " units", " tally/"
 
 
 class TrainStep:
@@ -55,6 +59,7 @@ class TrainStep:
         trainable = {id(variable) for variable in variables.values()}
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._exact_in_one_go = iter_size == 1 and runner.world_size == 1
         signature = [model.data_layer.input_signature]
         self._single = tf.function(self._update_from_one, input_signature=signature, autograph=False,
@@ -64,24 +69,26 @@ class TrainStep:
         self._add = tf.function(lambda first, second: tf.nest.map_structure(tf.add, first, second), autograph=False)
         self._finish = tf.function(self._update_from_sums, autograph=False)
 
-    def __call__(self, batches: list[Any]) -> Tensors:
+    def __call__(self, batches: list[Any], tallies: Mapping[str, float] | None = None) -> Tensors:
         """Makes one update.
 
         Args:
           batches: ``iter_size`` micro-batches.
+          tallies: numbers to be added up over all replicas on the same journey; they are among the results.
 
         Returns:
-          ``loss`` (of the last micro-batch), ``finite_loss`` (of all), ``applied``, ``learning_rate``,
-          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, and, when
-          asked for, ``gradients`` and ``underflow``: tensors, not fetched.
+          ``loss`` (of the whole update, all replicas), ``finite_loss``, ``applied``, ``learning_rate``,
+          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``; on several
+          replicas ``objects`` and ``stop_votes``; and, when asked for, ``gradients`` and ``underflow``: tensors,
+          not fetched.
         """
         if self._exact_in_one_go:
             return self._runner.run(self._single, batches[0])
         sums: Any = None
         for batch in batches:
-            loss, weighed = self._runner.run(self._weigh, batch)
-            sums = (loss, weighed) if sums is None else self._add(sums, (loss, weighed))
-        return {**self._finish(*sums), "loss": loss}
+            weighed = self._runner.run(self._weigh, batch)
+            sums = weighed if sums is None else self._add(sums, weighed)
+        return self._finish(sums, {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()})
 
     @property
     def traces(self) -> int:
@@ -90,7 +97,7 @@ class TrainStep:
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns, by unit, the local means of the loss and their units."""
-        micro_batch = self.batches * self._runner.world_size + self._runner.replica_rank
+        micro_batch = self.offset + self.batches * self._runner.world_size + self._runner.replica_rank
         compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
         with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable:
             terms, _ = self._model.loss_terms(batch, training=True)
@@ -110,8 +117,8 @@ class TrainStep:
         self.batches.assign_add(1)
         return {**self._apply(gradients), "loss": total, "finite_loss": tf.math.is_finite(total)}
 
-    def _weigh_one(self, batch: Any) -> tuple[tf.Tensor, dict[str, tuple[Tensors, tf.Tensor]]]:
-        """Returns the loss and, by unit, the FP32 gradients times the units, and the units."""
+    def _weigh_one(self, batch: Any) -> dict[str, Tensors]:
+        """Returns by unit what is added up: the FP32 gradients and the loss, both times the units, and the units."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(list(self._variables.values()))
             means, units = self._forward(batch)
@@ -120,21 +127,26 @@ class TrainStep:
         for unit, loss in scaled.items():
             gradients = {name: tf.cast(tf.convert_to_tensor(gradient), tf.float32) * units[unit]
                          for name, gradient in self._gradients(tape, loss).items()}
-            weighed[unit] = (gradients, units[unit])
+            weighed[unit] = {**gradients, _LOSS: means[unit] * units[unit], _UNITS: units[unit]}
         self.batches.assign_add(1)
-        return tf.add_n(list(means.values())), weighed
+        return weighed
 
-    def _update_from_sums(self, losses: tf.Tensor, sums: dict[str, tuple[Tensors, tf.Tensor]]) -> Tensors:
-        gradients: Tensors = {}
-        for weighed, units in sums.values():
-            reduced = self._runner.reduce({**weighed, "": units})
-            total_units = reduced.pop("")
+    def _update_from_sums(self, sums: dict[str, Tensors], tallies: Tensors) -> Tensors:
+        means: Tensors = {}
+        for number, (unit, weighed) in enumerate(sums.items()):
+            carried = {_TALLY + name: value for name, value in tallies.items()} if number == 0 else {}
+            reduced = self._runner.reduce({**weighed, **carried}, f"gradients.{unit}")
+            tallies = {name: reduced.pop(_TALLY + name) for name in tallies} if number == 0 else tallies
+            units = reduced.pop(_UNITS)
             for name, value in reduced.items():
-                mean = tf.math.divide_no_nan(tf.convert_to_tensor(value), total_units)
-                gradients[name] = gradients[name] + mean if name in gradients else mean
+                mean = tf.math.divide_no_nan(tf.convert_to_tensor(value), units)
+                means[name] = means[name] + mean if name in means else mean
+        loss = means.pop(_LOSS)
+        if self._regularized:
+            loss += self._regularization()
         for name, gradient in self._regularization_gradients().items():
-            gradients[name] += gradient
-        return {**self._apply(gradients), "finite_loss": self._runner.agree(tf.math.is_finite(losses))}
+            means[name] += gradient
+        return {**self._apply(means), **tallies, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
 
     def _regularization_gradients(self) -> Tensors:
         if not self._regularized:

@@ -44,13 +44,14 @@ class Trainer:
       eval_model: built for evaluation with the same variables, or None.
       runner: who computes.
       seed: the run's random seed.
-      saver: writes checkpoints, or None to write none.
+      saver: writes checkpoints, in the chief's process; None to write none.
       summaries_dir: where TensorBoard's events go, or None.
 
     Attributes:
       step: updates attempted so far; skipped ones count.
+      offset: how many more micro-batches were consumed than the steps made would take now, on as many ranks.
       last_step: the step after which training ends.
-      objects: tokens, frames or images consumed in this process.
+      saves: whether the run writes checkpoints, in whichever process.
       waited: seconds spent waiting for input.
       paused: seconds spent on evaluation and checkpoints.
       underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
@@ -61,7 +62,12 @@ class Trainer:
                  saver: RunSaver | None = None, summaries_dir: str | None = None) -> None:
         self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
         self.saver = saver
-        self.step, self.objects, self.waited, self.paused = 0, 0, 0.0, 0.0
+        self.saves = runner.share(saver is not None)
+        self.offset = 0
+        self.step, self.waited, self.paused = 0, 0.0, 0.0
+        self._objects, self._uncounted = 0, list[Any]()
+        self._votes: Any = None
+        self._votes_before = False
         params = model.params
         self._iter_size = params["iter_size"]
         self._stream = self._make_stream()
@@ -120,7 +126,8 @@ class Trainer:
 
     def _steps_in(self, epochs: int) -> int:
         """Whole updates that fit in a number of epochs; an update may straddle two."""
-        return epochs * self._stream.micro_batches_per_epoch // (self._iter_size * self.runner.world_size)
+        micro_batches = epochs * self._stream.micro_batches_per_epoch - self.offset
+        return micro_batches // (self._iter_size * self.runner.world_size)
 
     @property
     def epoch(self) -> int:
@@ -130,7 +137,7 @@ class Trainer:
     @property
     def micro_batch(self) -> int:
         """How many micro-batches all replicas together have consumed."""
-        return self.step * self._iter_size * self.runner.world_size
+        return self.offset + self.step * self._iter_size * self.runner.world_size
 
     @property
     def finished(self) -> bool:
@@ -142,10 +149,26 @@ class Trainer:
             return False
         return bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step
 
-    def resume(self, step: int) -> None:
-        """Continues after ``step`` updates; weights and optimizer have been restored."""
+    @property
+    def objects(self) -> int:
+        """Tokens, frames or images consumed by all replicas since the start of this process."""
+        self._objects += sum(int(count) for count in self._uncounted)
+        self._uncounted.clear()
+        return self._objects
+
+    def resume(self, step: int, micro_batch: int | None = None) -> None:
+        """Continues after ``step`` updates; weights and optimizer have been restored.
+
+        Args:
+          step: updates attempted.
+          micro_batch: micro-batches consumed by then, where some updates took another number of them than now.
+        """
         self.step = step
         self._train_step.batches.assign(step * self._iter_size)
+        if micro_batch is not None:
+            self.offset += micro_batch - self.micro_batch
+            self._train_step.offset.assign(self.offset)
+            self.last_step = self.model.params["max_steps"] or self._steps_in(self.model.params["num_epochs"])
 
     def train(self) -> int | None:
         """Trains to the end or until a signal.
@@ -176,8 +199,8 @@ class Trainer:
         loader = BatchLoader(self._batches, self._stream, start=self.micro_batch)
         try:
             with contextlib.closing(loader):
-                while not self.finished and not stop.requested:
-                    results = self._make_step(loader)
+                while not self.finished and not self._stops(stop):
+                    results = self._make_step(loader, stop)
                     for hook in hooks:
                         hook.after_step(self, results)
                 self._settle()
@@ -187,20 +210,46 @@ class Trainer:
             return False
         return True
 
-    def _make_step(self, loader: BatchLoader) -> dict[str, Any]:
+    def _stops(self, stop: StopRequest) -> bool:
+        """Whether a signal ends the training: on all ranks after the same step, though it may reach but one.
+
+        Votes travel with an update's gradients, and are read one update later, as the divergence detector does.
+        """
+        return stop.requested if self.runner.world_size == 1 else bool(self._votes_before)
+
+    def _make_step(self, loader: BatchLoader, stop: StopRequest) -> dict[str, Any]:
         waited = loader.wait_seconds
         batches = [next(loader) for _ in range(self._iter_size)]
         self.waited += loader.wait_seconds - waited
         self._batch = batches[-1]
-        results = self._train_step(batches)
+        objects = sum(self.model.num_objects(batch) for batch in batches)
+        several = self.runner.world_size > 1
+        results = self._train_step(batches, {"objects": objects, "stop_votes": stop.requested} if several else None)
         self.step += 1
-        self.objects += sum(self.model.num_objects(batch) for batch in batches)
+        self._uncounted.append(results["objects"] if several else objects)
+        if several:
+            self._votes_before, self._votes = self._votes is not None and float(self._votes) > 0, results["stop_votes"]
         self.recovery.detector.observe(self.step, batches, results)
         return results
 
     def _settle(self) -> None:
-        """Makes sure that the present state is worth keeping; raises Divergence if not."""
+        """Makes sure that the present state is the same on all ranks and worth keeping; raises Divergence if not."""
+        self._average_statistics()
         self.recovery.detector.settle({**self.variables, **self.optimizer.state()})
+
+    def _average_statistics(self) -> None:
+        """Each rank has its own moving averages of what it saw (batch norm): all get their mean."""
+        world_size = self.runner.world_size
+        statistics = {name: variable for name, variable in self.variables.items()
+                      if not variable.trainable and variable.dtype == tf.float32} if world_size > 1 else {}
+        if statistics:
+            sums = self.runner.reduce({name: v.read_value() for name, v in statistics.items()}, "statistics")
+            for name, variable in statistics.items():
+                variable.assign(sums[name] / world_size)
+
+    def synchronize(self) -> None:
+        """Gives all ranks the chief's weights and optimizer."""
+        self.runner.broadcast({**self.variables, **{f"optimizer/{n}": v for n, v in self.optimizer.state().items()}})
 
     @functools.cached_property
     def examiner(self) -> Examiner:
@@ -210,16 +259,17 @@ class Trainer:
     def _make_hooks(self) -> list[hook_module.Hook]:
         params = self.model.params
         hooks: list[hook_module.Hook] = []
-        if params["print_loss_steps"]:
+        chief = self.runner.is_chief
+        if params["print_loss_steps"] and chief:
             hooks.append(hook_module.ProgressHook(params["print_loss_steps"]))
-        if params["print_samples_steps"]:
+        if params["print_samples_steps"] and chief:
             hooks.append(hook_module.SamplesHook(params["print_samples_steps"]))
         if params["save_summaries_steps"]:
             hooks.append(hook_module.SummaryHook(params["save_summaries_steps"], params["summaries"]))
         hooks.append(hook_module.BenchmarkHook(params["bench_start"], params["print_bench_info_steps"]))
         if self._evaluation is not None:
             hooks.append(hook_module.EvaluationHook(self._evaluation.model.params["eval_steps"]))
-        if params["save_checkpoint_steps"] and self.saver is not None:
+        if params["save_checkpoint_steps"] and self.saves:
             hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
         hooks += [hook(train_model=self.model, eval_model=self.eval_model) for hook in params["hooks"]]
         return hooks
@@ -270,11 +320,12 @@ class Trainer:
         return metrics
 
     def save_checkpoint(self) -> None:
-        """Saves now; the files are written in the background."""
-        if self.saver is not None:
+        """Saves now, in the chief's process; the files are written in the background."""
+        if self.saves:
             with self.pause():
                 self._settle()
-                self.saver.save(self)
+                if self.saver is not None:
+                    self.saver.save(self)
 
     def wait_for_checkpoint(self) -> None:
         """Waits until the last checkpoint is on disk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -17,3 +18,9 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
     text = ("\n" + prefix).join(line.split("\n"))
     sys.stdout.write(prefix + text + end)
     sys.stdout.flush()
+
+
+def mute() -> None:
+    """Throws away from now on what this process prints; errors, on stderr, still appear."""
+    sys.stdout.flush()
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for the rest of the process)

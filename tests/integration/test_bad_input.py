@@ -22,7 +22,8 @@ CASES = {
     "update larger than the data": (["--iter_size=999"], "Overall batch size is too big"),
     "half type": (["--dtype=float17"], "mixed"),
     "resume from nothing": (["--continue_learning"], "empty or missing"),
-    "horovod": (["--use_horovod=True"], "use_horovod"),
+    "horovod": (["--use_horovod=maybe"], "use_horovod"),
+    "towers": (["--num_gpus=2"], "num_gpus"),
     "frozen nothing": (["--freeze_variables_regex=nothing_like_it"], "freeze_variables_regex"),
     "unknown metric": (["--mode=train_eval", "--best_metric=Eval_BLUE_Score"], "Did you mean 'Eval_BLEU_Score'"),
 }

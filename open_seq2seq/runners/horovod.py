@@ -1,0 +1,113 @@
+"""Several processes, joined by Horovod: one replica each."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.runners.runner import Gradients, Runner
+from open_seq2seq.utils.console import mute
+
+# Tensors of a group travel together; Horovod's own buffer for fusing small ones holds 128 MiB.
+GROUP_BYTES = 64 * 2**20
+_MISSING = object()
+
+
+class HorovodRunner(Runner):
+    """The processes that mpiexec or horovodrun started; see ``Runner``.
+
+    Making one starts Horovod, takes this process's share of the machine (its GPU, or its part of the
+    cores), and silences all processes but the first; errors still appear. It has to be made
+    before TensorFlow uses a device.
+
+    Args:
+      hvd: the module ``horovod.tensorflow``.
+    """
+
+    def __init__(self, hvd: Any) -> None:
+        hvd.init()
+        self._hvd = hvd
+        self.process_rank = self.replica_rank = hvd.rank()
+        self.world_size = hvd.size()
+        self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
+        self._threads = take_share(self.local_rank, self.local_size)
+        if not self.is_chief:
+            mute()
+        self._hosts = hvd.allgather_object(socket.gethostname(), name="hosts")
+
+    def describe(self) -> list[str]:
+        hosts = sorted(set(self._hosts))
+        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+        where = f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts ({', '.join(hosts)})"
+        threads = f"; threads for an operation: {self._threads} a rank" if self._threads else ""
+        return [f"Horovod: {ranks} on {where}{threads}"]
+
+    def reduce(self, tensors: Gradients, name: str = "gradients") -> Gradients:
+        reduced: Gradients = {}
+        dense = {key: tf.convert_to_tensor(tensor) for key, tensor in tensors.items()}
+        for number, keys in enumerate(groups(dense)):
+            values = self._hvd.grouped_allreduce([dense[key] for key in keys], op=self._hvd.Sum,
+                                                 name=f"{name}.{number}")
+            reduced.update(zip(keys, values, strict=True))
+        return {key: reduced[key] for key in tensors}
+
+    def agree(self, condition: tf.Tensor) -> tf.Tensor:
+        votes = self._hvd.allreduce(tf.cast(condition, tf.float32), op=self._hvd.Sum, name="agree")
+        return votes > self.world_size - 0.5
+
+    def gather(self, results: list[Any]) -> list[Any]:
+        ranks = self._hvd.allgather_object(results, name="gather")
+        return [result for row in zip_longest(*ranks, fillvalue=_MISSING) for result in row if result is not _MISSING]
+
+    def share(self, value: Any) -> Any:
+        return self._hvd.broadcast_object(value if self.is_chief else None, root_rank=0, name="share")
+
+    def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
+        for name, variable in variables.items():
+            variable.assign(self._hvd.broadcast(variable.read_value(), root_rank=0, name=f"broadcast.{name}"))
+
+
+def groups(tensors: Mapping[str, tf.Tensor], most: int = GROUP_BYTES) -> Iterator[list[str]]:
+    """Yields the names of tensors that travel together: in their order, up to so many bytes a group.
+
+    The order and the sizes are those of the model, so every rank makes the same groups.
+    """
+    names: list[str] = []
+    size = 0
+    for name, tensor in tensors.items():
+        held = (tensor.shape.num_elements() or 0) * tensor.dtype.size
+        if names and size + held > most:
+            yield names
+            names, size = [], 0
+        names.append(name)
+        size += held
+    if names:
+        yield names
+
+
+def take_share(local_rank: int, local_size: int) -> int | None:
+    """Takes one of this host's GPUs, and its part of the cores, for this process.
+
+    The number of threads stays as it is where it has been set (``TF_NUM_INTRAOP_THREADS``,
+    ``OMP_NUM_THREADS``, or from Python).
+
+    Returns:
+      How many threads compute one operation; None where that was not set here.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
+    threading = tf.config.threading
+    given = any(name in os.environ for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"))
+    if given or threading.get_intra_op_parallelism_threads():
+        return None
+    cores, own = os.cpu_count() or 1, len(os.sched_getaffinity(0))
+    # A launcher that binds ranks to cores has dealt them out already.
+    threads = own if own <= cores // local_size else max(1, own // local_size)
+    threading.set_intra_op_parallelism_threads(threads)
+    return threads

@@ -1,0 +1,169 @@
+"""Real runs on several ranks; skipped where Horovod is not installed (make horovod)."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.integration.conftest import ROOT, start_process
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
+                                reason="Horovod is not installed: make horovod builds it")
+
+BIN = Path(sys.executable).parent
+NO_DROPOUT = [f"--{part}_params/{key}=0.0" for part in ("encoder", "decoder")
+              for key in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
+# Saves each rank's weights at the end, and prints exact losses; on rank 1 alone, a gradient can be made to overflow.
+HOOK = '''
+import numpy as np
+from open_seq2seq.training.hooks import Hook
+
+class Keep(Hook):
+    def after_step(self, trainer, results):
+        print("exact", trainer.step, repr(float(results["loss"])), bool(results["applied"]),
+              float(results["loss_scale"]), flush=True)
+
+    def end(self, trainer):
+        np.savez(root + f"/weights-{trainer.runner.process_rank}.npz",
+                 **{name: v.numpy() for name, v in {**trainer.variables, **trainer.optimizer.state()}.items()})
+
+base_params["hooks"] = [Keep]
+
+class FailingHook(Hook):
+    def after_step(self, trainer, results):
+        if trainer.step == 3 and trainer.runner.process_rank == 1:
+            raise RuntimeError("a rank of its own mind")
+
+class OverflowHook(Hook):
+    """Rank 1 brings infinity to the third reduction."""
+    def begin(self, trainer):
+        runner, reduce = trainer.runner, trainer.runner.reduce
+        import tensorflow as tf
+        def bring(tensors, name="gradients"):
+            bad = tf.where((tf.equal(trainer.optimizer.updates, 2) & tf.equal(trainer.optimizer.skipped, 0)
+                            & (runner.process_rank == 1)), float("inf"), 0.0)
+            return reduce({n: t + bad if not n.startswith(" ") else t for n, t in tensors.items()}, name)
+        runner.reduce = bring
+'''
+
+
+@pytest.fixture
+def workspace(workspace):
+    with open(workspace / "config.py", "a", encoding="utf-8") as config:
+        config.write(HOOK)
+    return workspace
+
+
+def on_ranks(ranks: int, workspace: Path, *arguments: str, launcher: str = "mpiexec") -> tuple[int, str]:
+    """Runs the command on some ranks: (exit code, stdout and stderr)."""
+    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    launch = {"mpiexec": ["mpiexec", *root, "--oversubscribe", "--bind-to", "none"],
+              "gloo": ["horovodrun", "--gloo"]}[launcher]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}",
+                   "TF_NUM_INTRAOP_THREADS": "1"}
+    done = subprocess.run([*launch, "-np", str(ranks), sys.executable, str(ROOT / "run.py"),
+                           f"--config_file={workspace}/config.py", "--use_horovod=True", *arguments],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,
+                          env=environment, timeout=240, check=False)
+    return done.returncode, done.stdout
+
+
+def alone(workspace: Path, *arguments: str) -> str:
+    """Runs the command in one process, which has to work: its output."""
+    process = start_process(workspace, *arguments)
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    return output
+
+
+def losses(output: str) -> list[float]:
+    return [float(match) for match in re.findall(r"exact \d+ (\S+)", output)]
+
+
+def weights(workspace: Path, rank: int) -> dict[str, np.ndarray]:
+    with np.load(workspace / f"weights-{rank}.npz") as file:
+        return dict(file)
+
+
+def assert_identical(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    assert first.keys() == second.keys()
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name], err_msg=name)
+
+
+@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+def test_two_ranks_are_one_process_with_iter_size_2(workspace, launcher):
+    few = (*NO_DROPOUT, "--max_steps=6", "--save_checkpoint_steps=null", "--max_grad_norm=1.0")
+    single = losses(alone(workspace, *few, "--iter_size=2"))
+    one = weights(workspace, 0)
+    code, output = on_ranks(2, workspace, *few, f"--logdir={workspace}/two", launcher=launcher)
+    assert code == 0, output
+    assert len(losses(output)) == 6, output  # of one rank: the other is silent
+    np.testing.assert_allclose(losses(output)[:5], single[:5], rtol=1e-5)
+    assert_identical(weights(workspace, 0), weights(workspace, 1))
+    for name, array in weights(workspace, 0).items():
+        np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_one_checkpoint_on_any_number_of_ranks(workspace):
+    """Trained on two ranks; evaluated and decoded on 1, 2 and 3, resumed on 1 and on 3."""
+    code, output = on_ranks(2, workspace, "--mode=train_eval", "--num_checkpoints=9")
+    assert code == 0, output
+    evaluations, files = [], []
+    for ranks in (1, 2, 3):
+        code, output = on_ranks(ranks, workspace, "--mode=eval")
+        assert code == 0, output
+        evaluations.append(re.findall(r"(?:Validation loss|BLEU|chrF): .*", output))
+        code, output = on_ranks(ranks, workspace, "--mode=infer", f"--infer_output_file={workspace}/out-{ranks}.txt")
+        assert code == 0, output
+        files.append((workspace / f"out-{ranks}.txt").read_bytes())
+    assert len(evaluations[0]) == 3
+    assert evaluations[0] == evaluations[1] == evaluations[2]
+    assert files[0] == files[1] == files[2]
+    code, output = on_ranks(3, workspace, "--mode=train", "--continue_learning", "--max_steps=14")
+    assert code == 0, output
+    assert "was taken on 2 ranks, and training goes on with 3 ranks from batch 24" in output
+    assert_identical(weights(workspace, 1), weights(workspace, 2))
+    assert "taken on 3 ranks" in alone(workspace, "--continue_learning", "--max_steps=15")
+
+
+def test_overflow_on_one_rank_is_skipped_on_all(workspace):
+    with open(workspace / "config.py", "a", encoding="utf-8") as config:
+        config.write('base_params["hooks"] = [OverflowHook, Keep]\n')
+    code, output = on_ranks(2, workspace, "--max_steps=5", "--dtype=mixed_bfloat16", "--loss_scaling=Backoff",
+                            "--save_checkpoint_steps=null")
+    assert code == 0, output
+    steps = re.findall(r"exact \d+ \S+ (True|False) (\S+)", output)
+    assert [applied for applied, _ in steps] == ["True", "True", "False", "True", "True", "True"]
+    scales = [float(scale) for _, scale in steps]
+    assert scales[3] < scales[2] == scales[0]
+    assert_identical(weights(workspace, 0), weights(workspace, 1))
+
+
+@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+def test_a_rank_that_fails_ends_all(workspace, launcher):
+    with open(workspace / "config.py", "a", encoding="utf-8") as config:
+        config.write('base_params["hooks"] = [FailingHook]\n')
+    code, output = on_ranks(2, workspace, "--max_steps=1000000", launcher=launcher)
+    assert code != 0
+    assert "a rank of its own mind" in output and "rank 1 on host" in output
+
+
+def test_a_mistake_on_all_ranks_is_reported_once(workspace):
+    code, output = on_ranks(2, workspace, "--logdirr=x")
+    assert code == 2, output
+    assert output.count("logdirr") == 1, output
+    code, output = on_ranks(2, workspace, "--on_divergence=roll_back")
+    assert code == 2 and output.count("'on_divergence' is") == 1, output
+
+
+def test_processes_without_use_horovod_are_refused(workspace):
+    code, output = on_ranks(2, workspace, "--use_horovod=False")
+    assert code == 2 and "add --use_horovod=True" in output
