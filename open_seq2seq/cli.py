@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from open_seq2seq import MISSING_TENSORFLOW, __version__
@@ -173,12 +174,26 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     parser = make_parser()
     flags, leftover = parser.parse_known_args(_plain_switches(arguments))
     check_mode(flags.mode)
-    if flags.mode == "infer" and not flags.infer_output_file:
-        raise UserError("--infer_output_file is empty: name the file that inference writes.")
+    if flags.mode == "infer":
+        check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
     check_exists(flags.config_file)
     import_tensorflow()
     return _options(flags, _resolve(flags, overrides), list(arguments))
+
+
+def check_output_file(name: str) -> None:
+    """Raises UserError where inference could not write its results: known now, not after hours of decoding."""
+    if not name:
+        raise UserError("--infer_output_file is empty: name the file that inference writes.")
+    path = Path(name).absolute()
+    if path.is_dir():
+        raise UserError(f"--infer_output_file is {name}, which is a folder: name a file in it.")
+    existing = next(place for place in (path, *path.parents) if place.exists())
+    if existing != path and not existing.is_dir():
+        raise UserError(f"--infer_output_file is {name}, but {existing} is a file, not a folder: name another place.")
+    if not os.access(existing, os.W_OK):
+        raise UserError(f"--infer_output_file is {name}, but {existing} cannot be written: name another place.")
 
 
 def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedConfig:

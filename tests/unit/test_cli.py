@@ -83,6 +83,8 @@ def test_benchmark(config, ran):
 @pytest.mark.parametrize(("arguments", "text"), [
     (["--mode=trian"], "Error: The mode is 'trian'"),
     (["--mode=infer", "--infer_output_file="], "--infer_output_file is empty"),
+    (["--mode=infer", "--infer_output_file=/"], "which is a folder"),
+    (["--mode=infer", f"--infer_output_file={__file__}/out.txt"], "is a file, not a folder"),
     (["--bench_steps=0"], "--bench_steps: '0'"), (["--bench_start=-1"], "--bench_start"),
     (["--check=maybe"], "--check is either True or False"), (["stray"], "'stray' is not understood"),
     (["--continue_lerning"], "Did you mean '--continue_learning'?"),
@@ -95,6 +97,12 @@ def test_mistakes_on_the_command_line(config, ran, capsys, arguments, text):
     errors = capsys.readouterr().err
     assert text in errors and errors.startswith("Error: ") and errors.count("\n") == 1
     assert ran.options == []
+
+
+def test_an_output_file_that_cannot_be_written_is_known_before_decoding(config, ran, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli.os, "access", lambda *_: False)
+    assert cli.main([config, "--mode=infer", f"--infer_output_file={tmp_path}/new/out.txt"]) == 2
+    assert f"but {tmp_path} cannot be written" in capsys.readouterr().err and ran.options == []
 
 
 def test_config_file_is_needed_and_has_to_exist(tmp_path, capsys):

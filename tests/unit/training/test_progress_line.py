@@ -8,6 +8,12 @@ import tensorflow as tf
 from open_seq2seq.training.hooks import ProgressHook
 
 
+def make_trainer(in_half=False, world_size=1):
+    return SimpleNamespace(step=1, objects=10, waited=0.0, paused=0.0, last_step=5, steps_per_epoch=None,
+                           in_half=in_half, model=SimpleNamespace(object_name="tokens"),
+                           runner=SimpleNamespace(world_size=world_size))
+
+
 @pytest.mark.parametrize(("in_half", "scale", "skipped", "expected"), [
     (True, 16384.0, 3, "train loss 2.0000, loss scale 16384, skipped 3, time per step "),
     (True, 4194304.0, 0, "train loss 2.0000, loss scale 4194304, skipped 0, time per step "),
@@ -16,10 +22,21 @@ from open_seq2seq.training.hooks import ProgressHook
     (False, 1.0, 2, "train loss 2.0000, skipped 2, time per step "),
 ])
 def test_line(capsys, in_half, scale, skipped, expected):
-    trainer = SimpleNamespace(step=1, objects=10, waited=0.0, paused=0.0, last_step=5, steps_per_epoch=None,
-                              in_half=in_half, model=SimpleNamespace(object_name="tokens"))
+    trainer = make_trainer(in_half)
     hook = ProgressHook(1)
     hook.begin(trainer)
     hook.after_step(trainer, {"loss": tf.constant(2.0), "loss_scale": tf.constant(scale),
                               "skipped": tf.constant(skipped, tf.int64)})
     assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("world_size", "live"), [(1, True), (2, False)])
+def test_only_a_single_process_rewrites_its_line_on_a_terminal(capsys, monkeypatch, world_size, live):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    trainer = make_trainer(world_size=world_size)
+    hook = ProgressHook(100)
+    hook.begin(trainer)
+    trainer.step = 2
+    hook.after_step(trainer, {"loss": tf.constant(2.0), "loss_scale": tf.constant(1.0),
+                              "skipped": tf.constant(0, tf.int64)})
+    assert ("Global step 2" in capsys.readouterr().out) is live
