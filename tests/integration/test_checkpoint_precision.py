@@ -38,7 +38,8 @@ def test_each_loads_into_each(workspace, trainers):
     saved = {}
     for dtype, trainer in trainers.items():
         path = workspace / dtype / "model.ckpt-2"
-        write_snapshot(Snapshot.take(trainer.variables, trainer.optimizer.state(), {"step": 2}, "", {}), path)
+        state = {"step": 2, "micro_batch": 2}
+        write_snapshot(Snapshot.take(trainer.variables, trainer.optimizer.state(), state, "", {}), path)
         saved[dtype] = load_checkpoint(path)
         assert int(trainer.optimizer.updates) + int(trainer.optimizer.skipped) == 2
     shapes = [{name: (value.shape, value.dtype) for name, value in checkpoint.weights.items()}
