@@ -53,7 +53,7 @@ setup(
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "plots": ["matplotlib"],  # --png of the programs in benchmarks/
-        "test": ["coverage>=7.10", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3"],
+        "test": ["coverage>=7.10", "matplotlib", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

@@ -45,7 +45,6 @@ def test_flops_are_those_of_the_formula(workspace: Path):
 
 @pytest.mark.slow
 def test_table_and_chart_of_a_config(workspace: Path):
-    pytest.importorskip("matplotlib")
     result = run_benchmark(workspace, "--steps=2", "--warmup=1", "--rounds=2", "--loss_steps=8", "--largest_batch",
                            "--limit_mb=10", f"--output={workspace}/out/table.md", f"--png={workspace}/out/chart.png",
                            "--batch_size_per_gpu=8", "--dtypes=float32,mixed_bfloat16")

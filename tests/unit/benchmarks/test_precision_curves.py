@@ -90,7 +90,6 @@ def test_skipped_steps_are_no_updates():
 
 
 def test_a_report_is_made_of_what_is_there(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     file = LossFile(tmp_path / "losses.csv", "config.py")
     for seed in (1, 2):
         file.replace("float32", seed, run("float32", seed, 0.1 * seed))
@@ -101,7 +100,6 @@ def test_a_report_is_made_of_what_is_there(tmp_path, capsys):
 
 
 def test_the_plot_has_all_settings(tmp_path):
-    pytest.importorskip("matplotlib")
     file = LossFile(tmp_path / "losses.csv", "config.py")
     file.losses = losses(0.05)
     draw(str(tmp_path / "plot.png"), file, compare(file.losses, [FLOAT32, BFLOAT16], 5), 5)

@@ -99,7 +99,6 @@ def test_optional_columns_appear_when_measured():
 
 
 def test_the_chart_is_a_picture(tmp_path):
-    pytest.importorskip("matplotlib")
     draw(str(tmp_path / "a" / "chart.png"), Results([measurement("float32", "float32", [1.0])]), "title")
     assert (tmp_path / "a" / "chart.png").read_bytes().startswith(b"\x89PNG")
 
