@@ -48,7 +48,9 @@ def kill_somewhere(workspace, logdir, rng, in_a_write, *settings):
 @pytest.mark.parametrize("dtype", ["float32", "mixed"])
 def test_five_kills_end_in_the_same_bits(workspace, dtype):
     rng = random.Random(1)
-    settings = ("--mode=train", f"--dtype={dtype}", "--max_steps=2000", "--save_checkpoint_steps=100")
+    # Three layers: what they share, the encoder's output and the embedding, gets a gradient of three addends and more.
+    settings = ("--mode=train", f"--dtype={dtype}", "--max_steps=2000", "--save_checkpoint_steps=100",
+                "--encoder_params/encoder_layers=3", "--decoder_params/num_hidden_layers=3")
     run_to_end(workspace, workspace / "whole", *settings)
     kills = [kill_somewhere(workspace, workspace / "parts", rng, number % 2 == 0, *settings) for number in range(5)]
     assert kills.count(-signal.SIGKILL) == 5
