@@ -34,6 +34,15 @@ def sum_duplicates(slices: tf.IndexedSlices) -> UniqueRows:
     return UniqueRows(values, indices, slices.dense_shape)
 
 
+def add_gradients(first: Gradient, second: Gradient) -> Gradient:
+    """Adds two gradients of one variable: rows if both are rows, each index once, else dense."""
+    if not (isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices)):
+        return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
+    return sum_duplicates(tf.IndexedSlices(
+        tf.concat([first.values, second.values], 0),
+        tf.concat([first.indices, tf.cast(second.indices, first.indices.dtype)], 0), first.dense_shape))
+
+
 def map_values(function: Any, gradient: Gradient) -> Gradient:
     """Applies a function to a gradient's values, whichever kind of gradient it is."""
     if isinstance(gradient, tf.IndexedSlices):

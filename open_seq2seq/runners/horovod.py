@@ -35,6 +35,7 @@ class HorovodRunner(Runner):
         self.process_rank = self.replica_rank = hvd.rank()
         self.world_size = hvd.size()
         self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
+        self.overlaps = self.world_size > 1
         self._threads = take_share(self.local_rank, self.local_size)
         if not self.is_chief:
             mute()

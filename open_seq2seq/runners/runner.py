@@ -20,11 +20,14 @@ class Runner:
       process_rank: number of this process.
       replica_rank: number of this process's first replica.
       world_size: how many replicas take a micro-batch each in one step.
+      overlaps: whether ``reduce`` and ``agree`` may be called in the function that computes the gradients, so that
+        those which are ready travel while others are computed.
     """
 
     process_rank = 0
     replica_rank = 0
     world_size = 1
+    overlaps = False
 
     @property
     def is_chief(self) -> bool:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.losses.loss import LossTerm
 from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.clipping import add_gradients, map_values
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import regularized_variables
@@ -61,13 +62,17 @@ class TrainStep:
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._exact_in_one_go = iter_size == 1 and runner.world_size == 1
+        # The backward pass and the reduction in one function: what is ready travels while the rest is computed.
+        self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
         signature = [model.data_layer.input_signature]
         self._single = tf.function(self._update_from_one, input_signature=signature, autograph=False,
                                    jit_compile=use_xla_jit or None)
         self._weigh = tf.function(self._weigh_one, input_signature=signature, autograph=False,
                                   jit_compile=use_xla_jit or None)
-        self._add = tf.function(lambda first, second: tf.nest.map_structure(tf.add, first, second), autograph=False)
-        self._finish = tf.function(self._update_from_sums, autograph=False)
+        # Gradients of lookups have as many rows as a batch has tokens: no trace for each number of them.
+        self._add = tf.function(_add_sums, autograph=False, reduce_retracing=True)
+        self._finish = tf.function(self._update_from_sums, autograph=False, reduce_retracing=True)
+        self._together: Any = None
 
     def __call__(self, batches: list[Any], tallies: Mapping[str, float] | None = None) -> Tensors:
         """Makes one update.
@@ -84,16 +89,26 @@ class TrainStep:
         """
         if self._exact_in_one_go:
             return self._runner.run(self._single, batches[0])
+        carried = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
+        if self._overlapping:
+            self._together = self._together or self._make_together(carried)
+            return self._together(batches[0], carried)
         sums: Any = None
         for batch in batches:
             weighed = self._runner.run(self._weigh, batch)
             sums = weighed if sums is None else self._add(sums, weighed)
-        return self._finish(sums, {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()})
+        return self._finish(sums, carried)
 
     @property
     def traces(self) -> int:
         """How often the step was traced; more than one a function means retracing."""
-        return sum(f.experimental_get_tracing_count() for f in (self._single, self._weigh, self._finish))
+        functions = (self._single, self._weigh, self._finish, self._together)
+        return sum(f.experimental_get_tracing_count() for f in functions if f is not None)
+
+    def _make_together(self, tallies: Tensors) -> Any:
+        signature = [self._model.data_layer.input_signature, {name: tf.TensorSpec([], tf.float32) for name in tallies}]
+        return tf.function(lambda batch, carried: self._update_from_sums(self._weigh_one(batch), carried),
+                           input_signature=signature, autograph=False)
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns, by unit, the local means of the loss and their units."""
@@ -125,7 +140,7 @@ class TrainStep:
             scaled = {unit: self._optimizer.scale(mean) for unit, mean in means.items()}
         weighed = {}
         for unit, loss in scaled.items():
-            gradients = {name: tf.cast(tf.convert_to_tensor(gradient), tf.float32) * units[unit]
+            gradients = {name: map_values(lambda v, n=units[unit]: tf.cast(v, tf.float32) * n, gradient)
                          for name, gradient in self._gradients(tape, loss).items()}
             weighed[unit] = {**gradients, _LOSS: means[unit] * units[unit], _UNITS: units[unit]}
         self.batches.assign_add(1)
@@ -139,13 +154,13 @@ class TrainStep:
             tallies = {name: reduced.pop(_TALLY + name) for name in tallies} if number == 0 else tallies
             units = reduced.pop(_UNITS)
             for name, value in reduced.items():
-                mean = tf.math.divide_no_nan(tf.convert_to_tensor(value), units)
-                means[name] = means[name] + mean if name in means else mean
+                mean = map_values(lambda v, n=units: tf.math.divide_no_nan(v, n), value)
+                means[name] = add_gradients(means[name], mean) if name in means else mean
         loss = means.pop(_LOSS)
         if self._regularized:
             loss += self._regularization()
         for name, gradient in self._regularization_gradients().items():
-            means[name] += gradient
+            means[name] = add_gradients(means[name], gradient) if name in means else gradient
         return {**self._apply(means), **tallies, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
 
     def _regularization_gradients(self) -> Tensors:
@@ -170,6 +185,11 @@ class TrainStep:
         if self._underflow is not None:
             results["underflow"] = self._underflow(gradients, self.batches // self._iter_size)
         return results
+
+
+def _add_sums(first: dict[str, Tensors], second: dict[str, Tensors]) -> dict[str, Tensors]:
+    return {unit: {name: add_gradients(value, second[unit][name]) for name, value in of.items()}
+            for unit, of in first.items()}
 
 
 def local_means(terms: list[LossTerm]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
