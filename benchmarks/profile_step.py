@@ -5,6 +5,7 @@
 
 TensorFlow's profiler measures every operation of some updates on batches spread over an epoch;
 each type has a process of its own. Other options override the config.
+With --plain a Transformer is also profiled as it is written plainly with Keras' layers and Adam.
 What it cannot tell: operations that run side by side share the cores, and each is charged all of
 its time; sums written as products with ones count as products; element-wise operations fused
 into a product count with it.
@@ -68,6 +69,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--config_file", required=True, help="a config with a training section")
     parser.add_argument("--dtypes", help="arithmetic types, separated by commas; the first is compared with")
     parser.add_argument("--steps", type=int, default=8, help="updates that are profiled")
+    parser.add_argument("--plain", action="store_true", help="profile the network written plainly with Keras too")
     parser.add_argument("--top", type=int, default=12, help="how many types of operations are listed")
     parser.add_argument("--output", help="where the table is written, besides the screen")
     options, overrides = parser.parse_known_args(argv)
@@ -81,14 +83,18 @@ def main(argv: list[str]) -> None:
     options, overrides = parse_arguments(argv)
     machine = describe_machine()
     names = [name.strip() for name in options.dtypes.split(",")] if options.dtypes else default_names(machine.on_gpu)
-    profiles = [call(profile_training, options.config_file,
-                     [*overrides, *make_setting(name, machine.on_gpu).overrides], options.steps) for name in names]
+    profiles, titles = [], []
+    for name in names:
+        setting = [*overrides, *make_setting(name, machine.on_gpu).overrides]
+        for plain in (True, False) if options.plain else (False,):
+            profiles.append(call(profile_training, options.config_file, setting, options.steps, plain))
+            titles.append(f"{name}, plain Keras" if plain else name)
     slowed = ", ".join(f"{profile.profiled_seconds / profile.seconds:.2f}×" for profile in profiles)
     text = "\n".join([
         f"* `{options.config_file}{''.join(' ' + override for override in overrides)}`", f"* {machine}",
         f"* {options.steps} updates; with the profiler a step takes {slowed} as long", "",
-        format_table(names, profiles), "",
-        *(format_types(name, profile, options.top) + "\n" for name, profile in zip(names, profiles, strict=True))])
+        format_table(titles, profiles), "",
+        *(format_types(name, profile, options.top) + "\n" for name, profile in zip(titles, profiles, strict=True))])
     print(text)
     if options.output:
         Path(options.output).parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.measuring.plain_transformer import plain_step
 from benchmarks.measuring.settings import make_trainer, sample_batches
 from open_seq2seq.utils.errors import UserError
 
@@ -128,20 +129,33 @@ def summarize(events: Iterable[Event], steps: int) -> tuple[dict[str, float], di
     return by_category, dict(sorted(by_type.items(), key=lambda item: -item[1]))
 
 
-def profile_training(config_file: str, overrides: Sequence[str], steps: int) -> Profile:
+def profile_training(config_file: str, overrides: Sequence[str], steps: int, plain: bool = False) -> Profile:
     """Profiles updates of a config on batches that are spread over an epoch.
+
+    Args:
+      config_file: any config with a training section.
+      overrides: config values as on the command line.
+      steps: how many updates.
+      plain: profile the same network written plainly with Keras instead.
 
     Raises:
       UserError: a mistake in the config, or a profiler that gives nothing.
     """
     trainer = make_trainer(config_file, overrides)
-    batches = sample_batches(trainer.model.data_layer, steps)
+    layer = trainer.model.data_layer
+    batches = sample_batches(layer, steps)
+    if not plain:
+        return _profile(trainer.try_batch, batches, trainer.optimizer.updates.numpy)
+    update = plain_step(trainer)
+    return _profile(lambda examples: update(layer.make_batch(examples)), batches, lambda: None)
 
+
+def _profile(try_batch: Callable[[Any], None], batches: Sequence[Any], wait: Callable[[], Any]) -> Profile:
     def run() -> float:
         start = time.perf_counter()
         for examples in batches:
-            trainer.try_batch(examples)
-        trainer.optimizer.updates.numpy()  # waits for the device
+            try_batch(examples)
+        wait()
         return (time.perf_counter() - start) / len(batches)
 
     run()  # traces, and makes the kernels of these shapes
