@@ -105,6 +105,8 @@ class Model(Component):
 def _run_params() -> dict[str, Any]:
     return {
         "use_horovod": Param(bool, False, "Run on all processes that mpiexec or horovodrun started, one device each."),
+        "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves what gradients take on the "
+                                 "wire; they are added up in FP16, each tensor times a power of two of its own."),
         "num_gpus": Param([1], 1, "A process runs on one device; kept so that old configs load."),
         "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
@@ -132,6 +134,7 @@ def _optimization_params() -> dict[str, Any]:
         "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name."),
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
+        "lr_scale_with_world": Param(bool, False, "Multiply the policy's learning rate by the number of replicas."),
         "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient."),
         "decoupled_weight_decay": Param((float, type(None)), None, "Weights lose this share, times the learning rate, "
                                         "at each update, beside the gradient; with any optimizer."),

@@ -182,6 +182,11 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     return schedule
 
 
+def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
+    """Returns a schedule with rates so many times as high: linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
+    return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
+
+
 def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
     return lambda global_step: tf.cast(function(tf.cast(global_step, tf.int64), **arguments), tf.float32)
 

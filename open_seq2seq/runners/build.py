@@ -34,7 +34,7 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
                         f"built for this TensorFlow: {_INSTALL}.") from error
     from open_seq2seq.runners.horovod import HorovodRunner
 
-    runner = HorovodRunner(hvd)
+    runner = HorovodRunner(hvd, params.get("hvd_compression"))
     check_params(params, runner)
     return runner
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.runners.reduction import Reduction
 from open_seq2seq.runners.runner import Gradients, Runner
 from open_seq2seq.utils.console import mute
 
-# Tensors of a group travel together; Horovod's own buffer for fusing small ones holds 128 MiB.
-GROUP_BYTES = 64 * 2**20
+# Horovod's and Open MPI's settings for ranks that compute on CPUs, where nobody has set them. Horovod's thread wakes
+# at each cycle and meets those of the other ranks, which takes time from the core that computes; a cycle of 1 ms is
+# made for steps of some ms. Tensors above the threshold go without being copied to a buffer and back. Who waits in MPI
+# lets others compute.
+CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5", "HOROVOD_FUSION_THRESHOLD": str(2**20), "OMPI_MCA_mpi_yield_when_idle": "1"}
 _MISSING = object()
 
 
@@ -27,11 +31,14 @@ class HorovodRunner(Runner):
 
     Args:
       hvd: the module ``horovod.tensorflow``.
+      compression: how gradients travel: ``fp16``, or None for FP32.
     """
 
-    def __init__(self, hvd: Any) -> None:
+    def __init__(self, hvd: Any, compression: str | None = None) -> None:
+        set_defaults()
         hvd.init()
         self._hvd = hvd
+        self._reduction = Reduction(hvd, compression)
         self.process_rank = self.replica_rank = hvd.rank()
         self.world_size = hvd.size()
         self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
@@ -46,16 +53,11 @@ class HorovodRunner(Runner):
         ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
         where = f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts ({', '.join(hosts)})"
         threads = f"; threads for an operation: {self._threads} a rank" if self._threads else ""
-        return [f"Horovod: {ranks} on {where}{threads}"]
+        bits = f"; gradients travel in {self._reduction.compression}" if self._reduction.compression else ""
+        return [f"Horovod: {ranks} on {where}{threads}{bits}"]
 
-    def reduce(self, tensors: Gradients, name: str = "gradients") -> Gradients:
-        reduced: Gradients = {}
-        dense = {key: tf.convert_to_tensor(tensor) for key, tensor in tensors.items()}
-        for number, keys in enumerate(groups(dense)):
-            values = self._hvd.grouped_allreduce([dense[key] for key in keys], op=self._hvd.Sum,
-                                                 name=f"{name}.{number}")
-            reduced.update(zip(keys, values, strict=True))
-        return {key: reduced[key] for key in tensors}
+    def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
+        return self._reduction(tensors, name, exact)
 
     def agree(self, condition: tf.Tensor) -> tf.Tensor:
         votes = self._hvd.allreduce(tf.cast(condition, tf.float32), op=self._hvd.Sum, name="agree")
@@ -73,22 +75,11 @@ class HorovodRunner(Runner):
             variable.assign(self._hvd.broadcast(variable.read_value(), root_rank=0, name=f"broadcast.{name}"))
 
 
-def groups(tensors: Mapping[str, tf.Tensor], most: int = GROUP_BYTES) -> Iterator[list[str]]:
-    """Yields the names of tensors that travel together: in their order, up to so many bytes a group.
-
-    The order and the sizes are those of the model, so every rank makes the same groups.
-    """
-    names: list[str] = []
-    size = 0
-    for name, tensor in tensors.items():
-        held = (tensor.shape.num_elements() or 0) * tensor.dtype.size
-        if names and size + held > most:
-            yield names
-            names, size = [], 0
-        names.append(name)
-        size += held
-    if names:
-        yield names
+def set_defaults() -> None:
+    """Sets what suits ranks that compute on CPUs, unless the environment has it; to be called before Horovod starts."""
+    if not tf.config.list_physical_devices("GPU"):
+        for name, value in CPU_SETTINGS.items():
+            os.environ.setdefault(name, value)
 
 
 def take_share(local_rank: int, local_size: int) -> int | None:

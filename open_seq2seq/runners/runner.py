@@ -42,12 +42,13 @@ class Runner:
         """Runs a step on this runner's replicas."""
         return step(batch)
 
-    def reduce(self, tensors: Gradients, name: str = "gradients") -> Gradients:
+    def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         """Adds tensors up over all replicas.
 
         Args:
           tensors: FP32, dense or ``IndexedSlices``, by name; the same names on all replicas.
           name: of this reduction: those that can be under way together have different names.
+          exact: in FP32, whatever is asked for gradients.
         """
         return tensors
 

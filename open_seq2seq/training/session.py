@@ -162,6 +162,8 @@ def _start(trainer: Trainer, logdir: LogDir, checkpoint: Any, state: Mapping[str
     print_parameter_table(trainer.trainable, trainer.variables)
     for line in trainer.describe_shapes():
         deco_print(line)
+    if trainer.rate_scale != 1:
+        deco_print(f"lr_scale_with_world: the policy's learning rate times {trainer.rate_scale}")
     if checkpoint is not None:
         saving.restore_run(trainer, checkpoint)
         deco_print(f"Restored checkpoint from {checkpoint.path}. Resuming training at step {trainer.step}")

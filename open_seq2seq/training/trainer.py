@@ -19,6 +19,7 @@ from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_
 from open_seq2seq.optimizers.averaging import exchanged
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import named_variables
@@ -102,6 +103,7 @@ class Trainer:
     def _make_optimizer(self) -> MixedPrecisionOptimizer:
         params = self.model.params
         schedule, optimizer = make_schedule_and_optimizer(self.model, self.last_step, self.steps_per_epoch)
+        schedule = scaled_schedule(schedule, self.rate_scale)
         policy = resolve_dtype(params["dtype"])
         scaling = params["loss_scaling"]
         if scaling is None:
@@ -112,6 +114,11 @@ class Trainer:
                                           skip_nonfinite=True, **make_additions(params))
         wrapper.build(self.trainable)
         return wrapper
+
+    @property
+    def rate_scale(self) -> int:
+        """What the policy's learning rate is multiplied by: 1, or the number of replicas if the config says so."""
+        return self.runner.world_size if self.model.params["lr_scale_with_world"] else 1
 
     def _make_underflow_meter(self) -> UnderflowMeter | None:
         params = self.model.params
@@ -243,7 +250,8 @@ class Trainer:
         statistics = {name: variable for name, variable in self.variables.items()
                       if not variable.trainable and variable.dtype == tf.float32} if world_size > 1 else {}
         if statistics:
-            sums = self.runner.reduce({name: v.read_value() for name, v in statistics.items()}, "statistics")
+            values = {name: variable.read_value() for name, variable in statistics.items()}
+            sums = self.runner.reduce(values, "statistics", exact=True)
             for name, variable in statistics.items():
                 variable.assign(sums[name] / world_size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.runners import Runner, build, horovod, make_runner
-from open_seq2seq.runners.horovod import HorovodRunner, groups
+from open_seq2seq.runners.horovod import HorovodRunner
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 
@@ -39,6 +40,8 @@ class FakeHorovod:
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self._meeting, self._rank = meeting, rank
+        self.groups: list[tuple[str, list[tuple[str, int]]]] = []
+        self.gathered: list[str] = []
 
     def init(self) -> None:
         """Nothing to start."""
@@ -67,13 +70,19 @@ class FakeHorovod:
 
     def grouped_allreduce(self, values: list[tf.Tensor], op: str, name: str) -> list[tf.Tensor]:
         assert op == "sum"
+        self.groups.append((name, [(value.dtype.name, value.shape.num_elements()) for value in values]))
         return [tf.add_n(column) for column in zip(*self._meeting.exchange(self._rank, name, values), strict=True)]
+
+    def allgather(self, value: tf.Tensor, name: str) -> tf.Tensor:
+        self.gathered.append(name)
+        return tf.concat(self._meeting.exchange(self._rank, name, value), 0)
 
 
 def on_ranks(size, work, monkeypatch):
     """Returns what ``work(runner)`` returns on each rank."""
     monkeypatch.setattr(horovod, "mute", lambda: None)
     monkeypatch.setattr(horovod, "take_share", lambda rank, ranks: 1)
+    monkeypatch.setattr(horovod, "set_defaults", lambda: None)
     meeting = Meeting(size)
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: work(HorovodRunner(FakeHorovod(meeting, rank))), range(size)))
@@ -87,7 +96,7 @@ def test_reduce_adds_up_dense_and_sparse_tensors_under_their_names(monkeypatch):
     for result in on_ranks(3, work, monkeypatch):
         assert list(result) == ["b", "a"]
         np.testing.assert_array_equal(result["b"], [6.0])
-        np.testing.assert_array_equal(result["a"], [[1] * 3, [1] * 3, [1] * 3, [3] * 3])
+        np.testing.assert_array_equal(tf.convert_to_tensor(result["a"]), [[1] * 3, [1] * 3, [1] * 3, [3] * 3])
 
 
 @pytest.mark.parametrize("held, expected", [((True, True, True), True), ((True, False, True), False),
@@ -116,12 +125,6 @@ def test_share_and_broadcast_give_what_the_chief_has(monkeypatch):
     assert on_ranks(2, work, monkeypatch) == [({"rank": 0}, [0.0, 0.0], True), ({"rank": 0}, [0.0, 0.0], False)]
 
 
-def test_groups_are_full_but_not_too_full():
-    tensors = {name: tf.zeros([size]) for name, size in (("a", 3), ("b", 2), ("c", 9), ("d", 1), ("e", 0))}
-    assert list(groups(tensors, most=20)) == [["a", "b"], ["c"], ["d", "e"]]
-    assert list(groups({})) == []
-
-
 def test_one_process_without_horovod(monkeypatch):
     for name in ("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -133,6 +136,20 @@ def test_several_processes_need_use_horovod(monkeypatch):
     monkeypatch.setenv("HOROVOD_RANK", "1")
     with pytest.raises(UserError, match="use_horovod=True"):
         make_runner({})
+
+
+def test_settings_of_the_environment_stay(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"HOROVOD_CYCLE_TIME": "2"})
+    monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: [])
+    horovod.set_defaults()
+    assert os.environ == {**horovod.CPU_SETTINGS, "HOROVOD_CYCLE_TIME": "2"}
+
+
+def test_gpus_keep_horovods_own_settings(monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: ["one"])
+    horovod.set_defaults()
+    assert os.environ == {}
 
 
 def test_without_horovod_the_message_names_make_horovod(monkeypatch):

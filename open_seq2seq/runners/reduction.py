@@ -1,0 +1,137 @@
+"""Adding gradients up over the processes of Horovod: what travels together, in how many bits, and as what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.optimizers.clipping import Gradients, UniqueRows, sum_duplicates
+from open_seq2seq.runners.rows import add_rank_by_rank, spread, travel_as_rows
+from open_seq2seq.runners.wire import peaks, wire_scales
+
+# Tensors of a group set out together.
+GROUP_BYTES = 64 * 2**20
+# Smaller ones (biases, norms) make groups of their own, and so lie side by side when Horovod fuses them.
+SMALL_BYTES = 64 * 2**10
+
+
+class Reduction:
+    """Sums of named tensors over all ranks; the same bits on each of them.
+
+    Dense tensors travel in groups that follow from their shapes. Rows of lookups travel as rows
+    or as the whole table, whichever is fewer bytes, and come out as rows either way, so that an optimizer
+    which heeds rows alone does what it does in one process.
+
+    With ``fp16`` a tensor travels in 16 bits, multiplied by a power of two of its own. That follows
+    from the sum over ranks of the largest absolute values, which no sum of any of the values can
+    exceed: so finite gradients never overflow on the wire, with up to 1,400 ranks whatever the rounding, and what
+    is lost are bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound. Where a value is inf or NaN, so is the sum.
+    Scalars (the loss, its units, tallies) travel in FP32.
+
+    Args:
+      hvd: the module ``horovod.tensorflow``.
+      compression: ``fp16``, or None.
+    """
+
+    def __init__(self, hvd: Any, compression: str | None = None) -> None:
+        self._hvd, self.compression = hvd, compression
+
+    def __call__(self, tensors: Gradients, name: str, exact: bool = False) -> Gradients:
+        """Returns the sums.
+
+        Args:
+          tensors: FP32, dense or ``IndexedSlices``, by name; the same names and shapes on all ranks.
+          name: of this reduction.
+          exact: do without compression.
+        """
+        rows = {key: sum_duplicates(t) for key, t in tensors.items() if isinstance(t, tf.IndexedSlices)}
+        dense = {key: tf.convert_to_tensor(t) for key, t in tensors.items() if key not in rows}
+        half = self.compression == "fp16" and not exact
+        # Known before the backward pass ends: on its way first.
+        reduced: Gradients = self._reduce_rows(rows, name, half) if rows else {}
+        whole = {key: t for key, t in dense.items() if not half or t.shape.rank == 0}
+        reduced.update(self._reduce_groups(whole, f"{name}.exact" if half else name, half=False))
+        reduced.update(self._reduce_groups({k: t for k, t in dense.items() if k not in whole}, name, half=True))
+        return {key: reduced[key] for key in tensors}
+
+    def _reduce_groups(self, tensors: Mapping[str, tf.Tensor], name: str, half: bool) -> Gradients:
+        reduced: Gradients = {}
+        for number, keys in enumerate(groups(tensors)):
+            values = self._add([tensors[key] for key in keys], f"{name}.{number}", half)
+            reduced.update(zip(keys, values, strict=True))
+        return reduced
+
+    def _add(self, tensors: list[tf.Tensor], name: str, half: bool) -> list[tf.Tensor]:
+        if not half:
+            return self._hvd.grouped_allreduce(tensors, op=self._hvd.Sum, name=name)
+        scales = self._scales(tensors, name)
+        halves = [tf.cast(tensor * scale, tf.float16) for tensor, scale in zip(tensors, scales, strict=True)]
+        sums = self._hvd.grouped_allreduce(halves, op=self._hvd.Sum, name=name)
+        return [tf.cast(total, tf.float32) / scale for total, scale in zip(sums, scales, strict=True)]
+
+    def _scales(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
+        """Returns each tensor's power of two, on which all ranks agree."""
+        bounds = self._hvd.allreduce(peaks(tensors), op=self._hvd.Sum, name=f"{name}.peaks")
+        return tf.unstack(wire_scales(bounds), num=len(tensors))
+
+    def _reduce_rows(self, tensors: Mapping[str, UniqueRows], name: str, half: bool) -> Gradients:
+        counts = self._hvd.allgather(tf.stack([tf.size(t.indices) for t in tensors.values()])[tf.newaxis],
+                                     name=f"{name}.counts")  # [ranks, tensors]
+        reduced: Gradients = {}
+        for number, (key, tensor) in enumerate(tensors.items()):
+            own, of_tensor = f"{name}.rows.{number}", counts[:, number]
+            # All ranks have the same counts, so all take the same way.
+            values, indices = tf.cond(
+                travel_as_rows(tensor, tf.reduce_sum(of_tensor), 2 if half else 4),
+                lambda t=tensor, n=own, c=of_tensor: self._gather_rows(t, c, n, half),
+                lambda t=tensor, n=own: self._add_tables(t, n, half))
+            reduced[key] = UniqueRows(values, indices, tensor.dense_shape)
+        return reduced
+
+    def _gather_rows(self, tensor: UniqueRows, counts: tf.Tensor, name: str, half: bool) -> list[tf.Tensor]:
+        values = tensor.values
+        if half:
+            (scale,) = self._scales([values], name)
+            values = tf.cast(values * scale, tf.float16)
+        gathered = self._hvd.allgather(values, name=f"{name}.values")
+        indices = self._hvd.allgather(tensor.indices, name=f"{name}.indices")
+        gathered = tf.cast(gathered, tf.float32) / scale if half else gathered
+        return add_rank_by_rank(gathered, indices, counts)
+
+    def _add_tables(self, tensor: UniqueRows, name: str, half: bool) -> list[tf.Tensor]:
+        table, touched = spread(tensor)
+        (table,) = self._add([table], f"{name}.table", half)
+        (touched,) = self._add([touched], f"{name}.touched", half=False)
+        indices = tf.where(touched > 0.0)[:, 0]
+        return [tf.gather(table, indices), tf.cast(indices, tensor.indices.dtype)]
+
+
+def groups(tensors: Mapping[str, tf.Tensor], most: int = GROUP_BYTES, small: int = SMALL_BYTES) -> Iterator[list[str]]:
+    """Yields the names of tensors that travel together: large ones, then small ones, each in their order.
+
+    The order and the sizes are those of the model, so every rank makes the same groups. A group sets out
+    when all of it is there, which for neighbours in the model is about the same time.
+
+    Args:
+      tensors: of static shapes, by name.
+      most: bytes of a group; one tensor may have more.
+      small: bytes of the largest small tensor.
+    """
+    sizes = {name: (tensor.shape.num_elements() or 0) * tensor.dtype.size for name, tensor in tensors.items()}
+    yield from _cut({name: size for name, size in sizes.items() if size > small}, most)
+    yield from _cut({name: size for name, size in sizes.items() if size <= small}, most)
+
+
+def _cut(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
+    names: list[str] = []
+    size = 0
+    for name, held in sizes.items():
+        if names and size + held > most:
+            yield names
+            names, size = [], 0
+        names.append(name)
+        size += held
+    if names:
+        yield names

@@ -1,0 +1,32 @@
+"""Powers of two by which FP32 tensors are multiplied before they travel, and are added up, in FP16."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+# FP32: bits of the fraction, and what is added to the exponent.
+_FRACTION, _BIAS = 23, 127
+# A bound times its scale is below 2¹⁵: half of what FP16 holds, for sums that were rounded up at each addition.
+_TOP = 15
+
+
+def peaks(tensors: list[tf.Tensor]) -> tf.Tensor:
+    """Returns the largest absolute value of each tensor, 0 for one without values: FP32 ``[tensors]``."""
+    return tf.stack([tf.maximum(tf.reduce_max(tf.abs(tensor)), 0.0) for tensor in tensors])
+
+
+def wire_scales(bounds: tf.Tensor) -> tf.Tensor:
+    """Returns the largest powers of two that keep values up to the bounds below 2¹⁵.
+
+    They are made from the bits of the exponents, so they are exact, and dividing by them is.
+
+    Args:
+      bounds: FP32, none negative.
+
+    Returns:
+      FP32 of the same shape; 1 where a bound is inf or NaN.
+    """
+    exponent = tf.bitwise.right_shift(tf.bitcast(bounds, tf.int32), _FRACTION)  # bound < 2^(exponent - bias + 1)
+    wanted = tf.clip_by_value(_TOP - 1 + 2 * _BIAS - exponent, 1, 2 * _BIAS)
+    wanted = tf.where(tf.math.is_finite(bounds), wanted, _BIAS)
+    return tf.bitcast(tf.bitwise.left_shift(wanted, _FRACTION), tf.float32)
