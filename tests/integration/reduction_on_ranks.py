@@ -36,7 +36,8 @@ def make(compression):
     @tf.function(input_signature=spec, autograph=False)
     def reduce(indices, values, rows):
         slices = tf.IndexedSlices(values, indices, tf.stack([rows, 5]))
-        reduced = reduction({"e": slices, "w": tf.constant(dense(rank)), " loss": tf.constant(0.1 + rank)}, f"gradients.{compression}")
+        tensors = {"e": slices, "w": tf.constant(dense(rank)), " loss": tf.constant(0.1 + rank)}
+        reduced = reduction(tensors, f"gradients.{compression}")
         return tf.convert_to_tensor(reduced["e"]), reduced["e"].indices, reduced["w"], reduced[" loss"]
 
     return reduce

@@ -69,8 +69,8 @@ def test_rows_travel_as_rows_and_two_ranks_are_one_process(tmp_path):
     """
     example = str(ROOT / "docs" / "examples" / "own_config.py")
     (tmp_path / "config.py").write_text(OWN.format(config=example, root=str(tmp_path)) + HOOK, encoding="utf-8")
-    few = ("--mode=train", "--max_steps=5", "--optimizer=LazyAdam", "--save_checkpoint_steps=null", "--max_grad_norm=1.0",
-           "--data_layer_params/num_symbols=3000", "--encoder_params/num_symbols=3000",
+    few = ("--mode=train", "--max_steps=5", "--optimizer=LazyAdam", "--save_checkpoint_steps=null",
+           "--max_grad_norm=1.0", "--data_layer_params/num_symbols=3000", "--encoder_params/num_symbols=3000",
            "--decoder_params/num_symbols=3000")
     runs = {}
     for ranks, iter_size in ((1, 2), (2, 1)):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.optimizers import POLICIES, cosine_decay, fixed_lr, make_schedule
+from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.utils.errors import ConfigError
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -112,3 +113,11 @@ def test_none_means_not_given():
 def test_mistakes_are_explained(policy, params, message):
     with pytest.raises(ConfigError, match=message):
         make_schedule(policy, params, LAST)
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_a_scaled_schedule_is_so_many_times_as_high_at_each_step(factor):
+    schedule = make_schedule(cosine_decay, {"learning_rate": 0.1}, LAST, None)
+    for step in (0, 500, 999):
+        index = tf.constant(step, tf.int64)
+        assert float(scaled_schedule(schedule, factor)(index)) == np.float32(factor) * np.float32(schedule(index))
