@@ -151,6 +151,8 @@ def _optimization_params() -> dict[str, Any]:
                                "in the next of mixed_float16, mixed_bfloat16, float32."),
         "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence; more where Backoff "
                                      "may need more to get from scale_max to scale_min.", "updates"),
+        "divergence_loss_factor": Param((float, type(None)), 100.0, "Losses over so many times those of the first "
+                                        "updates, ten updates in a row, mean divergence; None is off."),
         "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time."),
         "max_recoveries": Param(int, 5, "How often a run may recover before it stops."),
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),

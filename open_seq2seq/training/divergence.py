@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+# How many updates tell what a run's losses are, and how many in a row have to be far above that.
+FIRST_UPDATES = LASTING_UPDATES = 10
 _LOOKED_AT = ("loss", "finite_loss", "applied", "loss_scale", "learning_rate")
 
 
@@ -44,6 +46,46 @@ class Divergence(Exception):
         self.attempt, self.reason, self.later = attempt, reason, later
 
 
+class LossLevel:
+    """Notices losses that stay far above those that a run began with, finite though they are.
+
+    A single outlier is no divergence, nor is any loss where the first ones were not positive.
+
+    Args:
+      factor: how many times the least of the first losses is too much; None is off.
+    """
+
+    def __init__(self, factor: float | None) -> None:
+        self._factor = factor
+        self._first: list[float] = []
+        self._high = 0
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps: JSON."""
+        return {"first": list(self._first), "high_in_a_row": self._high}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Takes up what ``state`` returned."""
+        self._first, self._high = list(state.get("first", ())), int(state.get("high_in_a_row", 0))
+
+    def forget(self) -> None:
+        """Forgets high losses, not what the run began with."""
+        self._high = 0
+
+    def problem(self, loss: float) -> str | None:
+        """Takes the next loss; returns what is wrong with it, if anything is."""
+        if self._factor is None:
+            return None
+        least = min(self._first, default=loss)
+        if len(self._first) < FIRST_UPDATES:
+            self._first.append(loss)
+        self._high = self._high + 1 if least > 0.0 and loss > self._factor * least else 0
+        if self._high < LASTING_UPDATES:
+            return None
+        return (f"the loss is {loss:.4g}, and has been over {self._factor:g} times that of the first updates "
+                f"({least:.4g}) for {self._high} updates")
+
+
 class DivergenceDetector:
     """Looks at the results of each step, one step late.
 
@@ -54,14 +96,17 @@ class DivergenceDetector:
 
     Args:
       max_skipped_updates: how many updates skipped in a row mean divergence.
+      loss_factor: how many times the first losses are too much, if they last; None is off.
 
     Attributes:
       skipped_in_a_row: how many of the last updates were skipped; a checkpoint keeps it.
+      level: watches for losses that are far too high; a checkpoint keeps its state.
     """
 
-    def __init__(self, max_skipped_updates: int) -> None:
+    def __init__(self, max_skipped_updates: int, loss_factor: float | None = None) -> None:
         self._max_skipped = max_skipped_updates
         self.skipped_in_a_row = 0
+        self.level = LossLevel(loss_factor)
         self._unseen: Attempt | None = None
         self._last: Attempt | None = None
 
@@ -95,6 +140,7 @@ class DivergenceDetector:
         """Starts anew, after the run has been put elsewhere."""
         self._unseen = self._last = None
         self.skipped_in_a_row = 0
+        self.level.forget()
 
     def _judge(self, attempt: Attempt, later: Attempt | None = None) -> None:
         self.skipped_in_a_row = 0 if attempt.results["applied"] else self.skipped_in_a_row + 1
@@ -103,6 +149,8 @@ class DivergenceDetector:
         if self.skipped_in_a_row >= self._max_skipped:
             raise Divergence(attempt, f"{self.skipped_in_a_row} updates in a row were skipped, because their gradients "
                                       "were not finite", later)
+        if problem := self.level.problem(attempt.number("loss")):
+            raise Divergence(attempt, problem, later)
 
 
 def nonfinite(variables: Mapping[str, tf.Variable]) -> list[str]:

@@ -67,7 +67,8 @@ class Recovery:
     """Watches a run and acts on its divergence as the config says.
 
     Args:
-      params: the model's: ``on_divergence``, ``max_skipped_updates``, ``divergence_lr_factor``, ``max_recoveries``.
+      params: the model's: ``on_divergence``, ``max_skipped_updates``, ``divergence_loss_factor``,
+        ``divergence_lr_factor``, ``max_recoveries``.
       longest_search: how many skipped updates in a row may be the loss scaler's search; they are no divergence.
 
     Attributes:
@@ -84,10 +85,13 @@ class Recovery:
         if not 0.0 < params["divergence_lr_factor"] <= 1.0:
             problems.append(f"'divergence_lr_factor' is {params['divergence_lr_factor']} but has to be above 0 and at "
                             "most 1.")
+        loss_factor = params["divergence_loss_factor"]
+        if loss_factor is not None and not loss_factor > 1.0:
+            problems.append(f"'divergence_loss_factor' is {loss_factor} but has to be above 1, or None to leave it out.")
         if problems:
             raise ConfigError(problems)
         self._params = params
-        self.detector = DivergenceDetector(max(params["max_skipped_updates"], longest_search + 1))
+        self.detector = DivergenceDetector(max(params["max_skipped_updates"], longest_search + 1), loss_factor)
         self.events: list[dict[str, Any]] = []
         self._lowered_to: str | None = None
         self._start: GoodState | None = None
@@ -95,7 +99,7 @@ class Recovery:
     def state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps in its ``state.json``."""
         return {"events": list(self.events), "dtype": self._lowered_to,
-                "skipped_in_a_row": self.detector.skipped_in_a_row}
+                "skipped_in_a_row": self.detector.skipped_in_a_row, "losses": self.detector.level.state()}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Takes up what ``state`` returned; an older checkpoint has nothing."""
@@ -103,6 +107,7 @@ class Recovery:
         self.events = list(state.get("events", ()))
         self._lowered_to = state.get("dtype")
         self.detector.skipped_in_a_row = int(state.get("skipped_in_a_row", 0))
+        self.detector.level.resume(state.get("losses", {}))
 
     def begin(self, trainer: Trainer) -> None:
         """To be called before the first step: makes sure that there is something to go back to."""

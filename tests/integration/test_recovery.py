@@ -33,7 +33,7 @@ NAN = "--train_params/data_layer_params/nan_examples=[900]"  # in batch 57
 STORM = ("--dtype=mixed_float16", "--train_params/data_layer_params/storm=[800, 1199]",  # in batches 51 to 75
          "--max_skipped_updates=16", "--max_grad_norm=10")
 _CLEAN: list[float] = []  # the loss of the run that nothing disturbs; the same for all tests
-TOO_HIGH = ("--lr_policy_params/learning_rate=3", "--divergence_lr_factor=0.02")
+TOO_HIGH = ("--lr_policy_params/learning_rate=3", "--divergence_lr_factor=0.02", "--divergence_loss_factor=null")
 
 
 @pytest.fixture
@@ -172,6 +172,17 @@ def test_a_rate_far_too_high(workspace, command, clean_loss):
     assert (workspace / "back" / "diverged.ckpt-25").is_dir()
     assert final_loss(out) == pytest.approx(clean_loss, rel=0.05)
     assert_all_finite(workspace / "back")
+
+
+def test_losses_that_are_finite_but_huge(workspace, command, clean_loss):
+    too_high = "--lr_policy_params/learning_rate=3"
+    code, out, err = command("--mode=train", too_high, f"--logdir={workspace}/stop")
+    assert code == 2 and "over 100 times that of the first updates" in err
+    code, out, err = command("--mode=train_eval", too_high, "--on_divergence=roll_back",
+                             "--divergence_lr_factor=0.02")
+    assert code == 0, err
+    assert "is not finite" not in out and "over 100 times" in out and "Rolled back to model.ckpt-0" in out
+    assert final_loss(out) == pytest.approx(clean_loss, rel=0.05)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.training.divergence import Divergence, DivergenceDetector, listed, nonfinite
+from open_seq2seq.training.divergence import Divergence, DivergenceDetector, LossLevel, listed, nonfinite
 
 
 def results(loss=1.0, applied=True):
@@ -69,6 +69,49 @@ def test_the_count_can_be_taken_up_again():
         detector.settle({})
     detector.forget()
     assert detector.skipped_in_a_row == 0
+
+
+def level_after(losses, factor=100.0):
+    level = LossLevel(factor)
+    return level, [level.problem(loss) for loss in losses]
+
+
+def test_losses_that_stay_far_above_the_first_are_divergence():
+    detector = DivergenceDetector(3, loss_factor=100.0)
+    feed(detector, [results(2.0)] * 12 + [results(500.0)] * 10)
+    with pytest.raises(Divergence, match=r"the loss is 500, and has been over 100 times .* \(2\) for 10 updates"):
+        detector.settle({})
+    detector.forget()
+    feed(detector, [results(500.0)] * 9)
+    detector.settle({})  # counted anew
+
+
+@pytest.mark.parametrize("losses", [
+    [2.0] * 12 + [500.0] * 9 + [2.0] + [500.0] * 9,  # never long enough
+    [2.0] * 12 + [199.0] * 50,  # not high enough
+    [0.0] * 12 + [500.0] * 50, [-3.0] * 12 + [500.0] * 50,  # nothing to compare with
+])
+def test_other_losses_are_not(losses):
+    assert not any(level_after(losses)[1])
+
+
+def test_a_run_that_diverges_at_once_is_compared_with_its_first_update():
+    assert level_after([2.0] + [1e9] * 9)[1][-1] is None
+    assert "over 100 times" in level_after([2.0] + [1e9] * 10)[1][-1]
+
+
+def test_no_factor_no_comparison():
+    assert not any(level_after([1.0] * 12 + [1e9] * 50, factor=None)[1])
+
+
+def test_the_level_can_be_taken_up_again():
+    losses = [2.0, 3.0] + [400.0] * 12
+    whole = level_after(losses)[1]
+    for cut in range(len(losses)):
+        before, first = level_after(losses[:cut])
+        after = LossLevel(100.0)
+        after.resume(before.state())
+        assert first + [after.problem(loss) for loss in losses[cut:]] == whole
 
 
 def test_the_default_lets_backoff_find_its_scale():
