@@ -34,7 +34,7 @@ def start(function: Callable[..., Any], *arguments: Any) -> tuple[BaseProcess, C
     """Starts ``function(pipe, *arguments)`` in a new process; returns it and this end of the pipe."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_body, args=(function, there, *arguments), daemon=True)
+    process = context.Process(target=body, args=(function, there, *arguments), daemon=True)
     process.start()
     there.close()
     return process, here
@@ -72,7 +72,8 @@ def _send_result(pipe: Connection, function: Callable[..., Any], *arguments: Any
     pipe.send(function(*arguments))
 
 
-def _body(function: Callable[..., Any], pipe: Connection, *arguments: Any) -> None:
+def body(function: Callable[..., Any], pipe: Connection, *arguments: Any) -> None:
+    """Runs ``function(pipe, *arguments)`` as all there is of this process; what goes wrong is sent as a ``Failure``."""
     # Several processes share a GPU, and peaks are those of what is used, not of what is reserved.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     from open_seq2seq.cli import import_tensorflow

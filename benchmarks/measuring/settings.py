@@ -50,7 +50,7 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     from open_seq2seq.config.overrides import parse_overrides
     from open_seq2seq.config.resolve import Benchmark, resolve
     from open_seq2seq.models.builder import build_model
-    from open_seq2seq.runners.runner import Runner
+    from open_seq2seq.runners import make_runner
     from open_seq2seq.training.process import set_up_process
     from open_seq2seq.training.session import describe_sections
     from open_seq2seq.training.trainer import Trainer
@@ -59,9 +59,12 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     config = resolve(load_config(config_file), "train", values, Benchmark(steps=ENDLESS))
     spec = describe_sections(RunOptions(mode="train", config=config, benchmark=True))["train"]
     spec.params.update(print_loss_steps=None, print_bench_info_steps=None, hooks=[hook] if hook else [])
+    runner = make_runner(spec.params)
     set_up_process([spec.params])
     seed = spec.params.get("random_seed") or 0
-    return Trainer(build_model(spec, seed), None, Runner(), seed)
+    trainer = Trainer(build_model(spec, seed), None, runner, seed)
+    trainer.synchronize()
+    return trainer
 
 
 def compute_type(trainer: Any) -> str:

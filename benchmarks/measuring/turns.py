@@ -91,7 +91,8 @@ class Measurement:
 class TurnsHook:
     """Lets a training run steps only when the parent process says so, and reports what it asks for.
 
-    Requests are ``("round", steps)``, ``("loss", step)``, ``("flops",)`` and ``("stop",)``.
+    Requests are ``("round", steps)``, ``("loss", step)``, ``("flops",)``, ``("call", function, *arguments)``,
+    which gets the trainer first, and ``("stop",)``.
     """
 
     def __init__(self, pipe: Connection, warmup: int) -> None:
@@ -143,6 +144,9 @@ class TurnsHook:
             layer = trainer.model.data_layer
             batches = [layer.make_batch(examples) for examples in sample_batches(layer, _FLOP_BATCHES)]
             self._pipe.send(count_flops(trainer.model, batches))
+            return False
+        if self._request[0] == "call":
+            self._pipe.send(self._request[1](trainer, *self._request[2:]))
             return False
         if self._request[0] == "loss" and self._request[1] <= trainer.step:
             self._pipe.send(self._answer(trainer))

@@ -1,0 +1,77 @@
+"""How long reductions take: a model's gradients, one tensor of that size, other sizes. To be called on all ranks."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from benchmarks.measuring.cluster_model import Timing
+
+
+class Reductions(NamedTuple):
+    """What was measured of a model's gradients, taken as dense.
+
+    Attributes:
+      groups: bytes of each group.
+      seconds: of the whole reduction, each time.
+      raw: of one tensor of that size, each time.
+      idle: share of a core that a rank takes which has nothing to do.
+    """
+
+    groups: list[int]
+    seconds: list[float]
+    raw: list[float]
+    idle: float
+
+
+def time_reductions(trainer: Any, repetitions: int) -> Reductions:
+    """Times the reduction that an update makes, and one raw ``hvd.grouped_allreduce``, in turns."""
+    import horovod.tensorflow as hvd
+
+    from open_seq2seq.runners.reduction import groups
+
+    gradients = {name: tf.random.stateless_normal(v.shape, [1, 2]) for name, v in trainer.trainable.items()}
+    sizes = {name: 4 * int(g.shape.num_elements() or 0) for name, g in gradients.items()}
+    flat = tf.random.stateless_normal([sum(sizes.values()) // 4], [1, 2])
+    ways = [_function(lambda: list(trainer.runner.reduce(gradients, "timed").values())),
+            _function(lambda: hvd.grouped_allreduce([flat], op=hvd.Sum, name="raw"))]
+    pairs = [[_time(way, trainer) for way in ways] for _ in range(repetitions + 1)][1:]  # the first is traced
+    start, busy = time.perf_counter(), time.process_time()
+    time.sleep(1.0)
+    idle = (time.process_time() - busy) / (time.perf_counter() - start)
+    return Reductions([sum(sizes[name] for name in group) for group in groups(gradients)],
+                      [ours for ours, _ in pairs], [raw for _, raw in pairs], idle)
+
+
+def time_sizes(trainer: Any, sizes: Sequence[int], repetitions: int) -> list[Timing]:
+    """Returns the median time of a reduction of each size in bytes."""
+    timings = []
+    for size in sizes:
+        tensor = tf.ones([max(size // 4, 1)])
+        way = _function(functools.partial(_allreduce, tensor, f"size.{size}"))
+        timings.append(Timing(trainer.runner.world_size, size,
+                              statistics.median([_time(way, trainer) for _ in range(repetitions + 1)][1:])))
+    return timings
+
+
+def _allreduce(tensor: tf.Tensor, name: str) -> list[tf.Tensor]:
+    import horovod.tensorflow as hvd
+
+    return [hvd.allreduce(tensor, op=hvd.Sum, name=name)]
+
+
+def _function(reduce: Callable[[], list[tf.Tensor]]) -> Callable[[], tf.Tensor]:
+    """Returns a function that reduces, and gives one number of each result: reading it waits for all of them."""
+    return tf.function(lambda: tf.stack([tf.reshape(t, [-1])[0] for t in reduce()]), autograph=False)
+
+
+def _time(way: Callable[[], tf.Tensor], trainer: Any) -> float:
+    bool(trainer.runner.agree(tf.constant(True)))  # all begin together
+    start = time.perf_counter()
+    way().numpy()
+    return time.perf_counter() - start

@@ -1,0 +1,57 @@
+"""The scaling benchmark runs, and its tables hold together."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "benchmarks" / "scaling.py"
+
+
+def run_benchmark(workspace: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(PROGRAM), f"--config_file={workspace}/config.py", *arguments],
+                          capture_output=True, text=True, timeout=400, cwd=workspace,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of each table, heads left out."""
+    found = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
+    return [[[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()][2:]
+            for table in found]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
+                    reason="Horovod is not installed: make horovod builds it")
+def test_ranks_beside_runs_by_themselves(workspace: Path):
+    result = run_benchmark(workspace, "--ranks=1,2", "--mode=strong", "--steps=3", "--warmup=1", "--rounds=2",
+                           "--repetitions=2", "--clusters=8,1024", "--bandwidth_gbps=10,400", "--overlap=0.5")
+    assert result.returncode == 0, result.stderr
+    scaling, reduction, sizes, check, clusters = tables(result.stdout)
+    assert [row[:2] for row in scaling] == [["1", "16"], ["2", "8"]]
+    assert scaling[0][5] == "–" and re.fullmatch(r"[\d.]+% \([\d.]+%–[\d.]+%\)", scaling[1][5])
+    assert all(float(row[2].replace(",", "")) > 0 for row in scaling)
+    ((ranks, megabytes, groups, *times),) = reduction
+    assert (ranks, groups) == ("2", "1") and 0.0 < float(megabytes) < 1.0
+    assert all(float(time) > 0.0 for time in times[:2])
+    assert [row[1] for row in sizes] == ["4", "65,536", "1,048,576", "4,194,304", "16,777,216", "67,108,864"]
+    assert [row[0] for row in check] == ["2"] and check[0][4] == scaling[1][5].split()[0]
+    assert [row[0] for row in clusters] == ["8", "1024"]
+    for slow, fast in ((float(row[1][:-1]), float(row[2][:-1])) for row in clusters):
+        assert 0.0 < slow <= fast <= 100.0
+    assert list(workspace.glob("run*")) == [], "a benchmark saves nothing"
+
+
+@pytest.mark.slow
+def test_the_mistake_is_named(workspace: Path):
+    result = run_benchmark(workspace, "--ranks=1", "--dtype=mxed")
+    assert result.returncode == 2
+    assert "Did you mean 'mixed'?" in result.stderr and "Traceback" not in result.stderr
