@@ -87,7 +87,7 @@ class Recovery:
                             "most 1.")
         loss_factor = params["divergence_loss_factor"]
         if loss_factor is not None and not loss_factor > 1.0:
-            problems.append(f"'divergence_loss_factor' is {loss_factor} but has to be above 1, or None to leave it out.")
+            problems.append(f"'divergence_loss_factor' is {loss_factor} but has to be above 1, or None to be off.")
         if problems:
             raise ConfigError(problems)
         self._params = params
