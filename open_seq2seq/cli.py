@@ -19,7 +19,8 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.utils.errors import ConfigError, UserError
-from open_seq2seq.utils.launcher import end_all, launched_as, let_first_rank_speak, who
+from open_seq2seq.utils.launcher import announce, end_all, launched_as, let_others_speak, who
+from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -119,8 +120,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _exit_code(arguments)
     try:
         code = _exit_code(arguments)
-    except Exception:
-        sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.\n")
+    except Exception as error:
+        # Collective operations fail where another rank is gone; the watchdog then knows better what happened.
+        let_others_speak(after_collective=_is_from_tensorflow(error))
+        sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.{_place()}\n")
+        announce(f"{type(error).__name__}: {_first_line(error)}", 1)
         code = 1
     return end_all(code) if code in (1, EXIT_USER_ERROR, EXIT_INTERRUPTED) else code
 
@@ -129,33 +133,54 @@ def _exit_code(arguments: list[str]) -> int:
     try:
         return _run(arguments)
     except SystemExit as end:  # --help and --version
-        return end.code if isinstance(end.code, int) else 0
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if code and launched_as()[1] > 1:  # called by somebody's hook: the other processes must not wait for this one
+            announce(f"it called sys.exit({end.code!r})", code)
+            end_all(code)
+        return code
     except ConfigError as error:
         _report(error.problems)
     except UserError as error:
         _report([str(error)])
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
+        announce("it was interrupted", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except Exception as error:
         if not _is_out_of_memory(error):
             raise
-        _report(["The device ran out of memory: give a smaller batch_size_per_gpu (with a larger iter_size for the "
+        _report([f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
+                 f"({_first_line(error)[:200]}): give a smaller batch_size_per_gpu (with a larger iter_size for the "
                  "same update), a smaller max_length, or dtype=mixed."])
     return EXIT_USER_ERROR
 
 
 def _report(problems: Sequence[str]) -> None:
     sys.stdout.flush()
-    let_first_rank_speak()
+    let_others_speak()
     for problem in problems:
-        sys.stderr.write(f"Error{who()}: {' '.join(problem.splitlines())}\n")
+        sys.stderr.write(f"Error{who()}: {' '.join(problem.splitlines())}{_place()}\n")
     sys.stderr.flush()
+    announce(" ".join(problems[0].splitlines()), EXIT_USER_ERROR)
+
+
+def _place() -> str:
+    """Where one of several processes was, as a sentence: the other ranks' examples are not to blame."""
+    return f" This rank was at {TRAIL.last}." if TRAIL.last and launched_as()[1] > 1 else ""
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     tf = sys.modules.get("tensorflow")
-    return tf is not None and isinstance(error, tf.errors.ResourceExhaustedError)
+    return isinstance(error, MemoryError) or (tf is not None and isinstance(error, tf.errors.ResourceExhaustedError))
+
+
+def _is_from_tensorflow(error: Exception) -> bool:
+    tf = sys.modules.get("tensorflow")
+    return tf is not None and isinstance(error, tf.errors.OpError)
 
 
 def _run(arguments: list[str]) -> int:

@@ -43,6 +43,12 @@ class ModelSpec:
     mode: str
     given: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def full_params(self) -> dict[str, Any]:
+        """The parameters with the model's defaults for those that were not given."""
+        cls = self.model_class
+        return check_params(self.params, cls.get_required_params(), cls.get_optional_params())[0]
+
 
 def resolve_class(value: Any, key: str) -> Any:
     """Returns the class that a config names.

@@ -107,6 +107,11 @@ def _run_params() -> dict[str, Any]:
         "use_horovod": Param(bool, False, "Run on all processes that mpiexec or horovodrun started, one device each."),
         "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves what gradients take on the "
                                  "wire; they are added up in FP16, each tensor times a power of two of its own."),
+        "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for one another at the start, until "
+                                 "all end with a message; None is for ever.", "seconds"),
+        "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one has given no sign for so long: it "
+                                  "is stopped, stuck or cut off. A rank that dies is noticed at once. None switches "
+                                  "both off.", "seconds"),
         "num_gpus": Param([1], 1, "A process runs on one device; kept so that old configs load."),
         "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+from open_seq2seq.runners.preflight import time_limit
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import launched_as
@@ -34,13 +35,19 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
                         f"built for this TensorFlow: {_INSTALL}.") from error
     from open_seq2seq.runners.horovod import HorovodRunner
 
-    runner = HorovodRunner(hvd, params.get("hvd_compression"))
+    with time_limit(params.get("connect_seconds")):
+        runner = HorovodRunner(hvd, params.get("hvd_compression"))
     check_params(params, runner)
     return runner
 
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:
     """Raises ConfigError for parameters that do not work on several ranks."""
+    times = {name: params.get(name) for name in ("connect_seconds", "watchdog_seconds")}
+    problems = [f"'{name}' is {seconds:g}, but has to be more than 0, or None."
+                for name, seconds in times.items() if seconds is not None and seconds <= 0]
+    if problems:
+        raise ConfigError(problems)
     policy = params.get("on_divergence", "stop")
     if runner.world_size > 1 and policy != "stop":
         raise ConfigError([f"'on_divergence' is {policy!r}, but several ranks can only stop: leave it out, and go on "

@@ -10,9 +10,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.runners.preflight import NETWORK_HINTS
 from open_seq2seq.runners.reduction import Reduction
 from open_seq2seq.runners.runner import Gradients, Runner
 from open_seq2seq.utils.console import mute
+from open_seq2seq.utils.errors import UserError
 
 # Horovod's and Open MPI's settings for ranks that compute on CPUs, where nobody has set them. Horovod's thread wakes
 # at each cycle and meets those of the other ranks, which takes time from the core that computes; a cycle of 1 ms is
@@ -32,11 +34,18 @@ class HorovodRunner(Runner):
     Args:
       hvd: the module ``horovod.tensorflow``.
       compression: how gradients travel: ``fp16``, or None for FP32.
+
+    Raises:
+      UserError: the ranks cannot be joined.
     """
 
     def __init__(self, hvd: Any, compression: str | None = None) -> None:
         set_defaults()
-        hvd.init()
+        try:
+            hvd.init()
+        except ValueError as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"Horovod could not join the ranks ({reason}): {NETWORK_HINTS}.") from error
         self._hvd = hvd
         self._reduction = Reduction(hvd, compression)
         self.process_rank = self.replica_rank = hvd.rank()

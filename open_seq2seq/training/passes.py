@@ -17,6 +17,7 @@ from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.step import local_means
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.trail import TRAIL
 
 
 class EvaluationPass:
@@ -114,6 +115,7 @@ def _timed_batches(model: Model, runner: Runner, report: bool) -> Iterator[dict[
     started, objects, timed = time.perf_counter(), 0, 0
     with contextlib.closing(plan):
         for number, batch in enumerate(plan, start=1):
+            TRAIL.note(f"{model.mode} batch", number, [batch["ids"]], model.data_layer.describe_example)
             yield batch
             if number == 1:  # the first batch pays for tracing
                 started = time.perf_counter()

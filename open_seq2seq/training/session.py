@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.config.serialize import to_yaml
+from open_seq2seq.config.serialize import to_plain, to_yaml
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.runners import Runner, make_runner
+from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
+from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training import saving
 from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
@@ -44,17 +46,21 @@ def run(options: RunOptions) -> int:
     """
     specs = describe_sections(options)
     first = specs[options.config.sections[0]]
-    runner = make_runner(first.params)
+    params = first.full_params
+    runner = make_runner(params)
     if options.mode == "interactive_infer" and runner.world_size > 1:
         raise UserError("The mode interactive_infer talks to one process: start it without mpiexec or horovodrun.")
     notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
-    if options.check:
-        from open_seq2seq.training.check import check_run
-
-        for note in notes:
-            deco_print(note)
-        return check_run(options, specs, runner)
+    with time_limit(params["connect_seconds"]):
+        notes += check_agreement(runner, _what_counts(options), resolve_dtype(params["dtype"]).compute.name)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(watched(runner, params["watchdog_seconds"]))
+        if options.check:
+            from open_seq2seq.training.check import check_run
+
+            for note in notes:
+                deco_print(note)
+            return check_run(options, specs, runner)
         logdir = _open_logdir(options, first, stack) if runner.is_chief else LogDir(None)
         title = "New benchmarking config" if options.benchmark else None
         for section, spec in specs.items():
@@ -74,6 +80,13 @@ def run(options: RunOptions) -> int:
         else:
             prompt(InteractiveModel(model))
     return 0
+
+
+def _what_counts(options: RunOptions) -> dict[str, Any]:
+    """Returns what all ranks have to agree on, as plain values."""
+    flags = {name: getattr(options, name) for name in
+             ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "check")}
+    return {**flags, **to_plain(options.config.as_sections())}
 
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
@@ -136,6 +149,9 @@ def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogD
                   runner: Runner) -> Trainer:
     model = build_model(specs["train"], seed)
     eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+    for section, built in (("train", model), ("eval", eval_model)):
+        if built is not None:
+            check_data(runner, section, built.data_layer.lengths)
     saver = None
     if logdir.root is not None:
         saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
@@ -188,6 +204,8 @@ def _average(trainer: Trainer) -> None:
 
 def _restored_model(spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
     model = build_model(spec)
+    if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
+        check_data(runner, model.mode, model.data_layer.lengths)
     if runner.is_chief:
         saving.restore_weights(model, saving.finished(logdir, model.params))
     runner.broadcast(named_variables(model))

@@ -35,6 +35,7 @@ from open_seq2seq.training.signals import StopRequest
 from open_seq2seq.training.step import TrainStep
 from open_seq2seq.training.summaries import Summaries
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.trail import TRAIL
 
 
 class Trainer:
@@ -230,6 +231,7 @@ class Trainer:
         self.waited += loader.wait_seconds - waited
         self._batch = batches[-1]
         objects = sum(self.model.num_objects(batch) for batch in batches)
+        TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
         several = self.runner.world_size > 1
         results = self._train_step(batches, {"objects": objects, "stop_votes": stop.requested} if several else None)
         self.step += 1

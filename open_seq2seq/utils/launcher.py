@@ -1,17 +1,24 @@
-"""What mpiexec or horovodrun tells a process that it started, before any library is asked."""
+"""What mpiexec or horovodrun tells a process that it started, and how one of several processes ends."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 # (rank, number of processes), as Open MPI, horovodrun --gloo, and MPICH and its kin name them.
 _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
               ("PMI_RANK", "PMI_SIZE"))
 _GRACE_SECONDS = 3.0
+_FLUSH_SECONDS = 1.0
+
+# (what went wrong in a sentence, exit code): tells the other processes, before this one ends.
+Announcer = Callable[[str, int], None]
+_announcers: list[Announcer] = []
 
 
 def _number(name: str) -> int | None:
@@ -34,14 +41,40 @@ def who() -> str:
     return f" (rank {rank} on host {socket.gethostname()})" if size > 1 else ""
 
 
-def let_first_rank_speak() -> None:
-    """Waits, on all ranks but the first, for the end of the job that the first one's failure brings.
+def let_others_speak(after_collective: bool = False) -> None:
+    """Waits for the end that the failure of another rank brings to this one.
 
-    A mistake in the config is found by all ranks alike: the first says so and ends, upon which the launcher
-    ends the others, before they repeat it. Whoever is still there afterwards has something of its own to say.
+    A mistake in the config is found by all ranks alike: the first says so and ends, upon which the
+    others are ended before they repeat it. And when one rank is gone, collective operations fail on all
+    others. Whoever is still there after some seconds has something of its own to say.
+
+    Args:
+      after_collective: this rank's error can be such a consequence, so that the first rank waits too.
     """
-    if launched_as()[0] > 0:
+    rank, size = launched_as()
+    if size > 1 and (rank > 0 or after_collective):
         time.sleep(_GRACE_SECONDS)
+
+
+def announce_by(announcer: Announcer) -> Callable[[], None]:
+    """Registers how the other processes are told of a failure of this one; returns what takes it back."""
+    _announcers.append(announcer)
+    return lambda: _announcers.remove(announcer)
+
+
+def announce(problem: str, code: int) -> None:
+    """Tells the other processes why this one ends, with a non-zero exit code."""
+    for announcer in list(_announcers):
+        announcer(problem, code)
+
+
+def say(text: str) -> None:
+    """Writes to stderr from any thread; gives up where nobody reads, so that a full pipe holds up no end."""
+    def write() -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    _within_limit(write)
 
 
 def end_all(code: int) -> NoReturn:
@@ -50,5 +83,11 @@ def end_all(code: int) -> NoReturn:
     An orderly end would wait for them, and they may be waiting for this one.
     """
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        _within_limit(stream.flush)
     os._exit(code)
+
+
+def _within_limit(action: Callable[[], object]) -> None:
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    thread.join(_FLUSH_SECONDS)

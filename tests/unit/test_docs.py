@@ -22,7 +22,8 @@ def test_the_parameter_page_is_current():
         "run python docs/make_reference.py and commit docs/parameters.md"
 
 
-LAUNCHERS_OWN = r"--(bind-to|allow-run-as-root|oversubscribe|gloo)\b"  # of mpiexec and horovodrun
+# Of mpiexec and horovodrun.
+LAUNCHERS_OWN = r"--(bind-to|allow-run-as-root|oversubscribe|gloo|mca|network-interfaces)\b"
 
 
 def test_every_flag_in_the_pages_exists():

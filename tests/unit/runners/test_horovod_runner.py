@@ -125,6 +125,16 @@ def test_share_and_broadcast_give_what_the_chief_has(monkeypatch):
     assert on_ranks(2, work, monkeypatch) == [({"rank": 0}, [0.0, 0.0], True), ({"rank": 0}, [0.0, 0.0], False)]
 
 
+def test_ranks_that_cannot_be_joined_are_a_sentence_with_hints(monkeypatch):
+    def init():
+        raise ValueError("Horovod initialization failed.")
+
+    rank = FakeHorovod(Meeting(1), 0)
+    monkeypatch.setattr(rank, "init", init)
+    with pytest.raises(UserError, match="could not join the ranks.*HOROVOD_GLOO_IFACE"):
+        HorovodRunner(rank)
+
+
 def test_one_process_without_horovod(monkeypatch):
     for name in ("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE"):
         monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,246 @@
+"""Connections between processes that carry short messages, one JSON object a line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import json
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from open_seq2seq.runners.members import Member, neighbours
+
+Message = dict[str, Any]
+
+# A peer that does not read, or that sends no end of a line, is not one of ours or is stuck.
+_MOST_BYTES = 1 << 18
+_HELLO_SECONDS = 5.0
+_REDIAL_SECONDS = 1.0
+
+
+class Link:
+    """One connection, which never blocks.
+
+    Attributes:
+      rank: of the process at the other end; None until it has said so.
+      silence: seconds since it was last heard, as its owner counts them.
+      left: it said goodbye.
+      closed: there is nobody at the other end any more.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connection
+        self.rank: int | None = None
+        self.silence, self.born = 0.0, time.monotonic()
+        self.left = self.closed = False
+        self._incoming, self._outgoing = b"", b""
+        self._unread: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        """Sends a message, or as much of it as there is room for: ``flush`` sends the rest."""
+        if len(self._outgoing) < _MOST_BYTES:  # else it does not read, so it need not know
+            self._outgoing += json.dumps(message).encode() + b"\n"
+        self.flush()
+
+    def flush(self) -> bool:
+        """Sends what still waits, as far as there is room; returns whether nothing is left."""
+        try:
+            while self._outgoing and not self.closed:
+                self._outgoing = self._outgoing[self.socket.send(self._outgoing):]
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # What the other end sent before it went is still to be read, so only reading finds the end.
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
+                self.closed = True
+        return True
+
+    def receive(self) -> list[Message]:
+        """Returns the messages that have come; sets ``closed`` at the end."""
+        messages, self._unread = self._unread, []
+        while not self.closed:
+            try:
+                data = self.socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            *lines, self._incoming = (self._incoming + data).split(b"\n")
+            self.closed = not data or len(self._incoming) > _MOST_BYTES
+            for line in lines:
+                with contextlib.suppress(ValueError):
+                    message = json.loads(line)
+                    messages += [message] if isinstance(message, dict) else []
+        return messages
+
+    def put_back(self, messages: list[Message]) -> None:
+        """Lets ``receive`` return these messages once more."""
+        self._unread = messages + self._unread
+
+    def close(self) -> None:
+        """Closes this end."""
+        self.closed = True
+        self.socket.close()
+
+
+def listen() -> socket.socket:
+    """Returns a socket that listens at a free port on all of the host's addresses."""
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):  # IPv6 may be switched off
+            return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
+    return socket.create_server(("", 0), backlog=128)
+
+
+class Network:
+    """A process's links to its neighbours; used from one thread.
+
+    Of two neighbours the higher rank calls the lower one, at each of its addresses in turn, until
+    both have shown that they are of the same run: they know its token.
+
+    Args:
+      listener: where this process listens; see ``listen``.
+      members: all processes of the run, by rank.
+      rank: of this process.
+      token: a secret of this run.
+
+    Attributes:
+      links: the links that have been made, by rank.
+      missing: the neighbours with which there has been no link yet.
+    """
+
+    def __init__(self, listener: socket.socket, members: list[Member], rank: int, token: str) -> None:
+        self._listener, self._members, self._rank, self._token = listener, members, rank, token.encode()
+        self.links: dict[int, Link] = {}
+        self.missing = set(neighbours(rank, len(members)))
+        self._strangers: list[Link] = []
+        self._calls: dict[int, tuple[Link, Iterator[str]]] = {}
+        self._redial_at = 0.0
+        self._selector = selectors.DefaultSelector()
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def poll(self, seconds: float) -> list[tuple[Link, Message]]:
+        """Waits for messages, for so long at most, and returns those of the neighbours.
+
+        The selector is only a bell: whatever has come is read from all links.
+        """
+        self._call_missing()
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._listener:
+                self._accept()
+        self._admit()
+        news = []
+        for link in self.links.values():
+            messages = link.receive()
+            news += [(link, message) for message in messages]
+            link.flush()
+            if messages:
+                link.silence = 0.0
+            if link.closed:
+                self._unregister(link)
+        return news
+
+    def broadcast(self, message: Message) -> None:
+        """Sends a message to all neighbours that are there."""
+        for link in self.links.values():
+            if not link.closed:
+                link.send(message)
+
+    def flush(self, seconds: float) -> None:
+        """Sends what waits, for so many seconds at most."""
+        until = time.monotonic() + seconds
+        while not all([link.flush() for link in self.links.values()]) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Closes everything."""
+        for link in (*self.links.values(), *self._strangers, *(link for link, _ in self._calls.values())):
+            self._drop(link)
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._strangers.append(self._register(self._listener.accept()[0]))
+
+    def _register(self, connection: socket.socket) -> Link:
+        link = Link(connection)
+        self._selector.register(connection, selectors.EVENT_READ)
+        return link
+
+    def _unregister(self, link: Link) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(link.socket)
+
+    def _drop(self, link: Link) -> None:
+        self._unregister(link)
+        link.close()
+
+    def _call_missing(self) -> None:
+        if time.monotonic() < self._redial_at:
+            return
+        self._redial_at = time.monotonic() + _REDIAL_SECONDS
+        for rank in sorted(self.missing - set(self._calls)):
+            if rank < self._rank:
+                self._call(rank, iter(self._members[rank].addresses_from(self._members[self._rank])))
+
+    def _call(self, rank: int, addresses: Iterator[str]) -> None:
+        """Calls a rank at the next of its addresses."""
+        self._calls.pop(rank, None)
+        for address in addresses:
+            with contextlib.suppress(OSError):
+                family, kind, number, _, where = socket.getaddrinfo(
+                    address, self._members[rank].port, type=socket.SOCK_STREAM)[0]
+                connection = socket.socket(family, kind, number)
+                connection.setblocking(False)
+                connection.connect_ex(where)
+                link = self._register(connection)
+                link.send(self._hello(rank))
+                self._calls[rank] = link, addresses
+                return
+
+    def _hello(self, to: int) -> Message:
+        return {"rank": self._rank, "proof": self._proof(self._rank, to)}
+
+    def _proof(self, sender: int, receiver: int) -> str:
+        return hmac.new(self._token, f"{sender} to {receiver}".encode(), hashlib.sha256).hexdigest()
+
+    def _admit(self) -> None:
+        """Makes links of those connections whose other end has shown that it belongs to the run."""
+        for link in list(self._strangers):
+            rank = self._identify(link)
+            if rank is not None:
+                link.send(self._hello(rank))
+            if rank is not None or link.closed:
+                self._strangers.remove(link)
+        for rank, (link, addresses) in list(self._calls.items()):
+            link.flush()
+            if self._identify(link) is not None:
+                del self._calls[rank]
+            elif link.closed:
+                self._call(rank, addresses)
+
+    def _identify(self, link: Link) -> int | None:
+        """Reads the first message, and returns the rank of its sender; a wrong or a late one closes the connection."""
+        messages = link.receive()
+        if messages:
+            rank, proof = messages[0].get("rank"), str(messages[0].get("proof"))
+            if isinstance(rank, int) and rank in self.missing and hmac.compare_digest(
+                    proof.encode(), self._proof(rank, self._rank).encode()):
+                link.rank, link.closed = rank, False  # if it has ended since, the next reading finds out
+                link.put_back(messages[1:])
+                self.links[rank] = link
+                self.missing.discard(rank)
+                return rank
+        if messages or link.closed or time.monotonic() - link.born > _HELLO_SECONDS:
+            self._drop(link)
+        return None

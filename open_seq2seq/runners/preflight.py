@@ -1,0 +1,172 @@
+"""What is made sure of before any data is loaded: that all ranks are there, and that they run the same."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import platform
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq import __version__
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.launcher import end_all, launched_as, say, who
+
+NETWORK_HINTS = (
+    "look for ranks that did not start (their own words may stand above), for a firewall between the hosts, and for "
+    "code of another version on one of them; where hosts have several networks, choose one: mpiexec --mca "
+    "btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0, or horovodrun --network-interfaces eth0 "
+    "(HOROVOD_GLOO_IFACE=eth0)")
+_TURN_SECONDS = 0.5
+_MOST_TURNS = 10
+_SHOWN = 3
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Context in which ranks wait for one another; after so many seconds the process ends with a sentence.
+
+    It ends even where it is stuck in a library: no error could be raised there.
+
+    Args:
+      seconds: the limit; None for none.
+    """
+    rank, size = launched_as()
+    if seconds is None or size == 1:
+        yield
+        return
+
+    def give_up() -> None:
+        say(f"Error{who()}: not all of the {size} ranks have come together within {seconds:g} s: {NETWORK_HINTS}. "
+            "'connect_seconds' says how long they wait.\n")
+        end_all(1)
+
+    # The launcher ends all when one of them gives up, so mostly one alone says so.
+    timer = threading.Timer(seconds + min(rank, _MOST_TURNS) * _TURN_SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> list[str]:
+    """Compares this process with all others; a collective operation.
+
+    Args:
+      runner: the runner; only ``gather`` is used.
+      config: everything that decides what is computed: plain values.
+      dtype: the type of the arithmetic.
+
+    Returns:
+      Lines for the log about differences that change results in their last digits at most.
+
+    Raises:
+      UserError: processes that would not compute the same; on all of them alike.
+    """
+    if runner.world_size == 1:
+        return []
+    flat = dict(flatten(config))
+    devices = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    return compare(runner, facts(dtype, flat), flat, {
+        "device": devices, "processor": platform.machine(), "threads for an operation": str(threads or "default")})
+
+
+def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
+    """Returns what has to be the same on all ranks."""
+    return {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash(), "TensorFlow": tf.__version__,
+            "Python": platform.python_version(), "dtype": dtype,
+            "config": hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()}
+
+
+def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, str],
+            wished: Mapping[str, str]) -> list[str]:
+    """Compares this rank's facts with those of the others; see ``check_agreement``.
+
+    Args:
+      runner: the runner.
+      required: name → value of what has to be the same; ``config`` is the hash of the config.
+      config: its keys and values, which are exchanged only where the hash differs.
+      wished: name → value of what should be the same.
+    """
+    hosts, all_required, all_wished = zip(*runner.gather([(socket.gethostname(), required, wished)]), strict=True)
+    different = differences(all_required)
+    if any(name == "config" for _, name in different):
+        _refuse_configs(hosts, runner.gather([config]))
+    if different:
+        rank, name = different[0]
+        raise UserError(f"Rank {rank} on host {hosts[rank]} differs from rank 0 on host {hosts[0]}: {name} is "
+                        f"{all_required[rank][name][:12]} there and {all_required[0][name][:12]} here. All ranks need "
+                        "the same code, the same libraries and the same config.")
+    return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} there "
+            f"and {all_wished[0][name]} here. Sums may round otherwise there, so that ranks could drift apart in the "
+            "last digits." for rank, name in differences(all_wished)[:_SHOWN]]
+
+
+def check_data(runner: Runner, section: str, lengths: np.ndarray) -> None:
+    """Makes sure that all ranks have the same examples, since each makes its plan by itself; a collective operation.
+
+    Args:
+      runner: the runner; only ``gather`` is used.
+      section: whose data they are: ``train``, ``eval``, ``infer``.
+      lengths: of the examples, as the data layer tells them.
+
+    Raises:
+      UserError: they differ; on all ranks alike.
+    """
+    if runner.world_size == 1:
+        return
+    array = np.ascontiguousarray(lengths)
+    own = {"examples": str(len(array)), "lengths": hashlib.sha256(array.ravel().data).hexdigest()}
+    hosts, all_ranks = zip(*runner.gather([(socket.gethostname(), own)]), strict=True)
+    for rank, name in differences(all_ranks):
+        what = (f"{all_ranks[rank][name]} examples there and {all_ranks[0][name]} on rank 0" if name == "examples" else
+                "as many examples as on rank 0, but of other lengths")
+        raise UserError(f"Rank {rank} on host {hosts[rank]} has other data for {section}: {what} (host {hosts[0]}). "
+                        "All ranks need the same files.")
+
+
+def _refuse_configs(hosts: tuple[str, ...], configs: list[dict[str, str]]) -> NoReturn:
+    found = differences(configs)
+    words = [f"'{name}' is {configs[rank].get(name, 'absent')} on rank {rank} (host {hosts[rank]}) and "
+             f"{configs[0].get(name, 'absent')} on rank 0 (host {hosts[0]})" for rank, name in found[:_SHOWN]]
+    more = f"; and {len(found) - _SHOWN} more differences" if len(found) > _SHOWN else ""
+    raise UserError(f"The ranks have different configs: {'; '.join(words)}{more}. Give all of them the same file and "
+                    "the same command line.")
+
+
+def differences(ranks: Any) -> list[tuple[int, str]]:
+    """Returns (rank, name) of what is not as on rank 0.
+
+    Args:
+      ranks: for each of them, name → value.
+    """
+    return [(rank, name) for rank, own in enumerate(ranks) for name in sorted({*own, *ranks[0]})
+            if own.get(name) != ranks[0].get(name)]
+
+
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yields (path, text) of everything in nested dicts: ``base_params/encoder_params/hidden_size``."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from flatten(item, f"{path}/{key}" if path else str(key))
+    else:
+        yield path, repr(value)
+
+
+def source_hash() -> str:
+    """Returns a hash of the package's own source."""
+    root = Path(__file__).parents[1]
+    total = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        total.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return total.hexdigest()

@@ -1,0 +1,240 @@
+"""The processes of a run watch one another, so that none waits for one that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import secrets
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from open_seq2seq.runners.failure import DIED, FAILED, SILENT, Failure
+from open_seq2seq.runners.links import Link, Message, Network, listen
+from open_seq2seq.runners.members import Member, neighbours
+from open_seq2seq.utils.launcher import announce_by, end_all, say
+from open_seq2seq.utils.trail import TRAIL, Trail
+
+if TYPE_CHECKING:
+    from open_seq2seq.runners.runner import Runner
+
+# How often the thread looks; a process's place is told no more often than that.
+_TICK_SECONDS = 0.1
+_HEARTBEAT_SECONDS = 1.0
+# How long the next one in line waits for those before it to print the sentence.
+_TURN_SECONDS = 0.5
+_MOST_TURNS = 8
+_SEND_SECONDS = 1.0
+
+OnFailure = Callable[[Failure], None]
+
+
+def end_here(failure: Failure) -> None:
+    """What a process does on the failure of another one, unless told otherwise: it ends."""
+    end_all(failure.code)
+
+
+class Watchdog:
+    """A thread that hears the heartbeats of neighbouring processes and sends this one's.
+
+    A neighbour whose connection closes without a goodbye has died; one that gives no sign for too
+    long is stopped, stuck or cut off. Either is told to all processes. One of them prints a
+    sentence: the first rank, or, where that is the one that failed, its neighbours by rank. Each
+    then kills the silent process if that is on its machine, and calls ``on_failure``.
+
+    Heartbeats come from the thread, whatever the main thread does. The time during which this
+    thread itself was held up (a suspended machine, a long call that keeps Python's lock) hardly counts
+    as silence of others.
+
+    Args:
+      members: all processes of the run, by rank.
+      rank: of this process.
+      listener: the socket that this process's entry in ``members`` names.
+      token: a secret that all processes of the run know.
+      seconds: silence that means a failure.
+      on_failure: called once, in the thread, after the first failure anywhere.
+      trail: where this process stands.
+    """
+
+    def __init__(self, members: list[Member], rank: int, listener: Any, token: str, seconds: float,
+                 on_failure: OnFailure = end_here, trail: Trail = TRAIL) -> None:
+        self._members, self._rank, self._seconds = members, rank, seconds
+        self._on_failure, self._trail = on_failure, trail
+        self._network = Network(listener, members, rank, token)
+        self._places = dict.fromkeys(range(len(members)), "")
+        self._tick = min(_TICK_SECONDS, seconds / 10)
+        self._heartbeat = min(_HEARTBEAT_SECONDS, seconds / 5)
+        self._next_heartbeat, self._told = 0.0, (-1, 0)
+        self._missed = 0.0
+        self._failure: Failure | None = None
+        self._speak_at = float("inf")
+        self._own: Failure | None = None
+        self._own_is_told = threading.Event()
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Starts watching."""
+        self._thread.start()
+
+    def announce(self, problem: str, code: int) -> None:
+        """Tells the others that this process ends because of an error of its own, which it has printed.
+
+        Args:
+          problem: the error, in a sentence.
+          code: the exit code.
+        """
+        me = self._members[self._rank]
+        self._own = Failure(FAILED, me.rank, me.host, self._trail.last, problem, code, told=True)
+        self._own_is_told.wait(_SEND_SECONDS)
+
+    def leave(self) -> None:
+        """Says goodbye to the others, whom this process's end is then no failure, and stops watching."""
+        self._leaving.set()
+        self._thread.join(_SEND_SECONDS + 10 * self._tick)
+
+    def _run(self) -> None:
+        try:
+            if self._watch():
+                self._network.broadcast({"bye": True})
+        except Exception:  # a watchdog that fails in silence would look like a process that does
+            self._network.broadcast({"bye": True})
+            say(f"WARNING: the watchdog of rank {self._rank} stopped: {traceback.format_exc()}")
+        finally:
+            self._network.flush(_SEND_SECONDS)
+            self._network.close()
+
+    def _watch(self) -> bool:
+        """Watches until this process leaves or another one fails; returns whether it leaves in good order."""
+        last = time.monotonic()
+        while not self._leaving.is_set():
+            news = self._network.poll(self._tick)
+            now = time.monotonic()
+            # However late this thread is, what the others sent in the meantime has been read.
+            elapsed, last = min(now - last, self._seconds / 4), now
+            self._send_heartbeat(now)
+            for link, message in news:
+                self._hear(link, message, now)
+            if self._own is not None and not self._own_is_told.is_set():
+                self._tell(self._own)
+                self._own_is_told.set()
+            if self._failure is None and self._own is None:
+                self._judge(elapsed, now)
+            if self._failure is not None and self._act(now):
+                return False
+        return True
+
+    def _send_heartbeat(self, now: float) -> None:
+        news = self._trail.count, len(self._network.links)
+        if news != self._told or now >= self._next_heartbeat:
+            self._told, self._next_heartbeat = news, now + self._heartbeat
+            self._network.broadcast({"at": self._trail.last})
+
+    def _hear(self, link: Link, message: Message, now: float) -> None:
+        if "at" in message and link.rank is not None:
+            self._places[link.rank] = str(message["at"])
+        if "bye" in message:
+            link.left = True
+        if "failure" in message:
+            with contextlib.suppress(TypeError):
+                self._learn(Failure.from_message(message["failure"]), now)
+
+    def _judge(self, elapsed: float, now: float) -> None:
+        for rank, link in self._network.links.items():
+            link.silence += elapsed
+            if link.left:
+                continue
+            if link.closed:
+                self._learn(self._about(rank, DIED), now)
+            elif link.silence > self._seconds:
+                self._learn(self._about(rank, SILENT), now)
+        self._judge_missing(elapsed, now)
+
+    def _judge_missing(self, elapsed: float, now: float) -> None:
+        """A neighbour that does not come has died, or is stuck if no firewall can be between."""
+        self._missed += elapsed
+        for rank in self._network.missing:
+            if self._members[rank].is_gone_for(self._members[self._rank]):
+                self._learn(self._about(rank, DIED), now)
+        if not self._network.missing or self._missed < self._seconds:
+            return
+        me = self._members[self._rank]
+        for rank in sorted(self._network.missing):
+            other = self._members[rank]
+            if other.network == me.network:
+                self._learn(self._about(rank, SILENT), now)
+            else:
+                say(f"WARNING: rank {me.rank} on host {me.host} cannot connect with rank {rank} on host {other.host}, "
+                    f"port {other.port} at {', '.join(other.addresses)}: neither would notice at once that the other "
+                    "is gone.\n")
+        self._network.missing.clear()
+
+    def _about(self, rank: int, kind: str) -> Failure:
+        return Failure(kind, rank, self._members[rank].host, self._places[rank], seconds=self._seconds)
+
+    def _learn(self, failure: Failure, now: float) -> None:
+        """Takes the first failure for the cause of all others, and passes the news on."""
+        if self._failure is None:
+            self._failure = failure
+            self._network.broadcast({"failure": failure.message()})
+            self._speak_at = now + self._turn(failure.rank) * _TURN_SECONDS
+        elif failure.told and not self._failure.told:
+            self._tell(failure)
+            self._failure = failure
+
+    def _tell(self, failure: Failure) -> None:
+        self._network.broadcast({"failure": failure.message()})
+        self._network.flush(_SEND_SECONDS)
+
+    def _turn(self, failed: int) -> int:
+        """Returns this process's place in the line of those that may print the sentence."""
+        around = set(neighbours(failed, len(self._members)))
+        line = [rank for rank in (0, *sorted(around - {0})) if rank != failed]
+        return min(line.index(self._rank) if self._rank in line else len(line), _MOST_TURNS)
+
+    def _act(self, now: float) -> bool:
+        """Prints the sentence or waits until another one has; returns whether everything is done."""
+        failure = self._failure
+        assert failure is not None
+        if self._own is not None:  # the main thread ends this process, and has said why
+            return False
+        if not failure.told and now < self._speak_at:
+            return False
+        if not failure.told or (self._rank == 0 and failure.kind == FAILED):
+            say(f"Error: {failure.sentence()}\n")
+        self._tell(dataclasses.replace(failure, told=True))
+        if failure.kind == SILENT:
+            self._members[failure.rank].kill_from(self._members[self._rank])
+        if self._rank > 0 and failure.told:
+            time.sleep(_TURN_SECONDS)  # whoever prints has the time to, before the launcher ends it
+        self._on_failure(failure)
+        return True
+
+
+@contextlib.contextmanager
+def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_here) -> Iterator[Watchdog | None]:
+    """Context in which the processes of a runner watch one another; all of them have to enter it.
+
+    Leaving it in good order waits for the others, still watched. After an error the watchdog goes on,
+    and with it what the others are told of the error (``launcher.announce``).
+
+    Args:
+      runner: only ``gather``, ``share`` and ``process_rank`` are used.
+      seconds: silence of a process that means a failure; None for no watchdog.
+      on_failure: what this process does when another one fails.
+    """
+    if seconds is None or len(runner.gather([runner.process_rank])) == 1:
+        yield None
+        return
+    listener = listen()
+    members = runner.gather([Member.here(runner.process_rank, listener.getsockname()[1])])
+    token = runner.share(secrets.token_hex())
+    watchdog = Watchdog(members, runner.process_rank, listener, token, seconds, on_failure)
+    watchdog.start()
+    forget = announce_by(watchdog.announce)
+    yield watchdog
+    runner.gather([])
+    forget()
+    watchdog.leave()

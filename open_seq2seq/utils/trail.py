@@ -1,0 +1,85 @@
+"""The last few batches that this process worked on, so that a bad one can be named."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Place:
+    """One batch, or the micro-batches of one update.
+
+    Attributes:
+      work: what is done with it: ``step``, ``evaluation batch``.
+      number: which of them, from 1.
+      ids: the examples' ids, an array ``[batch]`` for each micro-batch.
+      describe: names an example in words, or None.
+    """
+
+    work: str
+    number: int
+    ids: tuple[Any, ...]
+    describe: Callable[[int], str] | None = None
+
+    def __str__(self) -> str:
+        ids = [example for batch in self.ids for example in batch if not _is_empty(example)]
+        shown = ", ".join(str(example) for example in itertools.islice(ids, _SHOWN))
+        more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+        return f"{self.work} {self.number}" + (f", on examples {shown}{more}{self._first(ids[0])}" if ids else "")
+
+    def _first(self, example: Any) -> str:
+        if self.describe is None or isinstance(example, (str, bytes)):
+            return ""
+        words = self.describe(int(example))
+        return f" (the first is {words})" if words != f"Example {example}" else ""
+
+
+def _is_empty(example: Any) -> bool:
+    """Whether it is an empty row that fills a static shape, whose id is -1."""
+    return not isinstance(example, (str, bytes)) and int(example) < 0
+
+
+class Trail:
+    """A ring of the last few batches; written by the main thread, read by any.
+
+    Args:
+      size: how many are kept.
+
+    Attributes:
+      count: how many have been noted so far: it changes with each of them.
+    """
+
+    def __init__(self, size: int = 4) -> None:
+        self.count = 0
+        self._places: deque[Place] = deque(maxlen=size)
+
+    def note(self, work: str, number: int, ids: Iterable[Any], describe: Callable[[int], str] | None = None) -> None:
+        """Notes what the process is about to work on; costs next to nothing. See ``Place`` for the arguments."""
+        self._places.append(Place(work, number, tuple(ids), describe))
+        self.count += 1
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._places.clear()
+        self.count += 1
+
+    @property
+    def last(self) -> str:
+        """The newest place in words, ``step 7, on examples 3, 17 and 4``; empty before the first."""
+        places = self.places
+        return str(places[-1]) if places else ""
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """The places, the newest last."""
+        return list(self._places)
+
+
+# A process does one thing at a time.
+TRAIL = Trail()

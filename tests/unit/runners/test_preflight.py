@@ -1,0 +1,120 @@
+"""What ranks make sure of before they load data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from open_seq2seq.runners import Runner, build, preflight
+from open_seq2seq.utils.errors import ConfigError, UserError
+from tests.unit.runners.test_horovod_runner import Meeting
+
+
+class OneOfSome(Runner):
+    """A rank in a thread."""
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        self._meeting, self.process_rank, self.world_size = meeting, rank, meeting.size
+
+    def gather(self, results):
+        return [item for row in zip(*self._meeting.exchange(self.process_rank, "gather", results), strict=True)
+                for item in row]
+
+
+def on_ranks(work, size=3):
+    """Returns what ``work(runner)`` returns, or the text of its UserError, on each rank."""
+    meeting = Meeting(size)
+
+    def one(rank):
+        try:
+            return work(OneOfSome(meeting, rank))
+        except UserError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(one, range(size)))
+
+
+def test_ranks_that_agree_have_nothing_to_say():
+    config = {"base_params": {"max_steps": 3, "logdir": None, "hooks": ["a.py:Hook"]}, "check": False}
+    assert on_ranks(lambda runner: preflight.check_agreement(runner, config, "float32")) == [[], [], []]
+    assert preflight.check_agreement(Runner(), config, "float32") == []
+
+
+def test_a_config_that_differs_is_named_by_key_on_all_ranks():
+    def work(runner):
+        params = {"max_steps": 3 + (runner.process_rank == 2), "encoder_params": {"layers": 2}}
+        if runner.process_rank == 1:
+            params["encoder_params"]["size"] = 7
+        return preflight.check_agreement(runner, {"base_params": params}, "float32")
+
+    words = on_ranks(work)
+    assert len(set(words)) == 1
+    assert "'base_params/encoder_params/size' is 7 on rank 1" in words[0] and "absent on rank 0" in words[0]
+    assert "'base_params/max_steps' is 4 on rank 2" in words[0]
+
+
+@pytest.mark.parametrize(("name", "words"), [("dtype", "dtype is float16 there and float32 here"),
+                                             ("code", "code of open_seq2seq is 1")])
+def test_another_type_or_code_is_refused(name, words, monkeypatch):
+    hashes = {0: "0" * 20, 1: "1" * 20 if name == "code" else "0" * 20}
+    meeting = Meeting(2)
+
+    def one(rank):
+        own = preflight.facts("float16" if (rank, name) == (1, "dtype") else "float32", {})
+        own["code of open_seq2seq"] = hashes[rank]
+        with pytest.raises(UserError) as caught:
+            preflight.compare(OneOfSome(meeting, rank), own, {}, {})
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(one, range(2))
+    assert first == second and "Rank 1 on host" in first and words in first
+
+
+def test_other_threads_are_a_warning():
+    def work(runner):
+        return preflight.compare(runner, {"config": "x"}, {}, {"threads": str(1 + runner.process_rank)})
+
+    for lines in on_ranks(work, 2):
+        assert len(lines) == 1 and "threads is 2 there and 1 here" in lines[0]
+
+
+def test_data_that_differ_are_refused():
+    def work(longer, other):
+        lengths = np.array([[3, 4], [5, 6], [1, 1]])
+
+        def on_rank(runner):
+            own = lengths[:2] if runner.process_rank == longer else lengths + (runner.process_rank == other)
+            return preflight.check_data(runner, "train", own)
+        return on_ranks(on_rank)
+
+    assert work(None, None) == [None] * 3
+    assert "Rank 1 on host" in work(1, None)[0] and "2 examples there and 3 on rank 0" in work(1, None)[0]
+    assert "Rank 2 on host" in work(None, 2)[0] and "of other lengths" in work(None, 2)[0]
+
+
+@pytest.mark.parametrize("params", [{"connect_seconds": 0.0}, {"watchdog_seconds": -1.0}])
+def test_times_are_positive(params):
+    with pytest.raises(ConfigError, match="more than 0"):
+        build.check_params(params, Runner())
+    build.check_params({"connect_seconds": None, "watchdog_seconds": 0.5}, Runner())
+
+
+def test_the_time_limit_ends_a_process_that_is_stuck():
+    code = ("import time\nfrom open_seq2seq.runners.preflight import time_limit\n"
+            "with time_limit(0.2): pass\nwith time_limit(None): time.sleep(0.5)\nprint('here', flush=True)\n"
+            "with time_limit(0.2): time.sleep(60)")
+    environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3",
+                   "PYTHONPATH": str(Path(__file__).parents[3]), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=100,
+                          check=False)
+    assert done.returncode == 1 and done.stdout == "here\n"
+    assert "not all of the 3 ranks have come together within 0.2 s" in done.stderr
+    assert "HOROVOD_GLOO_IFACE" in done.stderr and "btl_tcp_if_include" in done.stderr

@@ -1,0 +1,272 @@
+"""The watchdog, over processes that do nothing else and over threads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.runners.failure import DIED, FAILED, SILENT, Failure
+from open_seq2seq.runners.links import listen
+from open_seq2seq.runners.members import Member
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.runners.watchdog import Watchdog, watched
+from open_seq2seq.utils.trail import Trail
+from tests.unit.runners.test_horovod_runner import Meeting
+
+ROOT = Path(__file__).parents[3]
+# A rank: writes what it is to a file, reads what all are, is watched, and acts as it is told by lines on stdin.
+RANK = '''
+import pathlib, pickle, sys, time, types
+package = types.ModuleType("open_seq2seq.runners")  # without its __init__, which imports TensorFlow
+package.__path__ = [sys.argv[5]]
+sys.modules[package.__name__] = package
+from open_seq2seq.runners.links import listen
+from open_seq2seq.runners.members import Member
+from open_seq2seq.runners.watchdog import Watchdog
+from open_seq2seq.utils.trail import Trail
+folder, rank, size, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+listener = listen()
+(folder / f"new-{rank}").write_bytes(pickle.dumps(Member.here(rank, listener.getsockname()[1])))
+(folder / f"new-{rank}").rename(folder / f"member-{rank}")
+while len(list(folder.glob("member-*"))) < size:
+    time.sleep(0.01)
+members = [pickle.loads((folder / f"member-{n}").read_bytes()) for n in range(size)]
+trail = Trail()
+trail.note("step", 7 + rank, [[3 + rank, 17]])
+watchdog = Watchdog(members, rank, listener, "secret", seconds, trail=trail)
+watchdog.start()
+while watchdog._network.missing:
+    time.sleep(0.01)
+(folder / f"ready-{rank}").touch()
+for line in sys.stdin:
+    exec(line)
+'''
+
+
+class Job:
+    """Some ranks as processes of this machine."""
+
+    def __init__(self, folder: Path, size: int, seconds: float) -> None:
+        self.processes = [
+            subprocess.Popen([sys.executable, "-c", RANK, str(folder), str(rank), str(size), str(seconds),
+                              str(ROOT / "open_seq2seq" / "runners")],
+                             stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env={**os.environ, "PYTHONPATH": str(ROOT)}) for rank in range(size)]
+        end = time.monotonic() + 60
+        while len(list(folder.glob("ready-*"))) < size and time.monotonic() < end:
+            time.sleep(0.01)
+        self.began = time.monotonic()
+
+    def signal(self, rank: int, signum: int) -> None:
+        self.processes[rank].send_signal(signum)
+
+    def tell(self, rank: int, line: str) -> None:
+        self.processes[rank].stdin.write(line + "\n")
+        self.processes[rank].stdin.flush()
+
+    def end(self, seconds: float = 20.0) -> tuple[list[int], str, float]:
+        """Waits until all have ended: (exit codes, what they wrote to stderr, seconds since they were ready)."""
+        until = time.monotonic() + seconds
+        for process in self.processes:
+            process.wait(max(until - time.monotonic(), 0.1))
+        took = time.monotonic() - self.began
+        words = [process.communicate()[1] for process in self.processes]
+        return [process.returncode for process in self.processes], "".join(words), took
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), (8, 0), (8, 5)])
+def test_a_death_ends_all_at_once_and_is_told_once(tmp_path, size, victim):
+    with Job(tmp_path, size, 60.0) as job:
+        job.signal(victim, signal.SIGKILL)
+        codes, words, took = job.end()
+    assert codes == [-signal.SIGKILL if rank == victim else 1 for rank in range(size)]
+    assert words.count("Error:") == 1, words
+    assert f"rank {victim} on host" in words and f"step {7 + victim}, on examples {3 + victim}, 17" in words
+    assert took < 5.0
+
+
+@pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), (6, 0)])
+def test_a_stopped_process_is_noticed_told_and_killed(tmp_path, size, victim):
+    with Job(tmp_path, size, 2.0) as job:
+        job.signal(victim, signal.SIGSTOP)
+        codes, words, took = job.end()
+    assert codes == [-signal.SIGKILL if rank == victim else 1 for rank in range(size)]
+    assert words.count("Error:") == 1, words
+    assert f"rank {victim} on host" in words and "no sign for 2 s" in words and f"step {7 + victim}" in words
+    assert 1.9 < took < 8.0
+
+
+def test_a_short_stop_and_a_stop_of_all_are_no_failures(tmp_path):
+    with Job(tmp_path, 3, 2.0) as job:
+        job.signal(1, signal.SIGSTOP)
+        time.sleep(0.8)
+        job.signal(1, signal.SIGCONT)
+        time.sleep(0.5)
+        for rank in range(3):
+            job.signal(rank, signal.SIGSTOP)
+        time.sleep(3.5)
+        for rank in range(3):
+            job.signal(rank, signal.SIGCONT)
+        time.sleep(2.5)
+        assert [process.poll() for process in job.processes] == [None] * 3
+        for rank in range(3):
+            job.tell(rank, "watchdog.leave(); sys.exit()")
+        assert job.end()[:2] == ([0, 0, 0], "")
+
+
+def test_a_process_that_computes_in_python_is_not_hung(tmp_path):
+    with Job(tmp_path, 2, 2.0) as job:
+        job.tell(1, "end = time.time() + 3.5; exec('while time.time() < end: sum(range(1000))')")
+        job.tell(1, "watchdog.leave(); sys.exit()")
+        time.sleep(4.0)
+        job.tell(0, "watchdog.leave(); sys.exit()")
+        assert job.end()[:2] == ([0, 0], "")
+
+
+def test_one_that_left_in_good_order_is_not_missed(tmp_path):
+    with Job(tmp_path, 3, 2.0) as job:
+        job.tell(1, "watchdog.leave(); sys.exit()")
+        time.sleep(3.0)
+        assert [process.poll() for process in job.processes] == [None, 0, None]
+        job.signal(2, signal.SIGKILL)
+        codes, words, _ = job.end()
+    assert codes == [1, 0, -signal.SIGKILL] and "rank 2" in words
+
+
+def test_an_error_that_is_announced_ends_all_with_its_code(tmp_path):
+    with Job(tmp_path, 6, 60.0) as job:
+        job.tell(4, "watchdog.announce('bad line 7 of b.txt', 2); import os; os._exit(2)")
+        codes, words, took = job.end()
+    assert codes == [2] * 6
+    assert words.count("Error:") == 1 and "stopped, because rank 4" in words and "bad line 7 of b.txt" in words
+    assert "died" not in words and took < 5.0
+
+
+def two_watchdogs(seconds, failures):
+    listeners = [listen(), listen()]
+    members = [Member.here(rank, listener.getsockname()[1]) for rank, listener in enumerate(listeners)]
+    dogs = [Watchdog(members, rank, listeners[rank], "secret", seconds, failures[rank].append, Trail())
+            for rank in range(2)]
+    for dog in dogs:
+        dog.start()
+    while any(dog._network.missing for dog in dogs):
+        time.sleep(0.01)
+    return dogs
+
+
+def test_the_action_is_the_callers(capsys):
+    failures = [[], []]
+    first, second = two_watchdogs(5.0, failures)
+    second.announce("no more", 3)
+    first._thread.join(5.0)
+    assert [(f.kind, f.rank, f.problem, f.code) for f in failures[0]] == [(FAILED, 1, "no more", 3)]
+    assert failures[1] == []
+    assert "rank 1" in capsys.readouterr().err
+    second.leave()
+
+
+def test_a_process_that_never_comes_is_silent(capsys):
+    failures = []
+    listeners = [listen(), listen()]  # the second takes calls, but nobody is there to answer
+    members = [Member.here(rank, listener.getsockname()[1]) for rank, listener in enumerate(listeners)]
+    members[1] = Member(**{**vars(members[1]), "started": ""})  # this very process: not to be killed
+    dog = Watchdog(members, 0, listeners[0], "secret", 1.0, failures.append, Trail())
+    dog.start()
+    dog._thread.join(10.0)
+    assert [(f.kind, f.rank) for f in failures] == [(SILENT, 1)]
+    assert "had not begun its first step" in capsys.readouterr().err
+
+
+def test_a_broken_watchdog_says_so_and_is_not_taken_for_a_dead_process(capsys, monkeypatch):
+    failures = [[], []]
+    first, second = two_watchdogs(1.0, failures)
+    monkeypatch.setattr(second, "_judge", lambda *_: 1 / 0)
+    second._thread.join(5.0)
+    time.sleep(1.5)
+    assert failures == [[], []] and first._thread.is_alive()
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    first.leave()
+
+
+class OneOfSome(Runner):
+    """A rank in a thread."""
+
+    def __init__(self, meeting, rank):
+        self._meeting, self.process_rank = meeting, rank
+
+    def gather(self, results):
+        brought = self._meeting.exchange(self.process_rank, "gather", results)
+        return [item for items in brought for item in items]
+
+    def share(self, value):
+        return self._meeting.exchange(self.process_rank, "share", value)[0]
+
+
+def test_the_context_leaves_together_and_a_failure_inside_is_no_goodbye(capsys):
+    failures = [[], [], []]
+
+    def work(rank, meeting):
+        with contextlib.suppress(ZeroDivisionError), watched(OneOfSome(meeting, rank), 30.0,
+                                                             failures[rank].append) as dog:
+            while dog._network.missing:
+                time.sleep(0.01)
+            if rank == 1 and fails:
+                dog.announce("divided by zero", 7)
+                raise ZeroDivisionError
+            if fails:
+                dog._thread.join(5.0)
+                raise ZeroDivisionError
+        return dog._thread.is_alive()
+
+    for fails in (False, True):
+        meeting = Meeting(3)
+        with ThreadPoolExecutor(3) as pool:
+            alive = list(pool.map(lambda rank, meeting=meeting: work(rank, meeting), range(3)))
+        assert alive == [False] * 3 if not fails else alive[1]
+        assert [len(heard) for heard in failures] == ([1, 0, 1] if fails else [0, 0, 0])
+    assert failures[0][0].code == 7 and "divided by zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0])
+def test_a_process_alone_is_not_watched(seconds):
+    with watched(Runner(), seconds) as dog:
+        assert dog is None
+
+
+def test_failures_travel_as_json():
+    failure = Failure(DIED, 3, "b", "step 2, on examples 1", code=1)
+    assert Failure.from_message(failure.message()) == failure
+    with pytest.raises(TypeError):
+        Failure.from_message({"kind": DIED, "colour": "red"})
+
+
+def test_heartbeats_cost_next_to_nothing():
+    """The threads' own processor time, both of them together: below 2 % of a core."""
+    dogs = two_watchdogs(60.0, [[], []])
+    trail = dogs[0]._trail
+    stop = threading.Event()
+    before = time.process_time()
+    for step in range(150):
+        trail.note("step", step, [list(range(300))])
+        stop.wait(0.01)
+    used = time.process_time() - before
+    for dog in dogs:
+        dog.leave()
+    assert used / 1.5 < 0.1, used
