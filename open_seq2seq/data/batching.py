@@ -21,6 +21,9 @@ from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, arrange, assign_shapes, choose_shapes
 from open_seq2seq.utils.errors import ConfigError, DataError
 
+_PADDED = {"tokens": ", special ones and padding included,", "frames": ", padding included,", "samples": ""}
+"""Units in which a padded batch is measured, and what a message says that they count."""
+
 __all__ = ["BatchLoader", "BatchStream", "EpochPlan", "EpochPlanner", "evaluation_batches", "evaluation_plan",
            "plan_epoch"]
 
@@ -66,8 +69,8 @@ class EpochPlanner:
     Args:
       lengths: integers ``[examples]``, or ``[examples, 2]`` for source and target: tokens or frames.
       batch_size: size of a micro-batch in ``unit``.
-      unit: ``sentences``, or ``tokens``: examples times the longest side among them,
-        which is what a padded batch holds. Token batches are always bucketed.
+      unit: ``sentences``, or ``tokens`` (``frames`` and ``samples`` alike): examples times the
+        longest side among them, which is what a padded batch holds. Such batches are always bucketed.
       bucketed: whether examples of like length are batched together.
       max_shapes: how many static shapes batches may be padded to; None for any.
       strict: whether an example that alone is more than a batch holds is an error;
@@ -87,8 +90,9 @@ class EpochPlanner:
                  strict: bool = True, max_shapes: int | None = None,
                  describe: Callable[[int], str] = _say_example) -> None:
         lengths = np.asarray(lengths)
-        if unit not in ("sentences", "tokens"):
-            raise ConfigError([f"The unit of the batch size is {unit!r} but has to be 'sentences' or 'tokens'."])
+        if unit != "sentences" and unit not in _PADDED:
+            raise ConfigError([f"The unit of the batch size is {unit!r} but has to be 'sentences' or one of "
+                               f"{', '.join(map(repr, _PADDED))}."])
         if batch_size < 1:
             raise ConfigError([f"The batch size is {batch_size} but has to be at least 1."])
         if not len(lengths):
@@ -100,12 +104,12 @@ class EpochPlanner:
         self.shapes: list[StaticShape] = []
         self.arrangement: Arrangement | None = None
         self._index_type = np.int32 if len(lengths) < 2**31 else np.int64
-        self._keys = _sort_keys(lengths) if bucketed or unit == "tokens" else ()
+        self._keys = _sort_keys(lengths) if bucketed or unit in _PADDED else ()
         self.offsets = np.append(np.arange(0, len(lengths), batch_size), len(lengths))
-        if unit == "tokens":
+        if unit in _PADDED:
             longest = lengths if lengths.ndim == 1 else lengths.max(axis=1)
             if strict:
-                _check_budget(longest, batch_size, describe)
+                _check_budget(longest, batch_size, unit, describe)
             self.offsets = _cut_by_tokens(np.sort(longest)[::-1], batch_size)
         if max_shapes:
             self._use_static_shapes(lengths, choose_shapes(lengths, max_shapes, batch_size, unit))
@@ -152,11 +156,12 @@ def _sort_keys(lengths: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(keys)
 
 
-def _check_budget(longest: np.ndarray, budget: int, describe: Callable[[int], str]) -> None:
+def _check_budget(longest: np.ndarray, budget: int, unit: str, describe: Callable[[int], str]) -> None:
     worst = int(np.argmax(longest))
     if longest[worst] > budget:
-        raise DataError(f"{describe(worst)} has {int(longest[worst])} tokens, special ones and padding included, but a "
-                        f"batch holds only {budget}: raise batch_size_per_gpu or lower max_length.")
+        limit = "max_length" if unit == "tokens" else "max_duration"
+        raise DataError(f"{describe(worst)} has {int(longest[worst])} {unit}{_PADDED[unit]} but a batch holds only "
+                        f"{budget}: raise batch_size_per_gpu or lower {limit}.")
 
 
 def _cut_by_tokens(longest_first: np.ndarray, budget: int) -> np.ndarray:
@@ -185,7 +190,7 @@ class BatchStream:
     Args:
       lengths: see ``EpochPlanner``, and so for ``batch_size``, ``unit``, ``bucketed``, ``describe``.
       batch_size: size of a micro-batch.
-      unit: ``sentences`` or ``tokens``.
+      unit: as ``EpochPlanner`` has it.
       shuffle: whether each epoch has its own random order.
       bucketed: whether examples of like length are batched together.
       seed: of the shuffling.
@@ -242,6 +247,10 @@ class BatchStream:
         """Returns the example numbers ``[batch]`` of a micro-batch, by its number since the start of training."""
         epoch, position = divmod(index, self._planner.num_batches)
         return self.plan(epoch).batch(position)
+
+    def epoch_of(self, index: int) -> int:
+        """Returns the epoch, from 0, of a micro-batch, by its number since the start of training."""
+        return index // self._planner.num_batches
 
     def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (number, example numbers) of this rank's micro-batches: ``start + rank``, then every world-sized step.

@@ -29,7 +29,12 @@ class DataLayer(Component):
       model: the model that it feeds, or None.
       name: its name in the model.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``; the parameter ``mode`` by default.
+
+    Attributes:
+      seed: the run's ``random_seed``; the trainer sets it before the first training batch is made.
     """
+
+    seed: int = 0
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -78,6 +83,14 @@ class DataLayer(Component):
         """
         raise NotImplementedError("A data layer makes a batch by make_batch(examples).")
 
+    def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
+        """Makes a batch for training in one epoch, from 0; by default the same in all epochs.
+
+        What a layer draws at random has to follow from its ``seed``, the example and the epoch alone: then a
+        resumed run draws what the uninterrupted one would have drawn.
+        """
+        return self.make_batch(examples)
+
     @property
     def input_signature(self) -> dict[str, Any]:
         """A ``tf.TensorSpec`` for each array of a batch, unknown dimensions as None."""
@@ -90,6 +103,14 @@ class DataLayer(Component):
     def describe_example(self, example: int) -> str:
         """Returns how a message names an example: its file and line, where there are such."""
         return f"Example {example}"
+
+    def examine(self) -> list[str]:
+        """Looks at every example, for ``--check``; returns lines for people.
+
+        Raises:
+          DataError: there are examples that cannot be used.
+        """
+        return []
 
     def assets(self) -> dict[str, str]:
         """Returns the files that a checkpoint needs besides the weights: name → path."""

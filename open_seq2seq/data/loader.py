@@ -114,11 +114,18 @@ def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.
     end = _End()
     try:
         for index, examples in stream.iterate(start):
-            if not _put(out, (index, data_layer.make_batch(examples)), stop):
+            if not _put(out, (index, _made(data_layer, stream, index, examples)), stop):
                 return
     except BaseException as error:  # noqa: B036 - handed over to the consumer, whatever it is
         end = _End(error)
     _put(out, end, stop)
+
+
+def _made(data_layer: BatchMaker, stream: ExampleStream, index: int, examples: np.ndarray) -> dict[str, Any]:
+    """Makes a batch; where both sides know of epochs, as this epoch has it."""
+    make = getattr(data_layer, "make_training_batch", None)
+    epoch_of = getattr(stream, "epoch_of", None)
+    return make(examples, epoch_of(index)) if make and epoch_of else data_layer.make_batch(examples)
 
 
 def _put(out: queue.Queue, item: Any, stop: threading.Event) -> bool:

@@ -40,14 +40,21 @@ class StaticBatches:
         Raises:
           ConfigError: no shape holds it, because the data layer's lengths are not those of its batches.
         """
-        batch = self._data_layer.make_batch(examples)
-        widths = _widths(batch)
+        return self._fitted(self._data_layer.make_batch(examples))
+
+    def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
+        """Makes the same from what the data layer draws in this epoch; see ``make_batch``."""
+        make = getattr(self._data_layer, "make_training_batch", None)
+        return self._fitted(make(examples, epoch) if make else self._data_layer.make_batch(examples))
+
+    def _fitted(self, batch: dict[str, Any]) -> dict[str, Any]:
+        widths, rows = _widths(batch), len(batch["ids"])
         for shape in self.shapes:
-            if len(widths) == len(shape.edges) and shape.holds(len(examples), widths):
+            if len(widths) == len(shape.edges) and shape.holds(rows, widths):
                 return pad_batch(batch, shape)
         raise ConfigError([
             f"'xla_buckets' cannot be used with {type(self._data_layer).__name__}: its lengths promise batches of at "
-            f"most {self.shapes[-1].edges} positions a side, but it made one of {widths} with {len(examples)} "
+            f"most {self.shapes[-1].edges} positions a side, but it made one of {widths} with {rows} "
             "examples. Each side that has a time axis needs a column of lengths."])
 
 

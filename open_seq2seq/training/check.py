@@ -41,6 +41,8 @@ def _check_data(section: str, model: Model) -> None:
         deco_print(f"dropped {count:,}: {reason}", offset=1)
     if getattr(layer, "num_cut", 0):
         deco_print(f"cut to max_length: {layer.num_cut:,}", offset=1)  # type: ignore[attr-defined]
+    for line in layer.examine():
+        deco_print(line, offset=1)
     first = np.arange(min(_EXAMPLES, layer.num_examples))
     batch = layer.make_batch(first)
     shapes = ", ".join(str(tuple(a.shape)) for a in tf.nest.flatten(batch["source_tensors"]))

@@ -65,6 +65,7 @@ class Trainer:
         self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
         self.saver = saver
         self.saves = runner.share(saver is not None)
+        model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused = 0, 0.0, 0.0
         self._objects, self._uncounted = 0, list[Any]()

@@ -1,0 +1,163 @@
+"""Audio files: what their headers say, and their samples at the rate that features need."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.utils.errors import DataError
+
+_RATES = (1000, 768_000)
+"""Sampling rates in Hz that a header may be believed to mean."""
+_SILENCE = 1.01 / 2 ** 15
+"""Peak up to which audio is silent: one step of 16 bits."""
+# What a header of unknown length says, as programs write it that do not know the end when they begin.
+_UNKNOWN_SIZES = (0, 0x7FFFFFFF, 0xFFFFFFFF)
+AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
+"""Names that audio files in a folder end with."""
+
+
+class AudioError(DataError):
+    """A recording that cannot be used.
+
+    Args:
+      kind: what is wrong in two or three words, by which such files are counted.
+      detail: the same about this file, to follow its name.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        self.kind, self.detail = kind, detail
+        super().__init__(detail)
+
+
+@dataclass(frozen=True)
+class AudioInfo:
+    """What a file's header says.
+
+    Attributes:
+      samples: of each channel.
+      rate: samples a second.
+      channels: how many there are.
+    """
+
+    samples: int
+    rate: int
+    channels: int
+
+
+def resampled_length(samples: Any, rate: Any, sample_freq: int) -> Any:
+    """Returns how many samples audio has at another rate: an integer, or an array of them."""
+    return -(-samples * sample_freq // rate)
+
+
+def read_info(path: str) -> AudioInfo:
+    """Reads a file's header.
+
+    Raises:
+      AudioError: it is missing, no audio, cut short, empty, or has an impossible rate.
+    """
+    import soundfile
+
+    if not os.path.isfile(path):
+        raise AudioError("missing", "does not exist")
+    if not os.path.getsize(path):
+        raise AudioError("empty", "is an empty file")
+    try:
+        found = soundfile.info(path)
+    except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
+        raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
+    if found.frames <= 0:
+        raise AudioError("empty", "holds no samples")
+    if not _RATES[0] <= found.samplerate <= _RATES[1]:
+        raise AudioError("impossible rate", f"says that it has {found.samplerate} samples a second")
+    missing = _missing_bytes(path)
+    if missing:
+        raise AudioError("truncated", f"is cut short: {missing:,} bytes of its samples are missing")
+    return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
+
+
+def read_audio(path: str, sample_freq: int) -> np.ndarray:
+    """Reads a recording: channels averaged, at the rate ``sample_freq``.
+
+    Returns:
+      ``[samples]`` float32, from -1 to 1.
+
+    Raises:
+      AudioError: it cannot be read to its end, or has values that are no numbers.
+    """
+    import soundfile
+
+    info = read_info(path)
+    try:
+        audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
+        raise AudioError("truncated", f"cannot be read to its end: {_reason(error)}") from error
+    if len(audio) < info.samples:
+        raise AudioError("truncated", f"is cut short: it has {len(audio):,} of {info.samples:,} samples")
+    return converted(audio, rate, sample_freq)
+
+
+def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
+    """Averages the channels of audio ``[samples]`` or ``[samples, channels]``, and resamples it.
+
+    Returns:
+      ``[samples]`` float32.
+
+    Raises:
+      AudioError: values that are no numbers, or no samples.
+    """
+    if not len(audio):
+        raise AudioError("empty", "holds no samples")
+    if np.issubdtype(audio.dtype, np.integer):
+        audio = audio.astype(np.float32) / -float(np.iinfo(audio.dtype).min)
+    audio = np.asarray(audio, np.float32)
+    if not np.all(np.isfinite(audio)):
+        raise AudioError("not finite", f"has {int(np.sum(~np.isfinite(audio))):,} samples that are NaN or infinite")
+    if audio.ndim == 2:
+        audio = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
+    if rate != sample_freq:
+        audio = resampled(audio, rate, sample_freq, resampled_length(len(audio), rate, sample_freq))
+    return np.ascontiguousarray(audio)
+
+
+def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> np.ndarray:
+    """Resamples audio ``[samples]`` by a linear-phase polyphase filter (soxr's high quality).
+
+    Args:
+      audio: float32.
+      rate: its samples a second; the rates need not be whole numbers.
+      new_rate: those of the result.
+      length: samples of the result; it is cut, or filled up with zeros, by the one that rounding may cost.
+    """
+    import soxr
+
+    result = soxr.resample(audio, rate, new_rate, quality="HQ")[:length]
+    return np.pad(result, (0, length - len(result)))
+
+
+def is_silent(audio: np.ndarray) -> bool:
+    """Returns whether nothing can be heard in audio: not more than one step of 16 bits."""
+    return float(np.max(np.abs(audio), initial=0.0)) <= _SILENCE
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    return text.rpartition(": ")[2].rstrip(".") or text
+
+
+def _missing_bytes(path: str) -> int:
+    """Returns how many bytes of samples a RIFF WAV promises beyond its end; the library silently reads less."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        head = file.read(12)
+        if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+            return 0
+        while len(chunk := file.read(8)) == 8:
+            length = int.from_bytes(chunk[4:], "little")
+            if chunk[:4] == b"data":
+                return 0 if length in _UNKNOWN_SIZES else max(0, file.tell() + length - size)
+            file.seek(length + length % 2, os.SEEK_CUR)
+    return 0

@@ -1,0 +1,106 @@
+"""Features, or decoded audio, kept on disk between epochs and runs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+import uuid
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.utils.console import deco_print
+
+FORMATS = ("npy", "npz", "hdf5")
+_VERSION = 1
+_HDF5 = threading.Lock()  # the library is not made for threads
+
+
+class FeatureCache:
+    """One file for each recording, in a folder that belongs to one set of parameters.
+
+    A file's name follows from the recording's path, size and time of change, the folder's
+    from the parameters: a change of either leads elsewhere. Files get their names when they
+    are complete, so several processes may share a folder; one that cannot be read is made anew.
+
+    Args:
+      folder: where the folder of these parameters is made.
+      parameters: what the cached arrays follow from, besides the recording.
+      file_format: ``npy``, ``npz`` (compressed) or ``hdf5``.
+      regenerate: whether files from before this process are written anew.
+    """
+
+    def __init__(self, folder: str, parameters: dict[str, Any], file_format: str, regenerate: bool = False) -> None:
+        text = json.dumps({"version": _VERSION, **parameters}, sort_keys=True, default=repr)
+        self.folder = os.path.join(folder, f"features-{hashlib.sha256(text.encode()).hexdigest()[:16]}")
+        self._format, self._regenerate = file_format, regenerate
+        self._written: set[str] = set()
+        self._broken = False
+
+    def path_of(self, recording: str) -> str:
+        """Returns the file that belongs to a recording as it is now.
+
+        Raises:
+          OSError: there is no such recording.
+        """
+        status = os.stat(recording)
+        text = f"{os.path.abspath(recording)}\0{status.st_size}\0{status.st_mtime_ns}"
+        name = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        return os.path.join(self.folder, name[:2], f"{name}.{self._format}")
+
+    def load(self, recording: str) -> np.ndarray | None:
+        """Returns what was stored for a recording; None when there is nothing that can be used."""
+        with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            path = self.path_of(recording)
+            if not self._regenerate or path in self._written:
+                return _read(path, self._format)
+        return None
+
+    def store(self, recording: str, array: np.ndarray) -> None:
+        """Keeps an array for a recording; a disk that takes no more is said once and does no other harm."""
+        if self._broken:
+            return
+        try:
+            path = self.path_of(recording)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+            try:
+                _write(temporary, array, self._format)
+                os.replace(temporary, path)
+                self._written.add(path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+        except OSError as error:
+            self._broken = True
+            deco_print(f"Features cannot be cached in {self.folder}: {error.strerror or error}; going on without.")
+
+
+def _read(path: str, file_format: str) -> np.ndarray:
+    if file_format == "npy":
+        return np.load(path, allow_pickle=False)
+    if file_format == "npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["features"]
+    import h5py
+
+    with _HDF5, h5py.File(path, "r") as file:
+        return file["features"][()]
+
+
+def _write(path: str, array: np.ndarray, file_format: str) -> None:
+    if file_format == "hdf5":
+        import h5py
+
+        with _HDF5, h5py.File(path, "w") as file:
+            file.create_dataset("features", data=array)
+        return
+    with open(path, "wb") as out:
+        if file_format == "npy":
+            np.save(out, array, allow_pickle=False)
+        else:
+            np.savez_compressed(out, features=array)

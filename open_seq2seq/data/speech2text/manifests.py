@@ -1,0 +1,142 @@
+"""Lists of recordings and transcripts: CSV, JSON lines, LibriSpeech folders, and plain audio files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.data.speech2text.audio_files import AUDIO_SUFFIXES
+from open_seq2seq.data.text2text.preparation import read_lines
+from open_seq2seq.utils.errors import DataError
+
+FILE_COLUMN, TEXT_COLUMN = "wav_filename", "transcript"
+_JSON_SUFFIXES = (".json", ".jsonl", ".manifest")
+_TRANSCRIPTS = ".trans.txt"
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One row of a list.
+
+    Attributes:
+      name: the recording as the list names it.
+      path: where the recording is.
+      text: its transcript; None where the list has none.
+      source: the list.
+      line: in the list, from 1; 0 for a file given by itself.
+    """
+
+    name: str
+    path: str
+    text: str | None
+    source: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """How a message names the row."""
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: bool) -> list[Utterance]:
+    """Reads lists of recordings, one after another.
+
+    Args:
+      entries: CSV files, JSON-lines files, folders as LibriSpeech has them; without transcripts also
+        audio files and folders of them.
+      audio_root: folder that relative names are relative to; by default that of the list,
+        and where nothing is found there the working folder.
+      needs_text: whether each row needs a transcript.
+
+    Raises:
+      DataError: a list that is missing, has no header, is not UTF-8, not JSON, or empty.
+    """
+    found: list[Utterance] = []
+    for entry in entries:
+        rows = list(_read(entry, audio_root, needs_text))
+        if not rows:
+            raise DataError(f"{entry} lists no recordings.")
+        found += rows
+    return found
+
+
+def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
+    if os.path.isdir(entry):
+        yield from _read_folder(entry, needs_text)
+    elif entry.lower().endswith(_JSON_SUFFIXES):
+        yield from _read_json(entry, audio_root)
+    elif not needs_text and entry.lower().endswith(AUDIO_SUFFIXES):
+        yield Utterance(entry, entry, None, entry, 0)
+    else:
+        yield from _read_csv(entry, audio_root, needs_text)
+
+
+def _read_csv(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
+    lines = read_lines(path)
+    reader = csv.reader(line.removeprefix("\ufeff") + "\n" for line in lines)
+    header = [name.strip() for name in next(reader, [])]
+    needed = [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN]
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise DataError(f"{path}:1: the header {','.join(header)[:80]!r} does not name {' and '.join(missing)}: the "
+                        "first line of the file has to be wav_filename,wav_filesize,transcript.")
+    file_column = header.index(FILE_COLUMN)
+    text_column = header.index(TEXT_COLUMN) if TEXT_COLUMN in header else None
+    for row in reader:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise DataError(f"{path}:{reader.line_num}: the row has {len(row)} columns but the header {len(header)}: "
+                            "put text with commas into double quotes.")
+        name = row[file_column].strip()
+        text = None if text_column is None else row[text_column]
+        yield Utterance(name, _located(name, path, audio_root), text, path, reader.line_num)
+
+
+def _read_json(path: str, audio_root: str | None) -> Iterator[Utterance]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            row: Any = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}:{number}: the line is not JSON: {error.msg}.") from error
+        if not isinstance(row, dict) or not isinstance(row.get("audio_filepath"), str):
+            raise DataError(f"{path}:{number}: the line has to be an object with 'audio_filepath' and 'text'.")
+        text = row.get("text")
+        yield Utterance(row["audio_filepath"], _located(row["audio_filepath"], path, audio_root),
+                        None if text is None else str(text), path, number)
+
+
+def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
+    """LibriSpeech: files ``*.trans.txt`` of lines ``id text`` beside the recordings ``id.flac``."""
+    lists = [os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names
+             if name.endswith(_TRANSCRIPTS)]
+    if not lists and needs_text:
+        raise DataError(f"The folder {folder} has no *{_TRANSCRIPTS} files: give a CSV file, or a folder as "
+                        "LibriSpeech has it.")
+    for path in sorted(lists):
+        beside = {stem: suffix for stem, suffix in map(os.path.splitext, os.listdir(os.path.dirname(path)))
+                  if suffix.lower() in AUDIO_SUFFIXES}
+        for number, line in enumerate(read_lines(path), 1):
+            name, _, text = line.strip().partition(" ")
+            if name:
+                audio = os.path.join(os.path.dirname(path), name + beside.get(name, ".flac"))
+                yield Utterance(os.path.relpath(audio, folder), audio, text.strip(), path, number)
+    if not lists:
+        for audio in sorted(os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names
+                            if name.lower().endswith(AUDIO_SUFFIXES)):
+            yield Utterance(os.path.relpath(audio, folder), audio, None, audio, 0)
+
+
+def _located(name: str, manifest: str, audio_root: str | None) -> str:
+    if os.path.isabs(name):
+        return name
+    path = os.path.join(audio_root if audio_root is not None else os.path.dirname(manifest), name)
+    if audio_root is None and not os.path.exists(path) and os.path.exists(name):
+        return name
+    return path

@@ -1,0 +1,151 @@
+"""The parameters of ``Speech2TextDataLayer``, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.data.speech2text.feature_cache import FORMATS
+from open_seq2seq.parts.audio_features.settings import BACKENDS, INPUT_TYPES, FeatureSettings
+from open_seq2seq.utils.errors import ConfigError
+
+PATH = (str, type(None))
+_NUMBERS = (float, list, np.ndarray, type(None))
+
+
+def required_params() -> dict[str, Any]:
+    """What has to be given."""
+    return {
+        "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients."),
+        "input_type": Param(list(INPUT_TYPES), doc="What features are."),
+        "vocab_file": Param(str, doc="Alphabet: one character a line, in the order of their ids; with bpe a "
+                            "SentencePiece model."),
+    }
+
+
+def optional_params() -> dict[str, Any]:
+    """What may be given, besides what all data layers have."""
+    return {**_data_params(), **_text_params(), **_feature_params(), **_cache_params()}
+
+
+def _data_params() -> dict[str, Any]:
+    return {
+        "dataset_files": Param(list, [], "CSV files (wav_filename,wav_filesize,transcript), JSON-lines files "
+                               "(audio_filepath, text), LibriSpeech folders; in inference also audio files and folders "
+                               "of them."),
+        "audio_root": Param(PATH, None, "Folder that relative names of recordings are relative to; by default that of "
+                            "the list, else the working folder."),
+        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Whether a batch is measured in "
+                                 "utterances, or in padded frames or seconds of audio."),
+        "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 is no "
+                              "limit.", "seconds"),
+        "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 is no "
+                              "limit.", "seconds"),
+        "augmentation": Param((dict, type(None)), None, "Speed, noise and masks of training audio, drawn anew in each "
+                              "epoch; see docs/speech-recognition.md."),
+        "on_bad_example": Param(["stop", "skip"], "stop", "What happens when a recording or transcript cannot be used: "
+                                "the run stops, or goes on without it; it is named and counted."),
+        "convert_audio": Param(bool, True, "Whether recordings of another rate are resampled and several channels "
+                               "averaged; if not, they are bad examples."),
+        "encoder_stride": Param((int, type(None)), None, "Frames to a step of the encoder: utterances whose label "
+                                "needs more steps than CTC has are bad examples. By default the model says it.", "frames"),
+        "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads"),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, as many as "
+                                      "all data layers have.", "batches"),
+    }
+
+
+def _text_params() -> dict[str, Any]:
+    return {
+        "bpe": Param(bool, False, "Whether vocab_file is a SentencePiece model."),
+        "autoregressive": Param(bool, False, "Whether the alphabet has <S> and </S>, and targets end with </S>: for "
+                                "decoders with attention."),
+        "lower_case": Param(bool, False, "Whether transcripts are written in lower case."),
+        "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of transcripts."),
+        "remove_characters": Param(str, "", "Characters that are taken out of transcripts, such as punctuation."),
+    }
+
+
+def _feature_params() -> dict[str, Any]:
+    return {
+        "backend": Param(list(BACKENDS), "psf", "Whose numbers features have: python_speech_features, librosa; tf: "
+                         "librosa's, computed in the graph."),
+        "sample_freq": Param(int, 16000, "Rate at which features are computed.", "Hz"),
+        "window_size": Param(float, 0.02, "Length of a window.", "seconds"),
+        "window_stride": Param(float, 0.01, "From one window to the next.", "seconds"),
+        "window": Param([None, "hanning", "hamming", "none"], None, "Shape of the window; by default hanning, and none "
+                        "for mfcc and logfbank of psf."),
+        "num_fft": Param((int, type(None)), None, "Points of the Fourier transform; by default the window's for a "
+                         "spectrogram, else the next power of two (psf: at least 512)."),
+        "norm_per_feature": Param(bool, False, "Whether each feature is normalised by itself, not all together."),
+        "features_mean": Param(_NUMBERS, None, "Mean of the features, one number or one for each; the utterance's own "
+                               "by default."),
+        "features_std_dev": Param(_NUMBERS, None, "Deviation of the features, likewise."),
+        "gain": Param((float, type(None)), None, "Factor of the audio, which is from -1 to 1; by default its peak "
+                      "becomes 1."),
+        "dither": Param(float, 0.0, "Amplitude of white noise that training audio gets, of a peak of 1; elsewhere its "
+                        "expected power is added instead."),
+        "pad_to": Param(int, 8, "What the number of frames of a batch is padded to a multiple of.", "frames"),
+        "pad_signal": Param(bool, False, "psf only: pad each signal by zeros for that, and count their frames, as the "
+                            "TensorFlow 1 toolkit did."),
+    }
+
+
+def _cache_params() -> dict[str, Any]:
+    return {
+        "cache_features": Param(bool, False, "Whether features are kept on disk; where audio is augmented before them, "
+                                "decoded audio."),
+        "cache_format": Param(list(FORMATS), "npy", "Files of the cache."),
+        "cache_regenerate": Param(bool, False, "Whether files of earlier runs are written anew."),
+        "cache_dir": Param(PATH, None, "Folder of the cache, and of the lengths of large sets; by default .os2s_cache "
+                           "beside the first list."),
+    }
+
+
+def make_settings(params: Mapping[str, Any], path: str) -> FeatureSettings:
+    """Returns the settings of features.
+
+    Raises:
+      ConfigError: parameters that do not fit together.
+    """
+    def numbers(name: str) -> np.ndarray | None:
+        value = params[name]
+        try:
+            return None if value is None else np.asarray(value, np.float64)
+        except (ValueError, TypeError):
+            raise ConfigError([f"'{path}/{name}' is {value!r} but has to be a number or a list of them."]) from None
+
+    settings = FeatureSettings(
+        num_features=params["num_audio_features"], std_dev=numbers("features_std_dev"), mean=numbers("features_mean"),
+        **{name: params[name] for name in (
+            "input_type", "backend", "sample_freq", "window_size", "window_stride", "window", "num_fft",
+            "norm_per_feature", "gain", "dither", "pad_to", "pad_signal")})
+    problems = settings.problems(path)
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def check_data_params(params: Mapping[str, Any], mode: str, path: str) -> None:
+    """Checks the parameters that are not about features.
+
+    Raises:
+      ConfigError: every problem found, together.
+    """
+    problems = []
+    if not params["dataset_files"] and mode != "interactive_infer":
+        problems.append(f"'{path}/dataset_files' is missing: name the lists of recordings.")
+    if not all(isinstance(name, str) and name for name in params["dataset_files"]):
+        problems.append(f"'{path}/dataset_files' has to be a list of file names.")
+    if params["map_parallel_calls"] < 1:
+        problems.append(f"'{path}/map_parallel_calls' is {params['map_parallel_calls']} but has to be at least 1.")
+    if params["encoder_stride"] is not None and params["encoder_stride"] < 1:
+        problems.append(f"'{path}/encoder_stride' is {params['encoder_stride']} but has to be at least 1.")
+    least, most = params["min_duration"], params["max_duration"]
+    if 0 <= most < least:
+        problems.append(f"'{path}/min_duration' is {least} but has to be at most max_duration, {most}.")
+    if problems:
+        raise ConfigError(problems)

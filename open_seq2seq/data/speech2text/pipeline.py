@@ -1,0 +1,112 @@
+"""From a recording to what a batch holds of it: features, or for the back-end ``tf`` audio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.data.speech2text.audio_files import AudioError, is_silent, read_audio
+from open_seq2seq.data.speech2text.augmentation import Augmentation, Draw, apply_masks
+from open_seq2seq.data.speech2text.feature_cache import FeatureCache
+from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
+from open_seq2seq.parts.audio_features.settings import FeatureSettings
+
+
+class Pipeline:
+    """Reads recordings, augments them, and computes features; called from several threads.
+
+    The order is: read and resample; speed; normalise; noise and dither; features; masks.
+
+    Args:
+      settings: of the features.
+      augmentation: what is drawn in training; None elsewhere.
+      silence_is_bad: whether recordings in which nothing can be heard are refused.
+      cache: keeps what comes before the first thing that is drawn, or None.
+    """
+
+    def __init__(self, settings: FeatureSettings, augmentation: Augmentation | None, silence_is_bad: bool,
+                 cache: FeatureCache | None = None) -> None:
+        self.settings, self.augmentation, self.cache = settings, augmentation, cache
+        self._silence_is_bad = silence_is_bad
+        self._caches_features = caches_features(settings, augmentation)
+
+    def example(self, path: str, draw: Draw) -> tuple[np.ndarray, np.ndarray | None]:
+        """Makes one example.
+
+        Args:
+          path: the recording.
+          draw: its random numbers in this epoch.
+
+        Returns:
+          (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; its masks ``[masks, 4]`` where the
+          graph has to apply them, else None).
+
+        Raises:
+          AudioError: the recording cannot be used.
+        """
+        if self._caches_features:
+            features = self._cached(path, lambda: self.from_audio(self.audio(path), None)[0])
+            return self._masked(features, draw)
+        return self.from_audio(self._cached(path, lambda: self.audio(path)), draw)
+
+    def audio(self, path: str) -> np.ndarray:
+        """Reads a recording ``[samples]`` at the features' rate.
+
+        Raises:
+          AudioError: it cannot be used.
+        """
+        audio = read_audio(path, self.settings.sample_freq)
+        if self._silence_is_bad and is_silent(audio):
+            raise AudioError("silent", "is silent")
+        return audio
+
+    def from_audio(self, audio: np.ndarray, draw: Draw | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Makes an example from audio ``[samples]``; without ``draw`` nothing is augmented."""
+        settings, augmentation = self.settings, self.augmentation
+        if augmentation is not None and draw is not None:
+            audio = augmentation.perturb_speed(audio, draw)
+        audio = normalized_audio(audio, settings.gain)
+        if augmentation is not None and draw is not None:
+            audio = augmentation.add_noise(audio, draw)
+            if settings.backend == "psf" and settings.gain is None:
+                audio = normalized_audio(audio, None)  # 16 bits hold no more
+        if settings.backend != "tf":
+            audio = audio_features(audio, settings, dither_floor=augmentation is None)
+        return (audio, None) if draw is None else self._masked(audio, draw)
+
+    def _masked(self, values: np.ndarray, draw: Draw) -> tuple[np.ndarray, np.ndarray | None]:
+        settings, augmentation = self.settings, self.augmentation
+        if augmentation is None or not augmentation.num_masks:
+            return values, None
+        in_graph = settings.backend == "tf"
+        frames = int(settings.num_frames(len(values))) if in_graph else len(values)
+        masks = augmentation.masks(frames, settings.num_features, draw)
+        if not in_graph:
+            apply_masks(values, masks)
+        return values, masks if in_graph else None
+
+    def _cached(self, path: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+        found = self.cache.load(path) if self.cache is not None else None
+        if found is None:
+            found = make()
+            if self.cache is not None:
+                self.cache.store(path, found)
+        return found
+
+
+def caches_features(settings: FeatureSettings, augmentation: Augmentation | None) -> bool:
+    """Returns whether features can be kept from epoch to epoch; if not, what can is the audio."""
+    return settings.backend != "tf" and not (augmentation is not None and augmentation.changes_audio)
+
+
+def cache_parameters(settings: FeatureSettings, augmentation: Augmentation | None) -> dict[str, Any]:
+    """Returns what cached arrays follow from, besides the recordings."""
+    if not caches_features(settings, augmentation):
+        return {"kind": "audio", "sample_freq": settings.sample_freq}
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    values.pop("pad_to" if not settings.pad_signal else "", None)
+    return {"kind": "features", **{name: value.tolist() if isinstance(value, np.ndarray) else value
+                                   for name, value in values.items()}}

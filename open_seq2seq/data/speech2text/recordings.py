@@ -1,0 +1,185 @@
+"""The rows of a data set: which can be used, how long they are, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.data.speech2text.alphabet import Alphabet
+from open_seq2seq.data.speech2text.audio_files import resampled_length
+from open_seq2seq.data.speech2text.audio_index import AudioIndex
+from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
+from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
+from open_seq2seq.parts.audio_features.settings import FeatureSettings
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError
+
+_SHOWN = 20
+"""How many bad examples are named; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why an example cannot be used.
+
+    Attributes:
+      place: its list and line.
+      name: the recording as the list names it.
+      kind: what is wrong in a few words, by which it is counted.
+      detail: the same in a sentence that follows the name.
+    """
+
+    place: str
+    name: str
+    kind: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.name} {self.detail}"
+
+
+class Recordings:
+    """The examples of a data set, and the rows of its lists that are none.
+
+    Args:
+      params: of the data layer.
+      mode: ``train``, ``eval`` or ``infer``, which needs no transcripts and leaves nothing out but what cannot be read.
+      alphabet: of the transcripts.
+      settings: of the features.
+      threads: how many files are opened at the same time.
+
+    Attributes:
+      rows: of each example ``[examples]``; rows of all lists are counted on from 0.
+      samples: of each row, at the features' rate ``[rows]``.
+      frames: of features of each row ``[rows]``.
+      transcripts: of all rows; None in inference.
+      dropped: reason → how many rows were left out.
+
+    Raises:
+      DataError: lists that cannot be read; bad examples under ``on_bad_example: stop``; nothing left.
+    """
+
+    def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings,
+                 threads: int) -> None:
+        self._params, self._mode = params, mode
+        self._labelled = mode in ("train", "eval")
+        self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled)
+        self.index = AudioIndex([u.path for u in self.utterances], cache_folder(params), threads)
+        self.samples = resampled_length(self.index.samples, np.maximum(self.index.rates, 1), settings.sample_freq)
+        self.frames = settings.num_frames(self.samples)
+        self.transcripts: Transcripts | None = None
+        if self._labelled:
+            normalize = text_normalizer(params)
+            texts = [None if u.text is None else normalize(u.text) for u in self.utterances]
+            self.transcripts = Transcripts(texts, alphabet)
+        self.dropped: dict[str, int] = {}
+        self.rows = np.arange(len(self.utterances))
+        self._leave_out(self._header_problems(settings))
+        self._limit_durations(settings.sample_freq)
+        self._say_conversions(settings.sample_freq)
+
+    def problem(self, row: int, kind: str, detail: str) -> Problem:
+        """Returns what is wrong with a row."""
+        utterance = self.utterances[row]
+        return Problem(utterance.place, utterance.name, kind, detail)
+
+    def utterance(self, example: int) -> Utterance:
+        """Returns the row of an example."""
+        return self.utterances[int(self.rows[example])]
+
+    def require_steps(self, stride: int) -> None:
+        """Leaves out examples whose label needs more steps of CTC than there are, with so many frames to a step."""
+        if self.transcripts is None:
+            return
+        steps = -(-self.frames // stride)
+        needed = self.transcripts.ctc_steps
+        self._leave_out({int(row): (
+            "label longer than its frames", f"has a label that needs {needed[row]} steps of CTC, but only {steps[row]} "
+            f"({self.frames[row]} frames, {stride} to a step)") for row in self.rows if needed[row] > steps[row]})
+
+    def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
+        found = {row: (error.kind, error.detail) for row, error in self.index.errors.items()}
+        if not self._params["convert_audio"]:
+            for row in range(len(self.index)):
+                info = self.index.info(row)
+                if row not in found and info.rate != settings.sample_freq:
+                    found[row] = ("another rate", f"has {info.rate} Hz instead of {settings.sample_freq}")
+                elif row not in found and info.channels > 1:
+                    found[row] = ("several channels", f"has {info.channels} channels instead of one")
+        if self.transcripts is not None:
+            found = {**self.transcripts.problems, **self._duplicates(), **found}
+        return dict(sorted(found.items()))
+
+    def _duplicates(self) -> dict[int, tuple[str, str]]:
+        """Recordings that one list has twice. The same list twice, to have it weigh more, is no mistake."""
+        found: dict[int, tuple[str, str]] = {}
+        seen: dict[tuple[str, str], Utterance] = {}
+        for row, utterance in enumerate(self.utterances):
+            first = seen.setdefault((utterance.source, os.path.normpath(utterance.path)), utterance)
+            if first.line < utterance.line:
+                found[row] = ("duplicate", f"stands in the list twice: it is in line {first.line} already")
+        return found
+
+    def _leave_out(self, problems: Mapping[int, tuple[str, str]]) -> None:
+        if not problems:
+            return
+        bad = [self.problem(row, *what) for row, what in problems.items()]
+        if self._params["on_bad_example"] == "stop":
+            raise DataError(describe_problems(bad) + "\nMend or remove them, or set on_bad_example to skip.")
+        deco_print("Left out " + describe_problems(bad))
+        for kind, count in Counter(problem.kind for problem in bad).items():
+            self.dropped[kind] = self.dropped.get(kind, 0) + count
+        self.rows = np.setdiff1d(self.rows, np.fromiter(problems, np.int64), assume_unique=True)
+        self._check_left()
+
+    def _limit_durations(self, sample_freq: int) -> None:
+        if not self._labelled:
+            return
+        seconds = self.samples[self.rows] / sample_freq
+        least, most = self._params["min_duration"], self._params["max_duration"]
+        short, long = seconds < least, (seconds > most) & (most >= 0)
+        for reason, what in ((f"shorter than min_duration {least} s", short),
+                             (f"longer than max_duration {most} s", long)):
+            if np.any(what):
+                self.dropped[reason] = int(np.sum(what))
+        self.rows = self.rows[~(short | long)]
+        self._check_left()
+
+    def _check_left(self) -> None:
+        if not len(self.rows):
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
+            raise DataError(f"Nothing is left of the {len(self.utterances)} recordings of "
+                            f"{', '.join(self._params['dataset_files'])}: {reasons}.")
+
+    def _say_conversions(self, sample_freq: int) -> None:
+        rates = Counter(self.index.rates[self.rows].tolist())
+        rates.pop(sample_freq, None)
+        if rates:
+            shown = ", ".join(f"{count:,} of {rate} Hz" for rate, count in sorted(rates.items()))
+            deco_print(f"Resampled to {sample_freq} Hz: {shown} ({self._mode})")
+        several = int(np.sum(self.index.channels[self.rows] > 1))
+        if several:
+            deco_print(f"Channels averaged: {several:,} recordings ({self._mode})")
+
+
+def describe_problems(problems: Sequence[Problem]) -> str:
+    """Returns lines that count bad examples by kind and name the first ones."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in Counter(p.kind for p in problems).items())
+    lines = [f"{len(problems):,} bad examples: {kinds}", *(f"   {problem}" for problem in problems[:_SHOWN])]
+    if len(problems) > _SHOWN:
+        lines.append(f"   and {len(problems) - _SHOWN:,} more")
+    return "\n".join(lines)
+
+
+def cache_folder(params: Mapping[str, Any]) -> str:
+    """Returns the folder of what is remembered about a data set."""
+    if params["cache_dir"]:
+        return params["cache_dir"]
+    first = params["dataset_files"][0] if params["dataset_files"] else "."
+    beside = first if os.path.isdir(first) else os.path.dirname(os.path.abspath(first))
+    return os.path.join(beside, ".os2s_cache")

@@ -1,0 +1,322 @@
+"""Speech to text: recordings and their transcripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.speech2text.alphabet import Alphabet, make_alphabet
+from open_seq2seq.data.speech2text.audio_files import AudioError, converted, read_audio
+from open_seq2seq.data.speech2text.augmentation import Draw, make_augmentation, stretched_length
+from open_seq2seq.data.speech2text.feature_cache import FeatureCache
+from open_seq2seq.data.speech2text.params import (
+    check_data_params,
+    make_settings,
+    optional_params,
+    required_params,
+)
+from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
+from open_seq2seq.data.speech2text.recordings import Problem, Recordings, cache_folder, describe_problems
+from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+class Speech2TextDataLayer(DataLayer):
+    """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
+
+    A batch holds features ``[batch, time, num_audio_features]`` and their lengths in
+    frames; with the back-end ``tf`` audio ``[batch, samples]`` and lengths in samples,
+    from which ``features`` makes the same in the graph. Targets are ids of the alphabet,
+    without CTC's blank. Recordings of any rate and number of channels are converted.
+
+    What cannot be used (a broken file, characters outside the alphabet, a label longer
+    than its frames…) is named with file and line, and stops the run or is left out, as
+    ``on_bad_example`` says.
+
+    Attributes:
+      alphabet: turns text into ids and back.
+      settings: of the features.
+
+    Raises:
+      ConfigError: parameters that do not fit together.
+      DataError: files that are missing or cannot be used; a data set of which nothing is left.
+    """
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        params, path = self.params, self.params_path
+        check_data_params(params, self.mode, path)
+        self.settings = make_settings(params, path)
+        augmentation = make_augmentation(params["augmentation"], params["num_audio_features"], params["dither"],
+                                         f"{path}/augmentation")
+        self._augmentation = augmentation if self.mode == "train" else None
+        self._dtype = _float_type(params["dtype"], path)
+        self.alphabet: Alphabet = make_alphabet(params["vocab_file"], params["bpe"], params["autoregressive"])
+        self._in_graph = AudioFeatures(self.settings) if params["backend"] == "tf" else None
+        self._threads = min(params["map_parallel_calls"], os.cpu_count() or 1)
+        self._pool: ThreadPoolExecutor | None = None
+        self._recordings: Recordings | None = None
+        self._named = frozenset[Problem]()
+        if self.mode != "interactive_infer":
+            self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
+            if params["encoder_stride"]:
+                self._recordings.require_steps(params["encoder_stride"])
+        if note := self.settings.describe_empty_filters():
+            deco_print(note)
+        self._pipeline = Pipeline(self.settings, self._augmentation, self.mode in ("train", "eval"), self._cache())
+        self._params = MappingProxyType({**params, **self._batch_size_in_positions()})
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return required_params()
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**DataLayer.get_optional_params(), **optional_params()}
+
+    def _cache(self) -> FeatureCache | None:
+        params = self.params
+        if not params["cache_features"] or self.mode == "interactive_infer":
+            return None
+        return FeatureCache(cache_folder(params), cache_parameters(self.settings, self._augmentation),
+                            params["cache_format"], params["cache_regenerate"])
+
+    def _batch_size_in_positions(self) -> dict[str, Any]:
+        """The batch size in what ``lengths`` are: frames, or samples for the back-end ``tf``."""
+        size, unit = self.params["batch_size"], self.params["batch_size_unit"]
+        if unit == "sentences":
+            return {}
+        if unit == "seconds":
+            size = size * self.settings.sample_freq // self.settings.hop
+        if self._in_graph is not None:
+            return {"batch_size": size * self.settings.hop, "batch_size_unit": "samples"}
+        return {"batch_size": size, "batch_size_unit": "frames"}
+
+    def limit_labels(self, stride: int) -> None:
+        """Leaves out, or refuses, examples whose label needs more steps of CTC than there are.
+
+        The model calls it when its encoder is known; the parameter ``encoder_stride`` does the same.
+
+        Args:
+          stride: frames to a step of the encoder.
+        """
+        if self._recordings is not None and self.params["encoder_stride"] is None:
+            self._recordings.require_steps(stride)
+
+    @property
+    def _set(self) -> Recordings:
+        if self._recordings is None:
+            raise DataError("In interactive inference there are no examples: recordings are handed over one by one.")
+        return self._recordings
+
+    @property
+    def num_examples(self) -> int:
+        return len(self._set.rows)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Frames (or samples, for ``tf``) and ids ``[num_examples, 2]``; ``[num_examples]`` in inference.
+
+        Padding to ``pad_to`` included. Where speed is perturbed, the longest that can be drawn.
+        """
+        found, settings = self._set, self.settings
+        samples = found.samples[found.rows]
+        if self._augmentation is not None:
+            samples = stretched_length(samples, self._augmentation.longest)
+        source = samples
+        if self._in_graph is None:
+            multiple = max(1, settings.pad_to)
+            source = -(-settings.num_frames(samples) // multiple) * multiple
+        if found.transcripts is None:
+            return source
+        return np.stack([source, found.transcripts.lengths[found.rows]], axis=1)
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        return self.make_training_batch(examples, 0)
+
+    def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
+        """Makes the padded batch of these examples ``[batch]``, augmented as this epoch draws.
+
+        Raises:
+          DataError: a recording cannot be used, or under ``on_bad_example: skip`` none of them.
+        """
+        examples = np.asarray(examples, np.int64)
+        rows = self._set.rows[examples]
+        found = list(self._workers.map(lambda row: self._example(int(row), epoch), rows))
+        good = [place for place, item in enumerate(found) if not isinstance(item, AudioError)]
+        if len(good) < len(found):
+            self._handle_bad([self._set.problem(int(rows[place]), item.kind, item.detail)
+                              for place, item in enumerate(found) if isinstance(item, AudioError)], not good)
+        batch = {"source_tensors": self._padded([found[place] for place in good]), "ids": examples[good]}
+        if self._set.transcripts is not None:
+            batch["target_tensors"] = self._set.transcripts.batch(rows[good])
+        return batch
+
+    @property
+    def _workers(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "features")
+        return self._pool
+
+    def _example(self, row: int, epoch: int) -> Any:
+        try:
+            return self._pipeline.example(self._set.utterances[row].path, Draw(self.seed, row, epoch))
+        except AudioError as error:
+            return error
+
+    def _handle_bad(self, problems: list[Problem], all_bad: bool) -> None:
+        if self.params["on_bad_example"] == "stop":
+            raise DataError(f"{problems[0]}. Mend or remove it, or set on_bad_example to skip.")
+        if all_bad:
+            raise DataError(f"No example of a batch can be used; the first one: {problems[0]}.")
+        for problem in problems:
+            if problem not in self._named:
+                self._named |= {problem}
+                deco_print(f"Skipped {problem}")
+
+    def _padded(self, items: list[tuple[np.ndarray, np.ndarray | None]]) -> list[np.ndarray]:
+        lengths = np.asarray([len(values) for values, _ in items], np.int32)
+        longest = int(lengths.max())
+        if self._in_graph is None:
+            longest += -longest % max(1, self.settings.pad_to)
+        kind = np.float32 if self._in_graph is not None else self._dtype.as_numpy_dtype
+        padded = np.zeros([len(items), longest, *items[0][0].shape[1:]], kind)
+        for place, (values, _) in enumerate(items):
+            padded[place, :len(values)] = values
+        masks = [mask for _, mask in items if mask is not None]
+        return [padded, lengths, np.stack(masks)] if masks else [padded, lengths]
+
+    def features(self, batch: Mapping[str, Any], training: bool = False) -> list[tf.Tensor]:
+        """Returns features ``[batch, time, num_audio_features]`` and frames ``[batch]`` of a batch.
+
+        Called in the graph. For the back-end ``tf`` they are computed here; the others have them already.
+
+        Args:
+          batch: as ``make_batch`` makes it.
+          training: whether the batch was augmented.
+        """
+        source = list(batch["source_tensors"])
+        if self._in_graph is None:
+            return source[:2]
+        features, lengths = self._in_graph(source[0], source[1], normalize_audio=False, dither_floor=not training)
+        if training and len(source) > 2:
+            features = masked_features(features, source[2])
+        return [tf.cast(features, self._dtype), lengths]
+
+    @property
+    def input_signature(self) -> dict[str, Any]:
+        if self._in_graph is not None:
+            source = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)]
+            if self._augmentation is not None and self._augmentation.num_masks:
+                source.append(tf.TensorSpec([None, self._augmentation.num_masks, 4], tf.int32))
+        else:
+            source = [tf.TensorSpec([None, None, self.settings.num_features], self._dtype),
+                      tf.TensorSpec([None], tf.int32)]
+        signature: dict[str, Any] = {"source_tensors": source, "ids": tf.TensorSpec([None], tf.int64)}
+        if self.mode in ("train", "eval"):
+            signature["target_tensors"] = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+        return signature
+
+    def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Makes a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate).
+
+        Raises:
+          DataError: no recordings, or one that cannot be used.
+        """
+        if not len(inputs):
+            raise DataError("Interactive inference takes a list of recordings: paths, or arrays of samples.")
+        items = [self._pipeline.from_audio(self._heard(given), None) for given in inputs]
+        return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
+
+    def _heard(self, given: Any) -> np.ndarray:
+        rate = self.settings.sample_freq
+        try:
+            if isinstance(given, str):
+                return read_audio(given, rate)
+            samples, given_rate = given if isinstance(given, tuple) else (given, rate)
+            return converted(np.asarray(samples), given_rate, rate)
+        except AudioError as error:
+            name = given if isinstance(given, str) else "The audio"
+            raise DataError(f"{name} {error.detail}.") from error
+
+    def examine(self) -> list[str]:
+        """Decodes every recording, as ``--check`` asks for.
+
+        Returns:
+          Lines for people: how much there is, and the bad examples, counted and named.
+
+        Raises:
+          DataError: there are bad ones, and ``on_bad_example`` is ``stop``.
+        """
+        found = self._set
+        paths = [(int(row), found.utterances[int(row)].path) for row in found.rows]
+        errors = self._workers.map(lambda item: _audio_error(self._pipeline, item[1]), paths)
+        bad = [found.problem(row, error.kind, error.detail)
+               for (row, _), error in zip(paths, errors, strict=True) if error is not None]
+        if bad and self.params["on_bad_example"] == "stop":
+            raise DataError(describe_problems(bad) + "\nMend or remove them, or set on_bad_example to skip.")
+        hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
+        lines = [f"all {len(paths):,} recordings were decoded: {hours:.2f} hours"]
+        return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])
+
+    def describe_example(self, example: int) -> str:
+        utterance = self._set.utterance(example)
+        return f"{utterance.place} ({utterance.name})" if utterance.line else utterance.name
+
+    def file_name(self, example: int) -> str:
+        """Returns the recording of an example as its list names it."""
+        return self._set.utterance(example).name
+
+    def duration(self, example: int) -> float:
+        """Returns how long an example's recording is, in seconds."""
+        return float(self._set.samples[self._set.rows[example]]) / self.settings.sample_freq
+
+    def reference_text(self, example: int) -> str:
+        """Returns an example's transcript, normalised.
+
+        Raises:
+          DataError: there are none in inference.
+        """
+        if self._set.transcripts is None:
+            raise DataError("There are no transcripts in inference: they are not read.")
+        return self._set.transcripts.texts[int(self._set.rows[example])] or ""
+
+    def ids_to_text(self, ids: Any) -> str:
+        """Returns the text of ids ``[time]``, up to ``</S>``; the blank is left out."""
+        return self.alphabet.decode(ids)
+
+    def report_dropped(self) -> dict[str, int]:
+        """Returns how many rows of the lists were left out, by reason."""
+        return dict(self._set.dropped)
+
+    def assets(self) -> dict[str, str]:
+        """Returns the alphabet: ``vocab_file`` → path."""
+        return {"vocab_file": self.params["vocab_file"]}
+
+    @classmethod
+    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+        return {**params, **({"vocab_file": paths["vocab_file"]} if "vocab_file" in paths else {})}
+
+
+def _audio_error(pipeline: Pipeline, path: str) -> AudioError | None:
+    try:
+        pipeline.audio(path)
+    except AudioError as error:
+        return error
+    return None
+
+
+def _float_type(dtype: Any, path: str) -> tf.DType:
+    found = tf.as_dtype(dtype)
+    if not found.is_floating:
+        raise ConfigError([f"'{path}/dtype' is {found.name} but has to be a floating-point type."])
+    return found

@@ -1,0 +1,115 @@
+"""A made-up language that recognisers learn in a minute: each letter has its two formants."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from open_seq2seq.data.text2text.preparation import write_lines
+
+LETTERS = "abdeghiklmnoprstu"
+"""What words are made of; the alphabet has a blank too."""
+ALPHABET = " " + LETTERS
+_WORDS = 40
+_LETTER_SECONDS = (0.07, 0.11)
+_BLANK_SECONDS = (0.06, 0.1)
+_FADE_SECONDS = 0.01
+_BANDWIDTH = 90.0  # Hz, of a formant
+_NOISE = 0.003
+
+
+class Voice(NamedTuple):
+    """A speaker.
+
+    Attributes:
+      pitch: in Hz.
+      stretch: factor of the formants.
+      speed: factor of durations.
+    """
+
+    pitch: float
+    stretch: float
+    speed: float
+
+
+def draw_voice(random: np.random.Generator) -> Voice:
+    """Returns a random speaker."""
+    return Voice(random.uniform(90, 220), random.uniform(0.96, 1.04), random.uniform(0.9, 1.1))
+
+
+def draw_text(random: np.random.Generator, words: tuple[int, int]) -> str:
+    """Returns some of the forty words of the language, between two numbers of them."""
+    vocabulary = np.random.default_rng(0)
+    lexicon = ["".join(vocabulary.choice(list(LETTERS), size=vocabulary.integers(2, 6))) for _ in range(_WORDS)]
+    return " ".join(random.choice(lexicon, size=random.integers(words[0], words[1] + 1)))
+
+
+def synthesize(text: str, voice: Voice, random: np.random.Generator, rate: int = 16000) -> np.ndarray:
+    """Returns the sound of a text of ``ALPHABET`` ``[samples]``, float32, over weak noise.
+
+    Args:
+      text: what is said.
+      voice: who says it.
+      random: draws durations and noise.
+      rate: samples a second; 8000 at least, for the formants.
+    """
+    pieces = [_pause(random, rate)]
+    for letter in text:
+        if letter == " ":
+            pieces.append(_pause(random, rate))
+        else:
+            pieces.append(_letter(LETTERS.index(letter), voice, random.uniform(*_LETTER_SECONDS) * voice.speed, rate))
+    audio = np.concatenate([*pieces, _pause(random, rate)])
+    return (0.3 * audio + _NOISE * random.standard_normal(len(audio))).astype(np.float32)
+
+
+def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] = (1, 3), seed: int = 0,
+                     rate: int = 16000) -> None:
+    """Writes lists ``<name>.csv``, 16-bit WAV files ``wav/<name>-0000.wav`` and the alphabet ``vocab.txt``.
+
+    Args:
+      folder: where they go.
+      sizes: name of a list → how many utterances it has.
+      words: fewest and most words of an utterance.
+      seed: of everything.
+      rate: samples a second.
+    """
+    import soundfile
+
+    os.makedirs(os.path.join(folder, "wav"), exist_ok=True)
+    for number, (name, size) in enumerate(sizes.items()):
+        rows = []
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number])))
+        for utterance in range(size):
+            text = draw_text(random, words)
+            file = f"wav/{name}-{utterance:04d}.wav"
+            path = os.path.join(folder, file)
+            soundfile.write(path, synthesize(text, draw_voice(random), random, rate), rate, subtype="PCM_16")
+            rows.append(f"{file},{os.path.getsize(path)},{text}")
+        write_csv(os.path.join(folder, f"{name}.csv"), rows)
+    write_lines(os.path.join(folder, "vocab.txt"), ALPHABET)
+
+
+def write_csv(path: str, rows: Sequence[str]) -> int:
+    """Writes rows ``wav_filename,wav_filesize,transcript`` under their header; returns how many."""
+    return write_lines(path, ["wav_filename,wav_filesize,transcript", *rows]) - 1
+
+
+def _letter(number: int, voice: Voice, seconds: float, rate: int) -> np.ndarray:
+    """Harmonics of the pitch under two formants."""
+    low, high = 350 + 130 * (number % 5), 1300 + 550 * (number // 5)
+    time = np.arange(int(seconds * rate)) / rate
+    harmonics = np.arange(1, int(rate / 2 / voice.pitch)) * voice.pitch
+    distance = [(harmonics - formant * voice.stretch) / _BANDWIDTH for formant in (low, high)]
+    strengths = np.exp(-0.5 * distance[0] ** 2) + 0.8 * np.exp(-0.5 * distance[1] ** 2)
+    audible = strengths > 1e-3
+    sound = np.sin(2 * np.pi * time[:, None] * harmonics[audible]) @ strengths[audible]
+    fade = np.minimum(1, np.minimum(time, time[::-1]) / _FADE_SECONDS)
+    return sound * fade / max(1e-6, float(np.abs(sound).max()))
+
+
+def _pause(random: np.random.Generator, rate: int) -> np.ndarray:
+    return np.zeros(int(random.uniform(*_BLANK_SECONDS) * rate))

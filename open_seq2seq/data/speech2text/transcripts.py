@@ -1,0 +1,75 @@
+"""Transcripts as the alphabet's ids, all in one array."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.data.speech2text.alphabet import Alphabet, describe_characters
+
+
+class Transcripts:
+    """The labels of all rows of a data set.
+
+    Args:
+      texts: transcript of each row, normalised; None where there is none.
+      alphabet: gives the ids.
+
+    Attributes:
+      texts: the transcripts ``[rows]``.
+      lengths: ids of each ``[rows]``, with ``</S>`` where the alphabet has it.
+      ctc_steps: steps that CTC needs for each ``[rows]``: one an id, and one between two equal ones.
+      problems: row → (kind, what is wrong).
+    """
+
+    def __init__(self, texts: list[str | None], alphabet: Alphabet) -> None:
+        self.texts = texts
+        self.problems: dict[int, tuple[str, str]] = {}
+        ids = [self._encode(row, text, alphabet) for row, text in enumerate(texts)]
+        self.ctc_steps = np.asarray([len(row) + sum(a == b for a, b in zip(row, row[1:], strict=False)) for row in ids])
+        if alphabet.end_id is not None:
+            ids = [[*row, alphabet.end_id] for row in ids]
+        self.lengths = np.asarray([len(row) for row in ids], np.int32)
+        self._offsets = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
+        self._ids = np.fromiter((i for row in ids for i in row), np.min_scalar_type(alphabet.size),
+                                int(self._offsets[-1]))
+
+    def _encode(self, row: int, text: str | None, alphabet: Alphabet) -> list[int]:
+        if text is None:
+            self.problems[row] = ("no transcript", "has no transcript")
+        elif not text:
+            self.problems[row] = ("empty transcript", "has an empty transcript")
+        elif unknown := alphabet.unknown(text):
+            hint = " (set lower_case to True)" if not alphabet.unknown(text.lower()) else ""
+            self.problems[row] = ("characters outside the alphabet", "has characters in its transcript that are not in "
+                                  f"the alphabet: {describe_characters(unknown)}{hint}")
+        else:
+            return alphabet.encode(text)
+        return []
+
+    def batch(self, rows: Iterable[int]) -> list[np.ndarray]:
+        """Returns ids ``[batch, time]``, padded by 0, and lengths ``[batch]``, both int32."""
+        rows = np.asarray(rows, np.int64)
+        lengths = self.lengths[rows]
+        ids = np.zeros([len(rows), int(lengths.max(initial=0))], np.int32)
+        for place, row in enumerate(rows):
+            ids[place, :lengths[place]] = self._ids[self._offsets[row]:self._offsets[row + 1]]
+        return [ids, lengths]
+
+
+def text_normalizer(params: Mapping[str, Any]) -> Callable[[str], str]:
+    """Returns what is done to transcripts: Unicode form, lower case, characters taken out."""
+    form, lower = params["unicode_form"], params["lower_case"]
+    removed = {ord(character): None for character in params["remove_characters"]}
+
+    def normalize(text: str) -> str:
+        if form:
+            text = unicodedata.normalize(form, text)
+        if lower:
+            text = text.lower()
+        return text.translate(removed) if removed else text
+
+    return normalize

@@ -1,0 +1,128 @@
+"""Features of one utterance in NumPy, in double precision: the back-ends ``psf`` and ``librosa``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from open_seq2seq.parts.audio_features.settings import (
+    PEAK_EPSILON,
+    PREEMPHASIS,
+    SMALLEST_DEVIATION,
+    FeatureSettings,
+)
+
+TINY_POWER = 1e-30
+"""Least power of a spectrogram's bin."""
+LOG_EPSILON = 1e-20
+"""Added to the power of a mel filter before its logarithm (``librosa``)."""
+DECIBEL_EPSILON = 1e-10
+"""Least power of a mel filter for ``mfcc`` (``librosa``)."""
+DECIBEL_RANGE = 80.0
+"""How far below the loudest filter values may be for ``mfcc`` (``librosa``), in dB."""
+_FULL_SCALE = 32767.0
+
+
+def normalized_audio(audio: np.ndarray, gain: float | None) -> np.ndarray:
+    """Returns audio ``[samples]`` times ``gain``, or with a peak of 1, in single precision."""
+    audio = np.asarray(audio, np.float32)
+    if gain is None:
+        gain = 1.0 / (float(np.max(np.abs(audio), initial=0.0)) + PEAK_EPSILON)
+    return audio * np.float32(gain)
+
+
+def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: bool = True) -> np.ndarray:
+    """Computes the features of one utterance.
+
+    Args:
+      audio: ``[samples]``, normalised by ``normalized_audio``.
+      settings: what is computed; the backend ``tf`` gives the same as ``librosa``.
+      dither_floor: whether the expected power of the dither is added, because the audio has none.
+
+    Returns:
+      ``[frames, num_features]`` float32, normalised.
+    """
+    compute = _psf_features if settings.backend == "psf" else _librosa_features
+    return normalized_features(compute(audio, settings, dither_floor), settings).astype(np.float32)
+
+
+def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.ndarray:
+    """Returns features ``[frames, num_features]`` minus their mean, divided by their deviation."""
+    axis = 0 if settings.norm_per_feature else None
+    mean = np.mean(features, axis=axis) if settings.mean is None else settings.mean
+    if settings.std_dev is not None:
+        return (features - mean) / settings.std_dev
+    deviation = np.std(features, axis=axis)
+    return (features - mean) / np.where(deviation < SMALLEST_DEVIATION, 1.0, deviation)
+
+
+def _librosa_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: bool) -> np.ndarray:
+    """Windows centred on multiples of the hop, the signal reflected at its ends."""
+    samples = audio.astype(np.float64)
+    if settings.has_preemphasis:
+        samples = _emphasized(samples)
+    points, size = settings.fft_points, settings.window_samples
+    # The window stands in the middle of the transform's points; what it leaves out is not copied.
+    left = (points - size) // 2
+    indices = reflected_indices(len(samples), points // 2 - left,
+                                (len(samples) // settings.hop) * settings.hop + size)
+    power = _power(samples[indices], settings)
+    if dither_floor and settings.dither:
+        power += settings.dither_power
+    if settings.input_type == "spectrogram":
+        return 10 * np.log10(np.maximum(power[:, :settings.num_features], TINY_POWER))
+    mel = power @ settings.filters
+    if settings.input_type == "logfbank":
+        return np.log(mel + LOG_EPSILON)
+    decibels = 10 * np.log10(np.maximum(mel, DECIBEL_EPSILON))
+    return np.maximum(decibels, decibels.max() - DECIBEL_RANGE) @ settings.cosines
+
+
+def _psf_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: bool) -> np.ndarray:
+    """16-bit samples, windows from the first sample on, the last one filled up with zeros."""
+    samples = np.trunc(np.clip(audio * np.float32(_FULL_SCALE), -_FULL_SCALE - 1, _FULL_SCALE)).astype(np.float64)
+    frames, hop, size = int(settings.num_frames(len(samples))), settings.hop, settings.window_samples
+    if settings.pad_signal:
+        unpadded = int(replace(settings, pad_signal=False).num_frames(len(samples)))
+        samples = np.pad(samples, (0, (frames - unpadded) * hop))
+    if settings.has_preemphasis:
+        samples = _emphasized(samples)
+    samples = np.pad(samples, (0, max(0, (frames - 1) * hop + size - len(samples))))
+    power = _power(samples[:(frames - 1) * hop + size], settings) / settings.fft_points
+    if dither_floor and settings.dither:
+        power += settings.dither_power * (_FULL_SCALE ** 2 / settings.fft_points)
+    if settings.input_type == "spectrogram":
+        decibels = 10 * np.log10(np.maximum(power, TINY_POWER))
+        return (decibels - decibels.max())[:, :settings.num_features]
+    mel = power @ settings.filters
+    logs = np.log(np.where(mel == 0, np.finfo(np.float64).eps, mel))
+    return logs if settings.input_type == "logfbank" else logs @ settings.cosines
+
+
+def reflected_indices(samples: int, before: int, total: int) -> np.ndarray:
+    """Returns which samples stand in a signal reflected at its ends, as often as needed.
+
+    Args:
+      samples: length of the signal.
+      before: how many places there are before its first sample.
+      total: how many places there are.
+
+    Returns:
+      Indices ``[total]`` from 0 to ``samples - 1``.
+    """
+    period = max(1, 2 * (samples - 1))
+    folded = np.abs(np.arange(total) - before) % period
+    return np.minimum(folded, period - folded) if samples > 1 else np.zeros(total, np.int64)
+
+
+def _emphasized(samples: np.ndarray) -> np.ndarray:
+    emphasized = samples.copy()
+    emphasized[1:] -= PREEMPHASIS * samples[:-1]
+    return emphasized
+
+
+def _power(samples: np.ndarray, settings: FeatureSettings) -> np.ndarray:
+    frames = np.lib.stride_tricks.sliding_window_view(samples, settings.window_samples)[::settings.hop]
+    spectrum = np.fft.rfft(frames * settings.window_values, settings.fft_points)
+    return spectrum.real ** 2 + spectrum.imag ** 2

@@ -1,0 +1,81 @@
+"""Windows, mel filters and the cosine transform, as matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+_SLANEY_LINEAR = 200 / 3
+"""Hz a mel below the break, on Slaney's scale."""
+_SLANEY_BREAK = 1000.0
+_SLANEY_STEP = np.log(6.4) / 27
+
+
+def window(name: str, length: int) -> np.ndarray:
+    """Returns a symmetric window ``[length]``: ``hanning``, ``hamming``, or ``none``, which is all ones."""
+    makers: dict[str, Callable[[int], np.ndarray]] = {"hanning": np.hanning, "hamming": np.hamming, "none": np.ones}
+    return makers[name](length)
+
+
+def slaney_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
+    """Returns triangles of equal area on Slaney's mel scale, from 0 Hz to half the rate.
+
+    Slaney 1998, Auditory Toolbox (linear up to 1 kHz, logarithmic above): what
+    ``librosa.filters.mel`` gives by default.
+
+    Args:
+      rate: samples a second.
+      points: of the Fourier transform.
+      count: number of filters.
+
+    Returns:
+      ``[count, points // 2 + 1]``.
+    """
+    frequencies = np.arange(points // 2 + 1) * (rate / points)
+    edges = _slaney_hz(np.linspace(0, _slaney_mel(rate / 2), count + 2))
+    rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    return np.maximum(0, np.minimum(rising, falling)) * (2 / (edges[2:] - edges[:-2]))[:, None]
+
+
+def _slaney_mel(hz: float) -> float:
+    if hz < _SLANEY_BREAK:
+        return hz / _SLANEY_LINEAR
+    return _SLANEY_BREAK / _SLANEY_LINEAR + np.log(hz / _SLANEY_BREAK) / _SLANEY_STEP
+
+
+def _slaney_hz(mel: np.ndarray) -> np.ndarray:
+    break_mel = _SLANEY_BREAK / _SLANEY_LINEAR
+    return np.where(mel < break_mel, mel * _SLANEY_LINEAR,
+                    _SLANEY_BREAK * np.exp(_SLANEY_STEP * (np.maximum(mel, break_mel) - break_mel)))
+
+
+def psf_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
+    """Returns triangles of height 1 whose corners are whole bins, as ``python_speech_features`` has them.
+
+    The mel scale is 2595·log10(1 + f/700) (O'Shaughnessy 1987); from 0 Hz to half the rate.
+
+    Args:
+      rate: samples a second.
+      points: of the Fourier transform.
+      count: number of filters.
+
+    Returns:
+      ``[count, points // 2 + 1]``.
+    """
+    mels = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), count + 2)
+    corners = np.floor((points + 1) * 700 * (10 ** (mels / 2595) - 1) / rate)
+    bins = np.arange(points // 2 + 1)
+    left, middle, right = corners[:-2, None], corners[1:-1, None], corners[2:, None]
+    rising = np.where((bins >= left) & (bins < middle), (bins - left) / np.maximum(middle - left, 1), 0)
+    falling = np.where((bins >= middle) & (bins < right), (right - bins) / np.maximum(right - middle, 1), 0)
+    return rising + falling
+
+
+def cosine_transform(inputs: int, outputs: int) -> np.ndarray:
+    """Returns the first columns of the orthonormal cosine transform of type II, ``[inputs, outputs]``."""
+    angles = np.pi / inputs * (np.arange(inputs)[:, None] + 0.5) * np.arange(outputs)
+    matrix = np.cos(angles) * np.sqrt(2 / inputs)
+    matrix[:, 0] /= np.sqrt(2)
+    return matrix

@@ -1,0 +1,129 @@
+"""Features of a padded batch in the TensorFlow graph: the back-end ``tf``, with the numbers of ``librosa``."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from open_seq2seq.parts.audio_features.arrays import DECIBEL_EPSILON, DECIBEL_RANGE, LOG_EPSILON, TINY_POWER
+from open_seq2seq.parts.audio_features.settings import (
+    PEAK_EPSILON,
+    PREEMPHASIS,
+    SMALLEST_DEVIATION,
+    FeatureSettings,
+)
+
+
+class AudioFeatures:
+    """Computes features from audio, for training steps and exported models alike.
+
+    An utterance's features do not depend on what stands beside or behind it in the batch.
+
+    Args:
+      settings: what is computed; everything that ``librosa`` can do.
+    """
+
+    def __init__(self, settings: FeatureSettings) -> None:
+        self.settings = settings
+
+    def __call__(self, audio: tf.Tensor, lengths: tf.Tensor, *, normalize_audio: bool = True,
+                 dither_floor: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns features ``[batch, frames, num_features]`` (float32, zero behind the end) and frames ``[batch]``.
+
+        Args:
+          audio: ``[batch, samples]`` at the settings' rate; what stands behind the end is ignored.
+          lengths: samples ``[batch]``; 0 for an empty row, which gives no frames.
+          normalize_audio: whether to divide by the peak, or apply the gain.
+          dither_floor: whether the expected power of the dither is added, because the audio has none.
+        """
+        settings, lengths = self.settings, tf.cast(lengths, tf.int32)
+        audio = tf.cast(audio, tf.float32)
+        audio = tf.where(tf.sequence_mask(lengths, tf.shape(audio)[1]), audio, 0.0)
+        if normalize_audio:
+            audio = self._normalized(audio)
+        frames = tf.where(lengths > 0, 1 + lengths // settings.hop, 0)
+        power = self._power(audio, lengths)
+        if dither_floor and settings.dither:
+            power += tf.constant(settings.dither_power, tf.float32)
+        mask = tf.sequence_mask(frames, tf.shape(power)[1])[:, :, tf.newaxis]
+        features = self._normalize_features(self._features(power, mask), frames, mask)
+        return self._padded(features), frames
+
+    def _normalized(self, audio: tf.Tensor) -> tf.Tensor:
+        if self.settings.gain is not None:
+            return audio * self.settings.gain
+        return audio / (tf.reduce_max(tf.abs(audio), axis=1, keepdims=True) + PEAK_EPSILON)
+
+    def _power(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Power of each bin ``[batch, frames, bins]``; behind an utterance's last frame it means nothing."""
+        settings, samples = self.settings, tf.shape(audio)[1]
+        if settings.has_preemphasis:
+            audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
+        points, size, hop = settings.fft_points, settings.window_samples, settings.hop
+        before = points // 2 - (points - size) // 2
+        places = tf.range(samples // hop * hop + size) - before
+        # Reflected at both ends of each utterance, as often as a very short one needs.
+        period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
+        folded = tf.abs(places) % period
+        indices = tf.minimum(folded, period - folded)
+        indices = tf.clip_by_value(indices, 0, tf.maximum(lengths - 1, 0)[:, tf.newaxis])
+        frames = tf.signal.frame(tf.gather(audio, indices, batch_dims=1), size, hop)
+        spectrum = tf.signal.rfft(frames * tf.constant(settings.window_values, tf.float32), [points])
+        return tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
+
+    def _features(self, power: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        settings = self.settings
+        if settings.input_type == "spectrogram":
+            return _decibels(power[:, :, :settings.num_features], TINY_POWER)
+        mel = tf.matmul(power, tf.constant(settings.filters, tf.float32))
+        if settings.input_type == "logfbank":
+            return tf.math.log(mel + LOG_EPSILON)
+        decibels = _decibels(mel, DECIBEL_EPSILON)
+        lowest = tf.constant(10 * math.log10(DECIBEL_EPSILON), tf.float32)
+        loudest = tf.reduce_max(tf.where(mask, decibels, lowest), axis=[1, 2], keepdims=True)
+        return tf.matmul(tf.maximum(decibels, loudest - DECIBEL_RANGE), tf.constant(settings.cosines, tf.float32))
+
+    def _normalize_features(self, features: tf.Tensor, frames: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        settings = self.settings
+        axes = [1] if settings.norm_per_feature else [1, 2]
+        count = tf.cast(tf.maximum(frames, 1), tf.float32)[:, tf.newaxis, tf.newaxis]
+        count *= 1.0 if settings.norm_per_feature else float(settings.num_features)
+
+        def mean_of(values: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_sum(tf.where(mask, values, 0.0), axis=axes, keepdims=True) / count
+
+        if settings.mean is None:
+            mean = mean_of(features)
+        else:
+            mean = tf.constant(settings.mean, tf.float32)
+        if settings.std_dev is None:
+            deviation = tf.sqrt(mean_of(tf.square(features - mean_of(features))))
+            deviation = tf.where(deviation < SMALLEST_DEVIATION, 1.0, deviation)
+        else:
+            deviation = tf.constant(settings.std_dev, tf.float32)
+        return tf.where(mask, (features - mean) / deviation, 0.0)
+
+    def _padded(self, features: tf.Tensor) -> tf.Tensor:
+        pad_to = self.settings.pad_to
+        missing = -tf.shape(features)[1] % pad_to if pad_to > 1 else 0
+        padded = tf.pad(features, [[0, 0], [0, missing], [0, 0]])
+        return tf.ensure_shape(padded, [None, None, self.settings.num_features])
+
+
+def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
+    """Returns features ``[batch, frames, num_features]`` with rectangles set to zero (SpecAugment).
+
+    Args:
+      features: the features.
+      masks: first frame, frame behind the last, first column, column behind the last: ``[batch, masks, 4]``.
+    """
+    time, columns = tf.range(tf.shape(features)[1]), tf.range(tf.shape(features)[2])
+    in_time = (time >= masks[:, :, 0, tf.newaxis]) & (time < masks[:, :, 1, tf.newaxis])
+    in_columns = (columns >= masks[:, :, 2, tf.newaxis]) & (columns < masks[:, :, 3, tf.newaxis])
+    covered = tf.einsum("bmt,bmf->btf", tf.cast(in_time, tf.float32), tf.cast(in_columns, tf.float32))
+    return tf.where(covered > 0, tf.zeros([], features.dtype), features)
+
+
+def _decibels(power: tf.Tensor, least: float) -> tf.Tensor:
+    return tf.math.log(tf.maximum(power, least)) * (10 / math.log(10))

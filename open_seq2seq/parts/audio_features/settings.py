@@ -1,0 +1,179 @@
+"""What features are computed from audio, in numbers: sizes, filters, normalisation."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.parts.audio_features import filter_banks
+
+BACKENDS = ("psf", "librosa", "tf")
+INPUT_TYPES = ("spectrogram", "mfcc", "logfbank")
+PREEMPHASIS = 0.97
+PEAK_EPSILON = 1e-5 / 2 ** 15
+"""Added to the peak that audio is divided by: 1e-5 on the scale of 16-bit samples."""
+SMALLEST_DEVIATION = 1e-5
+"""Features that vary less than this are not divided by their deviation: those of silence, or of an empty filter."""
+_PSF_FFT = 512
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSettings:
+    """How audio becomes features; sizes and filters follow from it.
+
+    Attributes:
+      num_features: columns of the result.
+      input_type: ``spectrogram``, ``mfcc`` or ``logfbank``.
+      backend: ``psf``, ``librosa`` or ``tf``, whose numbers are those of ``librosa``.
+      sample_freq: samples a second.
+      window_size: seconds.
+      window_stride: seconds.
+      window: ``hanning``, ``hamming``, ``none``, or None for the back-end's own.
+      num_fft: points of the Fourier transform; None for the back-end's own.
+      norm_per_feature: whether mean and deviation are those of each column, not of all values.
+      gain: factor of the audio; None divides by its peak.
+      mean: what is subtracted from features, instead of the utterance's mean.
+      std_dev: what they are divided by, instead of the utterance's deviation.
+      dither: amplitude of the white noise that audio has in training.
+      pad_to: what the number of frames is a multiple of, after padding.
+      pad_signal: whether the signal is padded for that, instead of the features (``psf`` only).
+    """
+
+    num_features: int
+    input_type: str
+    backend: str = "psf"
+    sample_freq: int = 16000
+    window_size: float = 0.02
+    window_stride: float = 0.01
+    window: str | None = None
+    num_fft: int | None = None
+    norm_per_feature: bool = False
+    gain: float | None = None
+    mean: np.ndarray | None = None
+    std_dev: np.ndarray | None = None
+    dither: float = 0.0
+    pad_to: int = 8
+    pad_signal: bool = False
+
+    @property
+    def window_samples(self) -> int:
+        """Samples of a window."""
+        return _samples(self.window_size, self.sample_freq)
+
+    @property
+    def hop(self) -> int:
+        """Samples from one window to the next."""
+        return _samples(self.window_stride, self.sample_freq)
+
+    @property
+    def fft_points(self) -> int:
+        """Points of the Fourier transform."""
+        if self.num_fft:
+            return self.num_fft
+        if self.input_type == "spectrogram":
+            return self.window_samples
+        power_of_two = 1 << max(0, self.window_samples - 1).bit_length()
+        return max(_PSF_FFT, power_of_two) if self.backend == "psf" else power_of_two
+
+    @property
+    def has_preemphasis(self) -> bool:
+        """Whether high frequencies are raised before the transform."""
+        return self.input_type != "spectrogram"
+
+    @functools.cached_property
+    def window_values(self) -> np.ndarray:
+        """The window ``[window_samples]``, in double precision."""
+        own = "none" if self.backend == "psf" and self.input_type != "spectrogram" else "hanning"
+        return filter_banks.window(self.window or own, self.window_samples)
+
+    @functools.cached_property
+    def filters(self) -> np.ndarray:
+        """The mel filters ``[bins, filters]``, in double precision."""
+        count = self.num_features * (2 if self.input_type == "mfcc" else 1)
+        make = filter_banks.psf_mel_filters if self.backend == "psf" else filter_banks.slaney_mel_filters
+        return make(self.sample_freq, self.fft_points, count).T
+
+    @functools.cached_property
+    def cosines(self) -> np.ndarray:
+        """The cosine transform of ``mfcc`` ``[filters, num_features]``, liftered for ``psf``."""
+        matrix = filter_banks.cosine_transform(self.filters.shape[1], self.num_features)
+        if self.backend != "psf":
+            return matrix
+        lift = 2 * self.num_features
+        return matrix * (1 + lift / 2 * np.sin(np.pi * np.arange(self.num_features) / lift))
+
+    @functools.cached_property
+    def dither_power(self) -> np.ndarray:
+        """Expected power of the dither in each bin ``[bins]``, for audio with a peak of 1."""
+        # The transform of the autocorrelation of filtered white noise under the window.
+        window, coefficient = self.window_values, PREEMPHASIS if self.has_preemphasis else 0.0
+        phases = 2 * np.pi * np.arange(self.fft_points // 2 + 1) / self.fft_points
+        power = (1 + coefficient ** 2) * np.sum(window ** 2)
+        return self.dither ** 2 * (power - 2 * coefficient * np.sum(window[1:] * window[:-1]) * np.cos(phases))
+
+    def num_frames(self, samples: Any) -> Any:
+        """Returns how many frames so many samples make (an integer or an array of them), padding of frames left out."""
+        if self.backend != "psf":
+            return 1 + samples // self.hop
+        frames = 1 + np.maximum(0, -((self.window_samples - np.asarray(samples)) // self.hop))
+        return -(-frames // self.pad_to) * self.pad_to if self.pad_signal and self.pad_to > 1 else frames
+
+    def problems(self, path: str) -> list[str]:
+        """Returns what does not fit together, one sentence each.
+
+        Args:
+          path: where the settings stand in the config.
+        """
+        found = self._size_problems(path) or self._shape_problems(path)
+        for name in ("dither", "gain"):
+            if (getattr(self, name) or 0.0) < 0:
+                found.append(f"'{path}/{name}' is {getattr(self, name)} but has to be at least 0.")
+        if self.pad_signal and self.backend != "psf":
+            found.append(f"'{path}/pad_signal' is for the backend 'psf' only: leave it out, features are padded.")
+        return found
+
+    def _size_problems(self, path: str) -> list[str]:
+        found = [f"'{path}/{name}' is {getattr(self, name)} but has to be at least 1."
+                 for name in ("num_features", "sample_freq") if getattr(self, name) < 1]
+        if self.pad_to < 0:
+            found.append(f"'{path}/pad_to' is {self.pad_to} but has to be at least 0.")
+        if not found and self.window_samples < 2:
+            found.append(f"'{path}/window_size' is {self.window_size} s but has to hold at least 2 samples at "
+                         f"{self.sample_freq} Hz.")
+        if not found and self.hop < 1:
+            found.append(f"'{path}/window_stride' is {self.window_stride} s but has to be at least one sample at "
+                         f"{self.sample_freq} Hz.")
+        return found
+
+    def _shape_problems(self, path: str) -> list[str]:
+        found = []
+        if self.fft_points < self.window_samples:
+            found.append(f"'{path}/num_fft' is {self.num_fft} but has to be at least the {self.window_samples} samples "
+                         "of a window.")
+        bins = self.fft_points // 2 + 1
+        if self.input_type == "spectrogram" and self.num_features > bins:
+            found.append(f"'{path}/num_audio_features' is {self.num_features} but a spectrogram of {self.fft_points} "
+                         f"points has only {bins} frequencies: lower it, or give a larger window_size.")
+        for name, value in (("features_mean", self.mean), ("features_std_dev", self.std_dev)):
+            if value is not None and value.shape not in ((), (1,), (self.num_features,)):
+                found.append(f"'{path}/{name}' has the shape {list(value.shape)} but has to be one number, or "
+                             f"{self.num_features} of them.")
+        if self.std_dev is not None and np.any(self.std_dev <= 0):
+            found.append(f"'{path}/features_std_dev' has to be above 0.")
+        return found
+
+    def describe_empty_filters(self) -> str | None:
+        """Returns a sentence when there are mel filters so narrow that they hold no frequency; they carry nothing."""
+        if self.input_type == "spectrogram":
+            return None
+        empty = int(np.sum(self.filters.max(axis=0) == 0))
+        return (f"{empty} of the {self.filters.shape[1]} mel filters hold no frequency of the {self.fft_points}-point "
+                "transform: lower num_audio_features or raise num_fft") if empty else None
+
+
+def _samples(seconds: float, rate: int) -> int:
+    return math.floor(seconds * rate + 1e-6)

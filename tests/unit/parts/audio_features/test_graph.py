@@ -1,0 +1,99 @@
+"""The back-end ``tf`` against ``librosa``, and its independence of padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
+from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
+from open_seq2seq.parts.audio_features.settings import FeatureSettings
+
+KINDS = [("spectrogram", 160), ("mfcc", 13), ("logfbank", 64)]
+FLOOR_DECIBELS = -80.0
+"""Below the loudest bin of an utterance, in power: what is weaker is rounding in single precision."""
+
+
+def batch_of(clips, garbage: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.asarray([len(clip) for clip in clips], np.int32)
+    audio = np.full([len(clips), int(lengths.max())], garbage, np.float32)
+    for row, clip in zip(audio, clips, strict=True):
+        row[:len(clip)] = clip
+    return audio, lengths
+
+
+def above_floor(clip, settings) -> np.ndarray:
+    """Which values of a spectrogram are well above rounding; all of them where bins are added up."""
+    raw = FeatureSettings(settings.num_features, "spectrogram", "librosa", mean=np.zeros(()), std_dev=np.ones(()))
+    if settings.input_type != "spectrogram":
+        return np.ones([settings.num_frames(len(clip)), settings.num_features], bool)
+    decibels = audio_features(normalized_audio(clip, None), raw)
+    return decibels > decibels.max() + FLOOR_DECIBELS
+
+
+def worst_difference(clips, settings) -> float:
+    features, frames = AudioFeatures(settings)(*batch_of(clips))
+    worst = 0.0
+    for clip, ours, count in zip(clips, features.numpy(), frames.numpy(), strict=True):
+        theirs = audio_features(normalized_audio(clip, None), settings)
+        assert len(theirs) == count
+        assert np.all(ours[count:] == 0)
+        worst = max(worst, float(np.abs(ours[:count] - theirs)[above_floor(clip, settings)].max()))
+    return worst
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_per_feature": True}, {"dither": 1e-4, "window": "hamming"}])
+@pytest.mark.parametrize(("kind", "count"), KINDS)
+def test_equals_librosa(clips, kind, count, changes):
+    assert worst_difference(clips, FeatureSettings(count, kind, "tf", **changes)) < 1e-3
+
+
+@pytest.mark.parametrize(("kind", "count"), KINDS)
+def test_equals_librosa_on_twenty_real_clips(real_clips, kind, count):
+    assert worst_difference(real_clips[:10], FeatureSettings(count, kind, "tf", norm_per_feature=True)) < 1e-2
+    assert worst_difference(real_clips[10:], FeatureSettings(count, kind, "tf", norm_per_feature=True)) < 1e-2
+
+
+@pytest.mark.parametrize(("kind", "count"), KINDS)
+def test_neither_neighbours_nor_what_stands_behind_the_end_matter(clips, kind, count):
+    compute = AudioFeatures(FeatureSettings(count, kind, "tf"))
+    together, frames = compute(*batch_of(clips, garbage=0.7))
+    assert together.shape[1] % 8 == 0
+    for place, clip in enumerate(clips):
+        alone, _ = compute(*batch_of([clip]))
+        count_alone = int(frames[place])
+        assert np.abs(alone[0, :count_alone] - together[place, :count_alone]).max() < 1e-5
+
+
+def test_empty_rows_give_no_frames(clips):
+    features, frames = AudioFeatures(FeatureSettings(13, "mfcc", "tf"))(*batch_of([clips[0], clips[0][:0]]))
+    assert frames.numpy().tolist()[1] == 0
+    assert np.all(features[1] == 0)
+    assert np.all(np.isfinite(features))
+
+
+def test_fixed_statistics_and_gain(clips):
+    settings = FeatureSettings(20, "logfbank", "tf", mean=np.linspace(-8, -4, 20), std_dev=np.asarray(3.0), gain=0.8)
+    features, frames = AudioFeatures(settings)(*batch_of(clips[:2]))
+    theirs = audio_features(normalized_audio(clips[1], 0.8), settings)
+    assert np.abs(features[1, :int(frames[1])] - theirs).max() < 1e-3
+
+
+def test_in_an_exported_function(clips, tmp_path):
+    module = tf.Module()
+    compute = AudioFeatures(FeatureSettings(64, "logfbank", "tf"))
+    module.serve = tf.function(lambda audio, lengths: compute(audio, lengths), input_signature=[
+        tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)])
+    tf.saved_model.save(module, str(tmp_path))
+    features, _ = tf.saved_model.load(str(tmp_path)).serve(*map(tf.constant, batch_of(clips)))
+    assert np.array_equal(features, compute(*batch_of(clips))[0]) or np.allclose(features, compute(*batch_of(clips))[0])
+
+
+def test_masks_are_rectangles():
+    features = tf.ones([2, 6, 5])
+    masks = tf.constant([[[0, 6, 1, 3], [2, 4, 0, 5]], [[0, 0, 0, 5], [5, 6, 0, 5]]])
+    found = masked_features(features, masks).numpy()
+    expected = np.ones([2, 6, 5])
+    expected[0, :, 1:3] = expected[0, 2:4] = expected[1, 5] = 0
+    assert np.array_equal(found, expected)
