@@ -46,6 +46,8 @@ setup(
         "sacrebleu",
         "safetensors",
         "sentencepiece",
+        "soundfile",
+        "soxr",
         "tensorboard",
     ],
     extras_require={
@@ -53,7 +55,9 @@ setup(
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "plots": ["matplotlib"],  # --png of the programs in benchmarks/
-        "test": ["coverage>=7.10", "matplotlib", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3"],
+        # librosa and python_speech_features are what the features of speech are compared with.
+        "test": ["coverage>=7.10", "librosa>=0.11", "matplotlib", "pytest>=8", "pytest-cov>=7", "pytest-timeout>=2.3",
+                 "python_speech_features"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

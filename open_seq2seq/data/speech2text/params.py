@@ -51,7 +51,8 @@ def _data_params() -> dict[str, Any]:
         "convert_audio": Param(bool, True, "Whether recordings of another rate are resampled and several channels "
                                "averaged; if not, they are bad examples."),
         "encoder_stride": Param((int, type(None)), None, "Frames to a step of the encoder: utterances whose label "
-                                "needs more steps than CTC has are bad examples. By default the model says it.", "frames"),
+                                "needs more steps than CTC has are bad examples. By default the model says it.",
+                                "frames"),
         "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads"),
         "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, as many as "
                                       "all data layers have.", "batches"),

@@ -98,6 +98,11 @@ class FeatureSettings:
         return make(self.sample_freq, self.fft_points, count).T
 
     @functools.cached_property
+    def filters_in_single_precision(self) -> np.ndarray:
+        """The mel filters ``[bins, filters]`` as float32."""
+        return self.filters.astype(np.float32)
+
+    @functools.cached_property
     def cosines(self) -> np.ndarray:
         """The cosine transform of ``mfcc`` ``[filters, num_features]``, liftered for ``psf``."""
         matrix = filter_banks.cosine_transform(self.filters.shape[1], self.num_features)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import soundfile
+
+from open_seq2seq.data.speech2text import audio_index
+from open_seq2seq.data.speech2text.audio_files import (
+    AudioError,
+    converted,
+    is_silent,
+    read_audio,
+    read_info,
+    resampled_length,
+)
+from open_seq2seq.data.speech2text.audio_index import AudioIndex
+
+
+def tone(rate: int, seconds: float = 0.5, hertz: float = 500) -> np.ndarray:
+    return 0.5 * np.sin(2 * np.pi * hertz * np.arange(int(rate * seconds)) / rate)
+
+
+@pytest.mark.parametrize(("suffix", "subtype"), [(".wav", "PCM_16"), (".wav", "FLOAT"), (".wav", "PCM_24"),
+                                                 (".flac", "PCM_16"), (".ogg", None), (".aiff", "PCM_16")])
+def test_formats(tmp_path, suffix, subtype):
+    path = str(tmp_path / f"a{suffix}")
+    soundfile.write(path, tone(16000), 16000, subtype=subtype)
+    audio = read_audio(path, 16000)
+    assert (audio.shape, audio.dtype) == ((8000,), np.float32)
+    assert np.abs(audio - tone(16000)).max() < (0.05 if suffix == ".ogg" else 1e-4)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
+def test_any_rate_is_resampled(tmp_path, rate):
+    path = str(tmp_path / "a.wav")
+    soundfile.write(path, tone(rate), rate)
+    audio = read_audio(path, 16000)
+    assert len(audio) == resampled_length(read_info(path).samples, rate, 16000)
+    inner = slice(800, len(audio) - 800)
+    assert np.abs(audio - tone(16000, 1)[:len(audio)])[inner].max() < 1e-3
+
+
+def test_channels_are_averaged(tmp_path):
+    path = str(tmp_path / "a.wav")
+    soundfile.write(path, np.stack([tone(16000), 0.5 * tone(16000)], axis=1), 16000)
+    assert read_info(path).channels == 2
+    assert np.abs(read_audio(path, 16000) - 0.75 * tone(16000)).max() < 1e-4
+
+
+def test_arrays_are_converted():
+    whole = (tone(16000) * 32767).astype(np.int16)
+    assert np.abs(converted(whole, 16000, 16000) - tone(16000)).max() < 1e-4
+    assert len(converted(np.stack([whole, whole], axis=1), 8000, 16000)) == 16000
+
+
+def broken(tmp_path, kind: str) -> str:
+    path = tmp_path / f"{kind}.wav"
+    soundfile.write(path, tone(16000), 16000)
+    whole = path.read_bytes()
+    if kind == "missing":
+        path.unlink()
+    elif kind == "empty file":
+        path.write_bytes(b"")
+    elif kind == "no samples":
+        soundfile.write(path, np.zeros(0), 16000)
+    elif kind == "no audio":
+        path.write_bytes(b"RIFF of something else" * 9)
+    elif kind == "header alone":
+        path.write_bytes(whole[:30])
+    elif kind == "truncated":
+        path.write_bytes(whole[:len(whole) // 2])
+    elif kind == "strange rate":
+        path.write_bytes(whole[:24] + (1).to_bytes(4, "little") + whole[28:])
+    elif kind == "nan":
+        audio = tone(16000)
+        audio[5:8] = np.nan
+        soundfile.write(path, audio, 16000, subtype="FLOAT")
+    elif kind == "flac":
+        path = tmp_path / "a.flac"
+        soundfile.write(path, np.random.default_rng(0).uniform(-1, 1, 20000), 16000)
+        path.write_bytes(path.read_bytes()[:9000])
+    return str(path)
+
+
+@pytest.mark.parametrize(("kind", "counted", "words"), [
+    ("missing", "missing", "does not exist"), ("empty file", "empty", "empty file"),
+    ("no samples", "empty", "holds no samples"), ("no audio", "unreadable", "cannot be read as audio"),
+    ("header alone", "unreadable", "cannot be read as audio"), ("truncated", "truncated", "8,0.. bytes"),
+    ("strange rate", "impossible rate", "1 samples a second"), ("nan", "not finite", "3 samples"),
+    ("flac", "truncated", "cut short|to its end"),
+])
+def test_files_that_cannot_be_used(tmp_path, kind, counted, words):
+    with pytest.raises(AudioError, match=words) as error:
+        read_audio(broken(tmp_path, kind), 16000)
+    assert error.value.kind == counted
+
+
+def test_a_length_that_the_header_does_not_know(tmp_path):
+    """As programs write it that do not know the end when they begin."""
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(16000), 16000, subtype="PCM_16")
+    whole = bytearray(path.read_bytes())
+    place = whole.index(b"data") + 4
+    whole[place:place + 4] = b"\xff\xff\xff\xff"
+    path.write_bytes(whole)
+    assert len(read_audio(str(path), 16000)) == 8000
+
+
+def test_silence():
+    assert is_silent(np.zeros(10))
+    assert is_silent(np.full(10, 2.0 ** -15, np.float32))
+    assert not is_silent(np.full(10, 2.0 ** -13, np.float32))
+
+
+def test_index_is_remembered_and_notices_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    paths = [str(tmp_path / f"{number}.wav") for number in range(3)]
+    for number, path in enumerate(paths):
+        soundfile.write(path, np.zeros(100 * (number + 1)), 8000)
+    folder = str(tmp_path / "cache")
+    assert AudioIndex(paths, folder, 2).samples.tolist() == [100, 200, 300]
+    read = []
+    monkeypatch.setattr(audio_index, "read_info", lambda path: read.append(path) or read_info(path))
+    assert AudioIndex(paths, folder, 2).samples.tolist() == [100, 200, 300]
+    assert read == []
+    soundfile.write(paths[1], np.zeros((70, 2)), 16000)
+    (tmp_path / "2.wav").unlink()
+    index = AudioIndex(paths, folder, 2)
+    assert read == paths[1:]
+    assert index.info(1).channels == 2
+    assert list(index.errors) == [2]
+
+
+def test_index_of_a_small_set_leaves_nothing_behind(tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(100), 8000)
+    AudioIndex([str(tmp_path / "a.wav")], str(tmp_path / "cache"), 1)
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,158 @@
+"""What cannot be used is named with file and row, counted, and refused or skipped."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
+from open_seq2seq.utils.errors import DataError
+
+
+def wav_bytes(audio, rate=8000) -> bytes:
+    out = io.BytesIO()
+    soundfile.write(out, audio, rate, format="WAV")
+    return out.getvalue()
+
+
+def bad_recording(kind: str, voice: np.ndarray):
+    """(audio, transcript, parameters, how it is counted, whether only decoding shows it)."""
+    whole = wav_bytes(voice)
+    nan = voice.copy()
+    nan[100] = np.nan
+    stereo = np.stack([voice, voice], axis=1)
+    return {
+        "missing": (None, "ab", {}, "missing", False),
+        "zero-length file": (b"", "ab", {}, "empty", False),
+        "no samples": (voice[:0], "ab", {}, "empty", False),
+        "no audio": (b"not audio at all" * 20, "ab", {}, "unreadable", False),
+        "truncated": (whole[:len(whole) // 2], "ab", {}, "truncated", False),
+        "wrong rate": (wav_bytes(voice, 11025), "ab", {"convert_audio": False}, "another rate", False),
+        "stereo": (stereo, "ab", {"convert_audio": False}, "several channels", False),
+        "silent": (voice * 0, "ab", {}, "silent", True),
+        "nan": (nan, "ab", {}, "not finite", True),
+        "unknown character": (voice, "abç", {}, "characters outside the alphabet", False),
+        "empty transcript": (voice, "", {}, "empty transcript", False),
+        "long label": (voice, "ab" * 30, {}, "label longer than its frames", False),
+    }[kind]
+
+
+KINDS = ["missing", "zero-length file", "no samples", "no audio", "truncated", "wrong rate", "stereo", "silent", "nan",
+         "unknown character", "empty transcript", "long label"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refused_by_default(one_list, voice, kind):
+    audio, text, changes, counted, on_decoding = bad_recording(kind, voice)
+    params = {**one_list(("good.wav", voice, "ab"), ("bad.wav", audio, text)), **changes}
+
+    def use(step):
+        layer = Speech2TextDataLayer({**params, "encoder_stride": 1}, mode="train")
+        if step == "check":
+            layer.examine()
+        elif step == "train":
+            layer.make_batch(np.arange(2))
+
+    with pytest.raises(DataError, match=r"(?s)list\.csv:3: bad\.wav .*on_bad_example") as error:
+        use("check")
+    if not on_decoding:
+        with pytest.raises(DataError, match=f"1 bad examples: 1 {counted}"):
+            use("load")
+    else:
+        assert f"1 {counted}" in str(error.value)
+        with pytest.raises(DataError, match=r"list\.csv:3: bad\.wav"):
+            use("train")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_skipped_when_asked_for(one_list, voice, kind, capsys):
+    audio, text, changes, counted, on_decoding = bad_recording(kind, voice)
+    params = {**one_list(("good.wav", voice, "ab"), ("bad.wav", audio, text), ("last.wav", voice[:3000], "ba")),
+              **changes, "on_bad_example": "skip", "encoder_stride": 1}
+    layer = Speech2TextDataLayer(params, mode="train")
+    if on_decoding:
+        assert any("list.csv:3: bad.wav" in line and f"1 {counted}" in line for line in layer.examine())
+        for _ in range(2):
+            batch = layer.make_batch(np.arange(3))
+        assert batch["ids"].tolist() == [0, 2]
+        assert batch["source_tensors"][0].shape[0] == batch["target_tensors"][0].shape[0] == 2
+        assert capsys.readouterr().out.count("Skipped") == 1
+        with pytest.raises(DataError, match="No example of a batch"):
+            layer.make_batch(np.asarray([1]))
+    else:
+        said = capsys.readouterr().out
+        assert "list.csv:3: bad.wav" in said and f"1 {counted}" in said
+        assert layer.report_dropped() == {counted: 1}
+        assert layer.num_examples == 2
+        assert layer.reference_text(1) == "ba"
+        assert layer.make_batch(np.arange(2))["ids"].tolist() == [0, 1]
+
+
+def test_other_rates_and_channels_are_converted_and_said_once(one_list, voice, capsys):
+    stereo = wav_bytes(np.stack([voice, voice], axis=1), 11025)
+    params = one_list(("a.wav", voice, "ab"), ("b.wav", stereo, "ab"))
+    layer = Speech2TextDataLayer(params, mode="train")
+    said = capsys.readouterr().out
+    assert "Resampled to 8000 Hz: 1 of 11025 Hz" in said
+    assert "Channels averaged: 1 recordings" in said
+    layer.make_batch(np.arange(2))
+    assert capsys.readouterr().out == ""
+    assert layer.duration(1) == pytest.approx(len(voice) / 11025, abs=1e-3)
+
+
+def test_a_list_without_header_is_refused_whatever_the_config_says(one_list, voice):
+    params = {**one_list(("a.wav", voice, "ab"), header=""), "on_bad_example": "skip"}
+    with pytest.raises(DataError, match=r"list\.csv:1: the header"):
+        Speech2TextDataLayer(params, mode="train")
+
+
+def test_duplicates(one_list, voice):
+    params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"), ("./a.wav", None, "ba"))
+    with pytest.raises(DataError, match=r"list\.csv:4: \./a\.wav stands in the list twice: it is in line 2"):
+        Speech2TextDataLayer(params, mode="train")
+    layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
+    assert layer.report_dropped() == {"duplicate": 1}
+    twice = {**one_list(("a.wav", voice, "ab"))}
+    assert Speech2TextDataLayer({**twice, "dataset_files": twice["dataset_files"] * 2}, mode="train").num_examples == 2
+
+
+def test_labels_are_limited_by_the_model(one_list, voice):
+    params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "aabbaabbaab"))  # 51 frames, 16 steps of CTC
+    layer = Speech2TextDataLayer(params, mode="train")
+    layer.limit_labels(3)
+    with pytest.raises(DataError, match=r"list\.csv:3: b\.wav .* needs 16 steps of CTC, but only 13 \(51 frames, 4"):
+        layer.limit_labels(4)
+    skipping = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
+    skipping.limit_labels(4)
+    assert skipping.num_examples == 1
+
+
+def test_many_bad_examples_are_counted_and_some_named(one_list, voice):
+    params = one_list(("a.wav", voice, "ab"), *((f"{number}.wav", None, "ab") for number in range(50)))
+    with pytest.raises(DataError, match="50 bad examples: 50 missing") as error:
+        Speech2TextDataLayer(params, mode="train")
+    assert str(error.value).count("does not exist") == 20
+    assert "and 30 more" in str(error.value)
+
+
+def test_silence_is_no_mistake_in_inference(one_list, voice):
+    params = one_list(("a.wav", voice * 0, ""), ("b.wav", voice, ""))
+    batch = Speech2TextDataLayer(params, mode="infer").make_batch(np.arange(2))
+    assert np.all(np.isfinite(batch["source_tensors"][0]))
+
+
+@pytest.mark.parametrize("policy", ["stop", "skip"])
+def test_a_file_that_turns_bad_during_training(one_list, voice, policy, tmp_path, capsys):
+    params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"))
+    layer = Speech2TextDataLayer({**params, "on_bad_example": policy}, mode="train")
+    layer.make_batch(np.arange(2))
+    (tmp_path / "b.wav").write_bytes((tmp_path / "b.wav").read_bytes()[:1000])
+    if policy == "stop":
+        with pytest.raises(DataError, match=r"list\.csv:3: b\.wav is cut short"):
+            layer.make_batch(np.arange(2))
+    else:
+        assert layer.make_batch(np.arange(2))["ids"].tolist() == [0]
+        assert "Skipped" in capsys.readouterr().out

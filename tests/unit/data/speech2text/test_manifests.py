@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from open_seq2seq.data.speech2text.manifests import read_manifests
+from open_seq2seq.utils.errors import DataError
+
+
+def rows_of(*entries, needs_text=True, audio_root=None):
+    return read_manifests([str(entry) for entry in entries], audio_root, needs_text)
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('\ufeffwav_filename,wav_filesize,transcript\nx/1.wav,5,hello\n\n/abs/2.wav,6,"a, ""b"""\n', "utf-8")
+    first, second = rows_of(path)
+    assert (first.path, first.text, first.place) == (str(tmp_path / "x/1.wav"), "hello", f"{path}:2")
+    assert (second.path, second.text, second.line) == ("/abs/2.wav", 'a, "b"', 4)
+
+
+def test_names_are_relative_to_a_given_folder_or_the_list_or_here(tmp_path, monkeypatch):
+    path = tmp_path / "lists" / "a.csv"
+    path.parent.mkdir()
+    path.write_text("wav_filename,transcript\n1.wav,a\n")
+    (tmp_path / "1.wav").write_bytes(b"")
+    assert rows_of(path, audio_root="/root/audio")[0].path == "/root/audio/1.wav"
+    assert rows_of(path)[0].path == str(path.parent / "1.wav")
+    monkeypatch.chdir(tmp_path)
+    assert rows_of(path)[0].path == "1.wav"
+
+
+def test_csv_of_inference_needs_no_transcript(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("wav_filename\n1.wav\n")
+    assert rows_of(path, needs_text=False)[0].text is None
+    with pytest.raises(DataError, match="does not name transcript"):
+        rows_of(path)
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    ("1.wav,5,hello\n", r"a\.csv:1: the header '1.wav,5,hello' does not name wav_filename"),
+    ("wav_filename,wav_filesize,transcript\n1.wav,5,a\n2.wav,5,a,b\n", r"a\.csv:3: the row has 4 columns"),
+    ("wav_filename,wav_filesize,transcript\n", "lists no recordings"),
+    ("", "does not name"),
+])
+def test_csv_that_is_wrong(tmp_path, content, words):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=words):
+        rows_of(path)
+
+
+def test_missing_list(tmp_path):
+    with pytest.raises(DataError, match="does not exist"):
+        rows_of(tmp_path / "none.csv")
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"audio_filepath": "1.flac", "duration": 1.5, "text": "grün"}) + "\n\n"
+                    + json.dumps({"audio_filepath": "/2.flac"}) + "\n", "utf-8")
+    first, second = rows_of(path)
+    assert (first.path, first.text, second.text, second.line) == (str(tmp_path / "1.flac"), "grün", None, 3)
+
+
+@pytest.mark.parametrize(("line", "words"), [("{", "is not JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio")])
+def test_json_that_is_wrong(tmp_path, line, words):
+    path = tmp_path / "a.json"
+    path.write_text('{"audio_filepath": "1.wav", "text": "a"}\n' + line + "\n")
+    with pytest.raises(DataError, match=rf"a\.json:2: .*{words}"):
+        rows_of(path)
+
+
+def test_librispeech_folder(tmp_path):
+    for speaker, suffix in (("19", ".flac"), ("103", ".wav")):
+        folder = tmp_path / "dev" / speaker / "1"
+        folder.mkdir(parents=True)
+        (folder / f"{speaker}-1.trans.txt").write_text(f"{speaker}-1-0000 SOME WORDS\n{speaker}-1-0001 MORE\n")
+        for number in range(2):
+            (folder / f"{speaker}-1-000{number}{suffix}").write_bytes(b"")
+    found = rows_of(tmp_path)
+    assert [u.name for u in found] == ["dev/103/1/103-1-0000.wav", "dev/103/1/103-1-0001.wav",
+                                       "dev/19/1/19-1-0000.flac", "dev/19/1/19-1-0001.flac"]
+    assert found[0].text == "SOME WORDS"
+    assert found[1].place.endswith("103-1.trans.txt:2")
+
+
+def test_files_and_folders_for_inference(tmp_path):
+    (tmp_path / "b.flac").write_bytes(b"")
+    (tmp_path / "notes.txt").write_bytes(b"")
+    (tmp_path / "a.WAV").write_bytes(b"")
+    found = rows_of(tmp_path, tmp_path / "b.flac", needs_text=False)
+    assert [u.name for u in found] == ["a.WAV", "b.flac", str(tmp_path / "b.flac")]
+    with pytest.raises(DataError, match=r"no \*\.trans\.txt files"):
+        rows_of(tmp_path)
