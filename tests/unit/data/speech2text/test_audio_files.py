@@ -126,7 +126,7 @@ def test_index_is_remembered_and_notices_changes(tmp_path, monkeypatch):
     soundfile.write(paths[1], np.zeros((70, 2)), 16000)
     (tmp_path / "2.wav").unlink()
     index = AudioIndex(paths, folder, 2)
-    assert read == paths[1:]
+    assert sorted(read) == paths[1:]
     assert index.info(1).channels == 2
     assert list(index.errors) == [2]
 
