@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -63,6 +64,12 @@ class Hosts:
     def login(self, number: int, *command: str) -> list[str]:
         """Returns what runs a command on a host."""
         return [str(self.root / "login"), self.names[number], *command]
+
+    def sent(self, number: int) -> int:
+        """Returns how many bytes have left a host."""
+        shown = subprocess.run(["ip", "-n", self.names[number], "-s", "-j", "link", "show", "dev", "cable"],
+                               stdout=subprocess.PIPE, check=True).stdout
+        return json.loads(shown)[0]["stats64"]["tx"]["bytes"]
 
 
 @contextmanager

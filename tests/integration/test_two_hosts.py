@@ -21,6 +21,19 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
 FEW = [*NO_DROPOUT, "--max_steps=6", "--save_checkpoint_steps=null", "--max_grad_norm=1.0"]
 
 
+# Each rank writes where it finds itself: its host, and how many ranks that has.
+WHERE = '''
+import socket
+
+class Where(Hook):
+    def begin(self, trainer):
+        with open(root + f"/where-{trainer.runner.process_rank}", "w") as file:
+            file.write(f"{socket.gethostname()} {getattr(trainer.runner, 'local_size', 1)}")
+
+base_params["hooks"] = [Keep, Where]
+'''
+
+
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
     reason = why_not()
@@ -33,7 +46,7 @@ def hosts(tmp_path_factory):
 @pytest.fixture
 def workspace(workspace):
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write(HOOK)
+        config.write(HOOK + WHERE)
     return workspace
 
 
@@ -56,14 +69,18 @@ def test_two_hosts_are_one_process_with_iter_size_2(hosts, workspace):
     single = losses(alone(workspace, *FEW, "--iter_size=2"))
     one = weights(workspace, 0)
     for launcher in ("mpiexec", "horovodrun"):
+        before = hosts.sent(1)
         code, output = on_both(hosts, workspace, launcher, *FEW, f"--logdir={workspace}/{launcher}")
         assert code == 0, output
+        assert [(workspace / f"where-{rank}").read_text() for rank in (0, 1)] == [f"{name} 1" for name in hosts.names]
         assert f"2 ranks on 2 hosts ({', '.join(hosts.names)})" in output
         assert len(losses(output)) == 6, output
         np.testing.assert_allclose(losses(output)[:5], single[:5], rtol=1e-5)
         assert_identical(weights(workspace, 0), weights(workspace, 1))
         for name, array in weights(workspace, 0).items():
             np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
+        # What is kept holds each weight and its two moments; the gradients of six updates went over the cable.
+        assert hosts.sent(1) - before > 6 * sum(array.nbytes for array in one.values()) / 4
 
 
 def test_a_failure_on_the_other_host_is_named_and_ends_all(hosts, workspace):
