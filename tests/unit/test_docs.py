@@ -22,8 +22,9 @@ def test_the_parameter_page_is_current():
         "run python docs/make_reference.py and commit docs/parameters.md"
 
 
-# Of mpiexec and horovodrun.
-LAUNCHERS_OWN = r"--(bind-to|allow-run-as-root|oversubscribe|gloo|mca|network-interfaces)\b"
+# Of mpiexec, horovodrun, scripts/install_horovod.sh, docker and sbatch.
+LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-interfaces|nccl|no-nccl|build-arg|rm"
+                 r"|nodes)(?![\w-])")
 
 
 def test_every_flag_in_the_pages_exists():
