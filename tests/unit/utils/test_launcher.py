@@ -1,0 +1,64 @@
+"""How one of several processes ends; each case in a process of its own, since it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.utils import launcher
+
+ROOT = Path(__file__).parents[3]
+# The command as rank 0 or 1 of 2, with a run that raises; what the others would be told is printed.
+COMMAND = '''
+import sys
+from open_seq2seq import cli
+from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.launcher import announce_by
+from open_seq2seq.utils.trail import TRAIL
+announce_by(lambda problem, code: print("told:", problem, code, flush=True))
+TRAIL.note("step", 5, [[3, 17]])
+def run(arguments):
+    {action}
+cli._run = run
+cli.main([])
+print("not ended")
+'''
+
+
+def end(action: str, rank: int = 0) -> tuple[int, str, str, float]:
+    environment = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2",
+                   "PYTHONPATH": str(ROOT)}
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", COMMAND.format(action=action)], capture_output=True, text=True,
+                          env=environment, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr, time.monotonic() - began
+
+
+@pytest.mark.parametrize(("action", "code", "told", "said"), [
+    ("raise DataError('line 7 is bad')", 2, "told: line 7 is bad 2", "): line 7 is bad This rank was at step 5, on ex"),
+    ("raise MemoryError('9 GiB')", 2, "told: The process ran out of memory (9 GiB)", "The process ran out of memory"),
+    ("raise KeyError('x')", 1, "told: KeyError: 'x' 1", "lines above. This rank was at step 5, on examples 3, 17."),
+    ("raise KeyboardInterrupt", 130, "told: it was interrupted 130", "Interrupted."),
+    ("sys.exit(9)", 9, "told: it called sys.exit(9) 9", "")])
+def test_an_error_is_said_and_told_and_ends_the_process(action, code, told, said):
+    status, out, err, _ = end(action)
+    assert status == code and told in out and "not ended" not in out and said in err
+    assert "rank 0 on host" in err or code in (9, 130)
+
+
+def test_other_ranks_let_the_first_one_speak():
+    status, out, _, took = end("raise DataError('line 7 is bad')", rank=1)
+    assert status == 2 and "told" in out and took > launcher._GRACE_SECONDS
+
+
+def test_an_end_is_not_held_up_by_a_pipe_that_nobody_reads():
+    code = ("import sys\nfrom open_seq2seq.utils.launcher import end_all, say\n"
+            "say('x' * 10_000_000)\nend_all(3)")
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        assert process.wait(20) == 3
