@@ -1,5 +1,6 @@
 """Losses that configs can name."""
 
+from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.losses.sequence_loss import (
     BasicSequenceLoss,
@@ -7,4 +8,5 @@ from open_seq2seq.losses.sequence_loss import (
     PaddedCrossEntropyLossWithSmoothing,
 )
 
-__all__ = ["BasicSequenceLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm", "PaddedCrossEntropyLossWithSmoothing"]
+__all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm",
+           "PaddedCrossEntropyLossWithSmoothing"]

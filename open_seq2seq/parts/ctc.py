@@ -1,0 +1,159 @@
+"""Connectionist temporal classification: exact loss and gradient by one recursion over time.
+
+Graves et al. 2006, "Connectionist Temporal Classification", sections 4.1 and 4.2. A label of length L becomes
+2 L + 1 states: a blank, its first symbol, a blank, … The forward variables of a sequence and the backward
+variables are the same recursion, the second one on the reversed sequence; both run in one loop over time, for all
+states of all utterances at once. TensorFlow's own loss needs one loop over 30 operations for each direction, or a
+kernel that handles one state after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+# Stands for log 0: minus infinity less itself would be no number.
+_LOG_ZERO = -1e30
+
+
+def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
+    """Returns how many frames a label takes at least ``[batch]``: its length, and a blank between equal neighbours.
+
+    Args:
+      labels: ids ``[batch, label_time]``; what follows a label's end does not matter.
+      label_lengths: ``[batch]`` int32.
+    """
+    inside = tf.sequence_mask(label_lengths - 1, tf.maximum(tf.shape(labels)[1] - 1, 0))
+    repeats = tf.logical_and(tf.equal(labels[:, 1:], labels[:, :-1]), inside)
+    return label_lengths + tf.reduce_sum(tf.cast(repeats, tf.int32), 1)
+
+
+def ctc_loss(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the negative log probability of each label ``[batch]``, FP32, in nats.
+
+    What lies beyond the lengths changes neither the losses nor the gradient, whatever it is. A loss is infinite where
+    the label takes more frames than there are, and no number where a logit is none; its gradient is then no number
+    either, or 0 where the loss was left out of what is differentiated.
+
+    Args:
+      logits: ``[batch, time, vocabulary]``, the blank last.
+      labels: ids ``[batch, label_time]`` int32, below the blank's.
+      label_lengths: ``[batch]`` int32.
+      lengths: frames ``[batch]`` int32.
+    """
+    logits = tf.cast(logits, tf.float32)
+    in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
+    logits = tf.where(in_time, logits, 0.0)
+    labels = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]), labels, logits.shape[-1] - 1)
+    return _loss_of_padded(logits, labels, label_lengths, lengths)
+
+
+@tf.custom_gradient
+def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, lengths: tf.Tensor) -> Any:
+    log_probs = tf.nn.log_softmax(logits)
+    states = _extended(labels, logits.shape[-1] - 1)
+    recursion = _recursion(log_probs, states, 2 * label_lengths + 1, lengths)
+    feasible = frames_needed(labels, label_lengths) <= lengths
+    losses = tf.where(feasible, recursion.losses, float("inf"))
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
+        finite = tf.math.is_finite(losses)
+        # Whoever leaves a loss out asks for 0 times its gradient, and gets 0.
+        otherwise = tf.where(tf.equal(upstream, 0.0), 0.0, float("nan"))
+        expected = _expected_counts(recursion, labels, logits.shape[-1])
+        result = upstream[:, tf.newaxis, tf.newaxis] * (tf.exp(log_probs) - expected)
+        result = tf.where(finite[:, tf.newaxis, tf.newaxis], result, otherwise[:, tf.newaxis, tf.newaxis])
+        in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])
+        return tf.where(in_time[:, :, tf.newaxis], result, 0.0), None, None, None
+
+    return losses, gradient
+
+
+class _Recursion(NamedTuple):
+    """What the loop over time gives.
+
+    Attributes:
+      losses: ``[batch]``.
+      log_occupancy: ``[batch, time, states]``: log probability of being in a state, up to a constant of the frame.
+    """
+
+    losses: tf.Tensor
+    log_occupancy: tf.Tensor
+
+
+def _extended(labels: tf.Tensor, blank: int) -> tf.Tensor:
+    """Returns the states' symbols ``[batch, 2 label_time + 1]``: blanks around and between the label's."""
+    pairs = tf.stack([labels, tf.fill(tf.shape(labels), blank)], 2)
+    return tf.pad(tf.reshape(pairs, [tf.shape(labels)[0], -1]), [[0, 0], [1, 0]], constant_values=blank)
+
+
+def _recursion(log_probs: tf.Tensor, states: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> _Recursion:
+    emissions = tf.gather(log_probs, states, axis=2, batch_dims=1)
+    both = tf.transpose(tf.concat([emissions, _reversed(emissions, state_counts, lengths)], 0), [1, 0, 2])
+    both_states = tf.concat([states, tf.reverse_sequence(states, state_counts, 1, 0)], 0)
+    valid = tf.sequence_mask(state_counts, tf.shape(states)[1])
+    forward, offsets = _run(both, both_states, tf.tile(valid, [2, 1]))
+    alpha, beta = tf.split(tf.transpose(forward, [1, 0, 2]), 2, 0)
+    beta = _reversed(beta, state_counts, lengths)
+    occupancy = tf.where(valid[:, tf.newaxis], alpha + beta - emissions, _LOG_ZERO)
+    batch = tf.shape(states)[0]
+    return _Recursion(_losses(alpha, offsets[:, :batch], state_counts, lengths), occupancy)
+
+
+def _reversed(values: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Turns ``[batch, time, states]`` round in both directions, padding left where it is."""
+    return tf.reverse_sequence(tf.reverse_sequence(values, lengths, 1, 0), state_counts, 2, 0)
+
+
+def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Runs the forward recursion.
+
+    Args:
+      emissions: log probabilities of the states' symbols ``[time, rows, states]``.
+      states: their symbols ``[rows, states]``.
+      valid: which states a row has ``[rows, states]``.
+
+    Returns:
+      Forward variables ``[time, rows, states]``, the largest of each row 0; and what was taken from them, in all,
+      ``[time, rows]``, in float64. Without that the rounding errors of large sums would reach the gradient.
+    """
+    steps = tf.shape(emissions)[0]
+    # A symbol follows the one before it without a blank only when the two differ.
+    skips = tf.concat([tf.zeros_like(states[:, :2], tf.bool), tf.not_equal(states[:, 2:], states[:, :-2])], 1)
+    skip_cost = tf.where(skips, 0.0, _LOG_ZERO)
+    start = tf.where(valid & (tf.range(tf.shape(states)[1]) < 1), 0.0, _LOG_ZERO)
+
+    def step(time: tf.Tensor, before: tf.Tensor, values: tf.TensorArray, taken: tf.TensorArray) -> tuple:
+        padded = tf.pad(before, [[0, 0], [2, 0]], constant_values=_LOG_ZERO)
+        one, two = padded[:, 1:-1], padded[:, :-2] + skip_cost
+        top = tf.maximum(tf.maximum(before, one), two)
+        total = tf.exp(before - top) + tf.exp(one - top) + tf.exp(two - top)
+        after = top + tf.math.log(total) + emissions[time]
+        highest = tf.reduce_max(after, 1, keepdims=True)
+        after = tf.ensure_shape(tf.maximum(after - highest, _LOG_ZERO), before.shape)
+        return time + 1, after, values.write(time, after), taken.write(time, highest[:, 0])
+
+    arrays = [tf.TensorArray(tf.float32, steps, element_shape=shape) for shape in (states.shape, states.shape[:1])]
+    loop = tf.while_loop(lambda time, *_: time < steps, step, (0, start, *arrays), maximum_iterations=steps)
+    return loop[2].stack(), tf.cumsum(tf.cast(loop[3].stack(), tf.float64))
+
+
+def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the losses ``[batch]`` from the last frame's two last states; 0 where there are no frames."""
+    last = tf.maximum(lengths - 1, 0)
+    final = tf.gather(alpha, last, batch_dims=1)
+    ends = tf.stack([tf.gather(final, state_counts - 1, batch_dims=1),
+                     tf.where(state_counts > 1, tf.gather(final, tf.maximum(state_counts - 2, 0), batch_dims=1),
+                              _LOG_ZERO)], 1)
+    total = tf.cast(tf.reduce_logsumexp(ends, 1), tf.float64) + tf.gather(tf.transpose(offsets), last, batch_dims=1)
+    return tf.where(lengths > 0, -tf.cast(total, tf.float32), 0.0)
+
+
+def _expected_counts(recursion: _Recursion, labels: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Returns the probability of each symbol in each frame, given the label ``[batch, time, vocabulary]``."""
+    occupancy = tf.nn.softmax(recursion.log_occupancy)
+    of_blank = tf.reduce_sum(occupancy[:, :, 0::2], 2, keepdims=True)
+    # A product with the labels' unit vectors adds up equal symbols; it is exact in FP32.
+    symbols = tf.matmul(occupancy[:, :, 1::2], tf.one_hot(labels, vocab_size - 1))
+    return tf.concat([symbols, of_blank], 2)
