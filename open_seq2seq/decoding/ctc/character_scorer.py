@@ -1,0 +1,73 @@
+"""A language model over the alphabet's own symbols in the prefix search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from open_seq2seq.decoding.ctc.symbols import Symbols
+from open_seq2seq.decoding.ngram.model import LanguageModel
+
+SPACE = "<space>"
+
+
+class CharacterScorer:
+    """Adds alpha · ln P(symbol | symbols before) + beta at each symbol; nothing is forbidden.
+
+    The model's words are the alphabet's symbols; a space is ``<space>``. Which words exist it does not know.
+
+    Args:
+      model: the language model.
+      symbols: the alphabet.
+      alpha: weight of the language model.
+      beta: what each symbol gains.
+      score_end: whether the probability that the sentence ends is counted.
+    """
+
+    num_floats = 0
+    num_ints = 1
+
+    def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
+                 score_end: bool = True) -> None:
+        self._model = model
+        self._alpha, self._beta, self._score_end = alpha, beta, score_end
+        places = {word: place for place, word in enumerate(model.words)}
+        self._words = np.array([places.get(SPACE if label == " " else label, -1) for label in symbols.labels], np.int64)
+        self._row_of: dict[int, int] = {}
+        self._gains = np.empty([0, len(symbols)])
+        self._next = np.empty([0, len(symbols)], np.int64)
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros([0]), np.array([self._model.start_state()])
+
+    def _rows(self, states: np.ndarray) -> np.ndarray:
+        """Returns the rows of ``_gains`` and ``_next`` that belong to the states."""
+        listed = states.tolist()
+        new = [state for state in dict.fromkeys(listed) if state not in self._row_of]
+        if new:
+            self._add(new)
+        return np.array([self._row_of[state] for state in listed])
+
+    def _add(self, states: list[int]) -> None:
+        used, needed, width = len(self._row_of), len(self._row_of) + len(states), len(self._words)
+        if needed > len(self._gains):
+            more = max(needed, 256)
+            self._gains = np.concatenate([self._gains, np.empty([more, width])])
+            self._next = np.concatenate([self._next, np.empty([more, width], np.int64)])
+        scores, after = self._model.score(np.repeat(states, width), np.tile(self._words, len(states)))
+        self._gains[used:needed] = (self._alpha * scores + self._beta).reshape(-1, width)
+        self._next[used:needed] = after.reshape(-1, width)
+        self._row_of.update(zip(states, range(used, needed), strict=True))
+
+    def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        rows = self._rows(ints[0])
+        return self._gains[rows[:, np.newaxis], symbols]
+
+    def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
+               symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        after = self._next[self._rows(ints[0, parents]), symbols]
+        return np.zeros([0, len(parents)]), after[np.newaxis]
+
+    def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
+        if not self._score_end:
+            return np.zeros(ints.shape[1])
+        return self._alpha * self._model.score_end(ints[0])

@@ -1,0 +1,173 @@
+"""Prefix beam search with a language model: from logits to texts, offline and inside evaluation alike."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from open_seq2seq.config.params import check_params
+from open_seq2seq.decoding.ctc.character_scorer import CharacterScorer
+from open_seq2seq.decoding.ctc.frames import Pruning
+from open_seq2seq.decoding.ctc.options import beam_search_params
+from open_seq2seq.decoding.ctc.prefix_search import Hypothesis, PrefixSearch
+from open_seq2seq.decoding.ctc.scorer import PrefixScorer
+from open_seq2seq.decoding.ctc.symbols import Symbols
+from open_seq2seq.decoding.ctc.word_scorer import WordScorer
+from open_seq2seq.decoding.ctc.word_times import Word, align, words_of
+from open_seq2seq.decoding.ngram import LanguageModel, load_language_model
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+class Transcript(NamedTuple):
+    """One hypothesis of an utterance.
+
+    Attributes:
+      text: its words, separated by single spaces.
+      ids: the symbols of its likeliest spelling ``[symbols]``.
+      acoustic: log probability of the text by the acoustic model, in nats.
+      lm: what the language model and the bonuses give, weighted.
+      score: the sum of both.
+    """
+
+    text: str
+    ids: np.ndarray
+    acoustic: float
+    lm: float
+    score: float
+
+
+class CtcDecoder:
+    """Finds the best texts of utterances.
+
+    Args:
+      labels: the alphabet without the blank, in the order of the logits.
+      params: see ``beam_search_params``; defaults fill what is absent.
+      language_model: instead of ``lm_path``.
+      path: where the parameters stand in a config, for messages.
+
+    Raises:
+      ConfigError: unknown or impossible parameters.
+      DataError: the language model cannot be read, or shares no word with the alphabet.
+    """
+
+    def __init__(self, labels: Sequence[str], params: Mapping[str, Any] | None = None,
+                 language_model: LanguageModel | None = None, path: str = "") -> None:
+        checked, problems = check_params(params or {}, {}, beam_search_params(), path)
+        problems += _range_problems(checked, path) if not problems else []
+        if problems:
+            raise ConfigError(problems)
+        self.params = checked
+        self.symbols = Symbols(labels)
+        if language_model is None and checked["lm_path"] is not None:
+            language_model = load_language_model(checked["lm_path"], checked["lm_vocabulary"])
+        self._language_model = language_model
+        self._scorer = self._make_scorer()
+        self._pruning = Pruning(checked["beam_width"], checked["beam_threshold"], checked["symbol_threshold"],
+                                checked["top_symbols"])
+
+    def _make_scorer(self) -> PrefixScorer | None:
+        model, params = self._language_model, self.params
+        if model is None:
+            return None
+        name = params["lm_path"] or "the language model"
+        if params["lm_type"] == "character":
+            known = set(model.words)
+            if not any(label in known for label in self.symbols.labels):
+                raise DataError(f"{name} has none of the alphabet's symbols as words: give lm_type='word' if it is a "
+                                "model of words.")
+            return CharacterScorer(model, self.symbols, params["alpha"], params["beta"], params["lm_sentence_end"])
+        scorer = WordScorer(model, self.symbols, params["alpha"], params["beta"], params["oov_penalty"],
+                            params["lm_case"], params["lm_sentence_end"])
+        if scorer.lexicon.outside <= 1:
+            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: they may differ in case "
+                            "(lm_case).")
+        if not self.symbols.starts_word.any():
+            raise DataError("The alphabet has neither a space nor pieces that begin words, so a model of words cannot "
+                            "be applied: give lm_type='character'.")
+        return scorer
+
+    def with_weights(self, alpha: float, beta: float) -> CtcDecoder:
+        """Returns the decoder with other weights; the language model is shared."""
+        other = CtcDecoder.__new__(CtcDecoder)
+        other.__dict__ = dict(self.__dict__, params={**self.params, "alpha": alpha, "beta": beta})
+        other._scorer = other._make_scorer()
+        return other
+
+    def search(self) -> PrefixSearch:
+        """Returns a new search, for an utterance that comes in pieces."""
+        return PrefixSearch(len(self.symbols) + 1, self._pruning, self._scorer)
+
+    def decode(self, logits: np.ndarray) -> list[Transcript]:
+        """Returns the best transcripts of one utterance's logits ``[time, vocabulary]``, best first, at least one."""
+        search = self.search()
+        search.advance(np.asarray(logits))
+        return self.transcripts(search)
+
+    def transcripts(self, search: PrefixSearch) -> list[Transcript]:
+        """Returns the best transcripts of a search; spellings of one text (spaces around it) are added up."""
+        texts: dict[str, list[Hypothesis]] = {}
+        for hypothesis in search.best(self.params["beam_width"]):
+            texts.setdefault(self.symbols.text(hypothesis.ids), []).append(hypothesis)
+        found = [_added_up(text, hypotheses) for text, hypotheses in texts.items()]
+        found.sort(key=lambda transcript: -transcript.score)
+        return found[:self.params["n_best"]] or [Transcript("", np.zeros(0, np.int64), -np.inf, 0.0, -np.inf)]
+
+    def words(self, logits: np.ndarray, transcript: Transcript) -> list[Word]:
+        """Returns the words of a transcript with their frames and confidences."""
+        return words_of(self.symbols, transcript.ids.tolist(), align(logits, transcript.ids.tolist()))
+
+    def __call__(self, logits: np.ndarray, lengths: np.ndarray) -> list[list[Transcript]]:
+        """Returns the best transcripts of each utterance of a batch.
+
+        Args:
+          logits: ``[batch, time, vocabulary]``, the blank last.
+          lengths: frames ``[batch]``.
+        """
+        return [self.decode(utterance[:length]) for utterance, length in zip(logits, lengths, strict=True)]
+
+    def decode_all(self, utterances: Iterable[np.ndarray], processes: int = 1) -> list[list[Transcript]]:
+        """Decodes utterances ``[time, vocabulary]`` in several processes; the results keep their order."""
+        utterances = list(utterances)
+        if processes <= 1 or len(utterances) <= 1:
+            return [self.decode(utterance) for utterance in utterances]
+        with decoding_pool(processes, [self]) as pool:
+            chunk = max(1, len(utterances) // (8 * processes))
+            return list(pool.map(_decode, [0] * len(utterances), utterances, chunksize=chunk))
+
+
+_decoders: list[CtcDecoder] = []
+
+
+def decoding_pool(processes: int, decoders: list[CtcDecoder]) -> ProcessPoolExecutor:
+    """Returns a pool of processes that hold the decoders."""
+    # Forked processes share the language model's memory; but a process with TensorFlow's threads may not be forked.
+    method = "spawn" if "tensorflow" in sys.modules else "fork"
+    return ProcessPoolExecutor(processes, multiprocessing.get_context(method), _hold, (decoders,))
+
+
+def _hold(decoders: list[CtcDecoder]) -> None:
+    _decoders[:] = decoders
+
+
+def _decode(number: int, logits: np.ndarray) -> list[Transcript]:
+    return _decoders[number].decode(logits)
+
+
+def _added_up(text: str, hypotheses: list[Hypothesis]) -> Transcript:
+    score = float(np.logaddexp.reduce([h.score for h in hypotheses]))
+    acoustic = float(np.logaddexp.reduce([h.acoustic for h in hypotheses]))
+    return Transcript(text, hypotheses[0].ids, acoustic, score - acoustic, score)
+
+
+def _range_problems(params: Mapping[str, Any], path: str) -> list[str]:
+    prefix = f"{path}/" if path else ""
+    problems = [f"'{prefix}{name}' is {params[name]} but has to be at least 1."
+                for name in ("beam_width", "top_symbols", "n_best") if params[name] < 1]
+    problems += [f"'{prefix}{name}' is {params[name]} but has to be at least 0."
+                 for name in ("beam_threshold", "oov_penalty") if params[name] is not None and params[name] < 0]
+    return problems

@@ -1,0 +1,74 @@
+"""What a prefix search needs to know of each frame, for all frames at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Pruning(NamedTuple):
+    """What the search leaves out; the defaults leave out little that could win.
+
+    Attributes:
+      beam_width: how many prefixes are kept after each frame.
+      beam_threshold: prefixes whose score lies further below the best one's are dropped, in nats.
+      symbol_threshold: symbols less likely in a frame are not considered there, except the likeliest; in nats.
+      top_symbols: how many symbols of a frame are considered at most.
+    """
+
+    beam_width: int = 128
+    beam_threshold: float = 12.0
+    symbol_threshold: float = -7.0
+    top_symbols: int = 40
+
+
+class Frames(NamedTuple):
+    """An utterance as the search sees it.
+
+    Attributes:
+      log_probs: ``[time, vocabulary]`` float64, the blank last.
+      considered: the same; -inf where a symbol is not considered.
+      symbols: for each frame the considered symbols without the blank, ascending.
+      likeliest: ``[time]``.
+      single: ``[time]`` bool: whether only the likeliest is considered.
+      run_end: ``[time]``: the next frame that is not single.
+    """
+
+    log_probs: np.ndarray
+    considered: np.ndarray
+    symbols: list[np.ndarray]
+    likeliest: np.ndarray
+    single: list[bool]
+    run_end: list[int]
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns log probabilities in float64 of ``[…, vocabulary]``; log probabilities stay what they are."""
+    shifted = np.asarray(logits, np.float64)
+    shifted = shifted - shifted.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
+    """Chooses the symbols that each frame of ``[time, vocabulary]`` is searched with.
+
+    Raises:
+      ValueError: a logit is no number.
+    """
+    log_probs = log_softmax(logits)
+    if not np.isfinite(log_probs).all():
+        raise ValueError("The logits hold values that are not finite.")
+    steps, vocab = log_probs.shape
+    likeliest = log_probs.argmax(1)
+    keep = log_probs >= pruning.symbol_threshold
+    if pruning.top_symbols < vocab:
+        ranked = np.argpartition(log_probs, vocab - pruning.top_symbols, 1)
+        np.put_along_axis(keep, ranked[:, :vocab - pruning.top_symbols], False, 1)
+    keep[np.arange(steps), likeliest] = True
+    single = keep.sum(1) == 1
+    ends = np.where(single, steps, np.arange(steps))
+    run_end = np.minimum.accumulate(ends[::-1])[::-1]
+    rows, columns = np.nonzero(keep[:, :-1])
+    symbols = np.split(columns, np.searchsorted(rows, np.arange(1, steps)))
+    return Frames(log_probs, np.where(keep, log_probs, -np.inf), symbols, likeliest, single.tolist(), run_end.tolist())

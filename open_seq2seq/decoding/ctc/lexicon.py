@@ -1,0 +1,107 @@
+"""The words that a search may spell, as a tree of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from open_seq2seq.decoding.ctc.symbols import Symbols
+
+_NONE = -1
+
+
+class Lexicon:
+    """A tree of words: nodes are the words' beginnings, the root is 0; the last node is that of all other spellings.
+
+    The tree is built and asked by whole arrays; which node a symbol leads to is worked out when a node is first met.
+    Memory: 12 bytes a node, and 4 bytes a symbol for each node that was met.
+
+    Args:
+      spellings: the words' spellings in the alphabet's characters; of equal ones the first counts.
+      symbols: the alphabet.
+
+    Attributes:
+      outside: the node of beginnings that no word has.
+      left_out: how many words hold characters that the alphabet has not.
+    """
+
+    def __init__(self, spellings: Sequence[str], symbols: Symbols) -> None:
+        characters = sorted(set("".join(symbols.texts)))
+        self._codes = {character: code for code, character in enumerate(characters, 1)}
+        self._base = len(characters) + 1
+        spelled = [(spelling, word) for word, spelling in enumerate(spellings)
+                   if spelling and all(character in self._codes for character in spelling)]
+        self.left_out = len(spellings) - len(spelled)
+        keys, word_of = self._build(spelled)
+        self._keys = keys
+        self.outside = len(word_of)
+        self._word_of = np.concatenate([word_of, [_NONE]]).astype(np.int32)
+        self._texts = [[self._codes[c] for c in text] for text in symbols.texts]
+        self._starts_word = symbols.starts_word
+        self._row_of = np.full(self.outside + 1, _NONE, np.int32)
+        self._rows = np.empty([0, len(symbols)], np.int32)
+        self._num_rows = 0
+        self._from_root = self._walk(np.zeros(1, np.int64))[0]
+
+    def _build(self, spelled: list[tuple[str, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the edges, ascending: parent · base + character, and each node's word or -1."""
+        if not spelled:
+            return np.zeros(0, np.int64), np.array([_NONE])
+        length = max(len(spelling) for spelling, _ in spelled)
+        table = np.zeros([len(spelled), length], np.int32)
+        for row, (spelling, _) in enumerate(spelled):
+            table[row, :len(spelling)] = [self._codes[character] for character in spelling]
+        order = np.lexsort(table.T[::-1])  # stable: of equal spellings the first stays the first
+        table, words = table[order], np.array([word for _, word in spelled])[order]
+        lengths = (table > 0).sum(1)
+        differs = np.ones_like(table, bool)
+        differs[1:] = np.logical_or.accumulate(table[1:] != table[:-1], axis=1)
+        keys, nodes, count = [], np.zeros(len(table), np.int64), 1
+        word_of = np.full(1 + int((differs & (table > 0)).sum()), _NONE)
+        for place in range(length):
+            inside = lengths > place
+            new = differs[:, place] & inside
+            keys.append(nodes[new] * self._base + table[new, place])
+            numbers = np.cumsum(new) + count - 1
+            count += int(new.sum())
+            nodes = np.where(inside, numbers, nodes)
+            ends = np.nonzero(lengths == place + 1)[0][::-1]
+            word_of[nodes[ends]] = words[ends]
+        return np.concatenate(keys), word_of
+
+    def _walk(self, nodes: np.ndarray) -> np.ndarray:
+        """Returns the nodes ``[n, symbols]`` that the symbols' texts lead to."""
+        found = np.repeat(nodes[:, np.newaxis], len(self._texts), 1)
+        for place in range(max((len(text) for text in self._texts), default=0)):
+            columns = np.array([i for i, text in enumerate(self._texts) if len(text) > place])
+            codes = np.array([self._texts[i][place] for i in columns])
+            wanted = found[:, columns] * self._base + codes
+            places = np.minimum(np.searchsorted(self._keys, wanted), max(len(self._keys) - 1, 0))
+            exists = self._keys[places] == wanted if len(self._keys) else np.zeros(wanted.shape, bool)
+            found[:, columns] = np.where(exists, places + 1, self.outside)
+        return found
+
+    def next(self, nodes: np.ndarray) -> np.ndarray:
+        """Returns the nodes ``[n, symbols]`` after each symbol; a symbol that starts a word starts at the root."""
+        rows = self._row_of[nodes]
+        if rows.min() < 0:
+            self._add_rows(np.unique(nodes[rows < 0]))
+            rows = self._row_of[nodes]
+        return self._rows[rows]
+
+    def _add_rows(self, nodes: np.ndarray) -> None:
+        rows = self._walk(nodes.astype(np.int64))
+        rows[nodes == self.outside] = self.outside
+        rows[:, self._starts_word] = self._from_root[self._starts_word]
+        needed = self._num_rows + len(nodes)
+        if needed > len(self._rows):
+            more = np.empty([max(needed, 256), self._rows.shape[1]], np.int32)
+            self._rows = np.concatenate([self._rows, more])
+        self._rows[self._num_rows:needed] = rows
+        self._row_of[nodes] = np.arange(self._num_rows, needed)
+        self._num_rows = needed
+
+    def word(self, nodes: np.ndarray) -> np.ndarray:
+        """Returns the numbers of the words that end at the nodes, -1 where none does."""
+        return self._word_of[nodes]

@@ -1,0 +1,246 @@
+"""Prefix beam search for CTC, vectorised over prefixes and symbols; no compiler, no graph.
+
+Hannun et al. 2014, "First-Pass Large Vocabulary Continuous Speech Recognition using Bi-Directional Recurrent DNNs":
+the beam holds label sequences (prefixes), each with the probability of all paths to it that end in a blank and of
+all those that do not. Where several prefixes lead to the same one, their probabilities add up.
+
+Most frames of a trained model have one symbol that is worth considering. Stretches of such frames are taken at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from open_seq2seq.decoding.ctc.frames import Frames, Pruning, prepare_frames
+from open_seq2seq.decoding.ctc.scorer import NoScorer, PrefixScorer
+
+# Rows of the beam's floating-point numbers and integers; the scorer's own follow.
+_BLANK, _SYMBOL, _TOTAL, _EXTRA, _FLOATS = range(5)  # log probabilities by path's end, of both, and the scorer's sum
+_NODE, _LAST, _HASH, _PARENT, _INTS = range(5)  # node, last symbol, hashes of the prefix and of the one before it
+_MULTIPLIER = 6364136223846793005
+_INFINITY = np.inf
+
+
+class Hypothesis(NamedTuple):
+    """A label sequence that was found.
+
+    Attributes:
+      ids: its symbols.
+      acoustic: log probability of all its paths that were not pruned, in nats.
+      extra: what the scorer gave (language model and bonuses, weighted).
+      score: the sum of both.
+    """
+
+    ids: np.ndarray
+    acoustic: float
+    extra: float
+    score: float
+
+
+class PrefixSearch:
+    """A search over the frames of one utterance, which may come in pieces.
+
+    Args:
+      vocab_size: number of symbols, the blank included, which is the last.
+      pruning: what is left out.
+      scorer: language model and lexicon; none by default.
+    """
+
+    def __init__(self, vocab_size: int, pruning: Pruning | None = None, scorer: PrefixScorer | None = None) -> None:
+        self._blank = vocab_size - 1
+        self._pruning = pruning or Pruning()
+        self._scorer = scorer
+        self._rules: PrefixScorer = scorer or NoScorer()
+        self._parents = np.full(1024, -1, np.int64)
+        self._symbols = np.full(1024, -1, np.int64)
+        self._num_nodes = 1
+        floats, ints = self._rules.start()
+        self._floats = np.concatenate([[0.0, -_INFINITY, 0.0, 0.0], floats])[:, np.newaxis]
+        self._ints = np.concatenate([[0, self._blank, 1, 0], ints]).astype(np.int64)[:, np.newaxis]
+
+    def advance(self, logits: np.ndarray) -> None:
+        """Takes in further frames ``[time, vocabulary]``.
+
+        Raises:
+          ValueError: another number of symbols, or values that are not finite.
+        """
+        if logits.ndim != 2 or logits.shape[1] != self._blank + 1:
+            raise ValueError(f"Logits of shape {logits.shape} do not fit: [time, {self._blank + 1}] is needed, one "
+                             "column for each symbol of the alphabet and a last one for the blank.")
+        if not len(logits):
+            return
+        frames = prepare_frames(logits, self._pruning)
+        time, end = 0, len(logits)
+        while time < end:
+            if frames.single[time] and self._take_run(frames, time, frames.run_end[time]):
+                time = frames.run_end[time]
+                continue
+            self._step(frames, time)
+            time += 1
+
+    def best(self, count: int = 1) -> list[Hypothesis]:
+        """Returns the best hypotheses so far, as if the utterance ended here; best first."""
+        extra = self._floats[_EXTRA] + self._rules.finish(self._floats[_FLOATS:], self._ints[_INTS:])
+        acoustic = self._floats[_TOTAL]
+        scores = acoustic + extra
+        order = np.argsort(-scores, kind="stable")
+        order = order[scores[order] > -_INFINITY][:count]
+        return [Hypothesis(self._ids(int(self._ints[_NODE, i])), float(acoustic[i]), float(extra[i]), float(scores[i]))
+                for i in order]
+
+    def _ids(self, node: int) -> np.ndarray:
+        found = []
+        while node > 0:
+            found.append(self._symbols[node])
+            node = int(self._parents[node])
+        return np.array(found[::-1], np.int64)
+
+    # Frames with several symbols.
+
+    def _step(self, frames: Frames, time: int) -> None:
+        if not self._try_step(frames.considered[time], frames.symbols[time]):
+            # Whatever was worth considering is forbidden: everything is considered; a blank is never forbidden.
+            self._try_step(frames.log_probs[time], np.arange(self._blank))
+
+    def _try_step(self, log_probs: np.ndarray, symbols: np.ndarray) -> bool:
+        """Goes one frame ahead; returns whether any prefix is left, and if not, leaves all as it was."""
+        floats, ints = self._floats, self._ints
+        last, total = ints[_LAST], floats[_TOTAL]
+        width = len(total)
+        extended = log_probs[symbols]
+        # A symbol that repeats the last one makes a new one only after a blank.
+        repeats = last[:, np.newaxis] == symbols
+        extended = np.where(repeats, floats[_BLANK][:, np.newaxis], total[:, np.newaxis]) + extended
+        stay = np.empty([3, width])
+        np.add(total, log_probs[self._blank], stay[_BLANK])
+        log_probs_of_last = np.where(last == self._blank, -_INFINITY, log_probs[last])
+        np.add(floats[_SYMBOL], log_probs_of_last, stay[_SYMBOL])
+        if width > 1:
+            self._merge(extended, stay[_SYMBOL], symbols, log_probs_of_last)
+        np.logaddexp(stay[_BLANK], stay[_SYMBOL], stay[_TOTAL])
+
+        scores = np.empty([width, len(symbols) + 1])
+        np.add(stay[_TOTAL], floats[_EXTRA], scores[:, 0])
+        gains = None
+        if self._scorer is None:
+            scores[:, 1:] = extended
+        else:
+            gains = self._scorer.extend(floats[_FLOATS:], ints[_INTS:], symbols)
+            gains += floats[_EXTRA][:, np.newaxis]
+            np.add(extended, gains, scores[:, 1:])
+        chosen = self._choose(scores.ravel())
+        if chosen is None:
+            return False
+        self._keep(chosen, stay, extended, gains, symbols)
+        return True
+
+    def _merge(self, extended: np.ndarray, stay: np.ndarray, symbols: np.ndarray, of_last: np.ndarray) -> None:
+        """Adds the extensions that lead to prefixes of the beam to those, and takes them out."""
+        parent, child = np.nonzero(self._ints[_HASH][:, np.newaxis] == self._ints[_PARENT])
+        if not len(parent):
+            return
+        considered = of_last[child] > -_INFINITY
+        parent, child = parent[considered], child[considered]
+        column = np.searchsorted(symbols, self._ints[_LAST, child])
+        stay[child] = np.logaddexp(stay[child], extended[parent, column])
+        extended[parent, column] = -_INFINITY
+
+    def _choose(self, scores: np.ndarray) -> np.ndarray | None:
+        """Returns the places of the best scores, in ascending order, or None where all are -inf."""
+        best = scores.max()
+        if best == -_INFINITY:
+            return None
+        # `best - inf` allows everything but what is impossible.
+        chosen = np.nonzero(scores >= max(best - self._pruning.beam_threshold, -1e300))[0]
+        width = self._pruning.beam_width
+        if len(chosen) > width:
+            chosen = chosen[np.argpartition(scores[chosen], len(chosen) - width)[len(chosen) - width:]]
+        return chosen
+
+    def _keep(self, chosen: np.ndarray, stay: np.ndarray, extended: np.ndarray, gains: np.ndarray | None,
+              symbols: np.ndarray) -> None:
+        rows, columns = np.divmod(chosen, len(symbols) + 1)
+        stays = columns == 0
+        staying = rows[stays]
+        floats = self._floats[:, staying]
+        floats[:_EXTRA] = stay[:, staying]
+        ints = self._ints[:, staying]
+        if len(staying) < len(chosen):
+            grows = ~stays
+            parents, columns = rows[grows], columns[grows] - 1
+            new_floats, new_ints = self._grow(parents, symbols[columns])
+            new_floats[_BLANK] = -_INFINITY
+            new_floats[_SYMBOL] = new_floats[_TOTAL] = extended[parents, columns]
+            if gains is not None:
+                new_floats[_EXTRA] = gains[parents, columns]
+            floats, ints = np.concatenate([floats, new_floats], 1), np.concatenate([ints, new_ints], 1)
+        self._floats, self._ints = floats, ints
+
+    def _grow(self, parents: np.ndarray, symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the rows of the prefixes that ``symbols`` make of ``parents``, probabilities not filled in."""
+        count = len(parents)
+        floats = np.zeros([len(self._floats), count])
+        ints = np.empty([len(self._ints), count], np.int64)
+        nodes = slice(self._num_nodes, self._num_nodes + count)
+        if nodes.stop > len(self._parents):
+            more = np.full(max(len(self._parents), count), -1, np.int64)
+            self._parents, self._symbols = (np.concatenate([a, more]) for a in (self._parents, self._symbols))
+        self._parents[nodes] = self._ints[_NODE, parents]
+        self._symbols[nodes] = symbols
+        ints[_NODE] = np.arange(nodes.start, nodes.stop)
+        ints[_LAST] = symbols
+        ints[_PARENT] = self._ints[_HASH, parents]
+        # A 64-bit hash names a prefix: two of one beam share it with a probability of about 1e-15.
+        ints[_HASH] = ints[_PARENT] * _MULTIPLIER + (symbols + 1) * 1442695040888963407
+        self._num_nodes = nodes.stop
+        if self._scorer is not None:
+            floats[_FLOATS:], ints[_INTS:] = self._scorer.follow(
+                self._floats[_FLOATS:], self._ints[_INTS:], parents, symbols)
+        return floats, ints
+
+    # Stretches of frames with one symbol each.
+
+    def _take_run(self, frames: Frames, start: int, end: int) -> bool:
+        """Takes frames of which each has one symbol, when that is the same for all prefixes; else returns False."""
+        symbols = frames.likeliest[start:end]
+        first = symbols[0]
+        repeating = self._ints[_LAST] == first
+        stays = False
+        if first != self._blank and repeating.any():
+            if (self._floats[_SYMBOL][repeating] > -_INFINITY).any():
+                # Paths that end in the symbol stay, others go on to a new one: possible here if all do the same.
+                stays = bool(repeating.all()) and bool((self._floats[_BLANK] == -_INFINITY).all())
+                if not stays:
+                    return False
+        new = np.concatenate([[not stays], symbols[1:] != symbols[:-1]]) & (symbols != self._blank)
+        before = self._floats, self._ints, self._num_nodes
+        total = self._floats[_TOTAL] + frames.log_probs[np.arange(start, end), symbols].sum()
+        for symbol in symbols[new]:
+            total = self._grow_all(int(symbol), total)
+            if not len(total):
+                self._floats, self._ints, self._num_nodes = before
+                return False
+        floats = self._floats.copy()
+        floats[_TOTAL] = total
+        ends_blank = symbols[-1] == self._blank
+        floats[_BLANK], floats[_SYMBOL] = (total, -_INFINITY) if ends_blank else (-_INFINITY, total)
+        self._floats = floats
+        return True
+
+    def _grow_all(self, symbol: int, total: np.ndarray) -> np.ndarray:
+        """Extends every prefix by one symbol and drops those far below the best; returns the others' totals."""
+        everyone, symbols = np.arange(len(total)), np.full(len(total), symbol)
+        extra = self._floats[_EXTRA]
+        if self._scorer is not None:
+            extra = extra + self._scorer.extend(
+                self._floats[_FLOATS:], self._ints[_INTS:], symbols[:1])[:, 0]
+            kept = self._choose(total + extra)
+            if kept is None:
+                return total[:0]
+            everyone, symbols = kept, symbols[:len(kept)]
+        floats, ints = self._grow(everyone, symbols)
+        floats[_EXTRA] = extra[everyone]
+        self._floats, self._ints = floats, ints
+        return total[everyone]

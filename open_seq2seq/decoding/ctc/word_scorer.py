@@ -1,0 +1,94 @@
+"""A word language model in the prefix search, with its vocabulary as lexicon."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from open_seq2seq.decoding.ctc.lexicon import Lexicon
+from open_seq2seq.decoding.ctc.symbols import Symbols
+from open_seq2seq.decoding.ngram.model import LanguageModel
+
+_STATE, _NODE, _END_STATE, _INTS = range(4)
+_SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
+_CASES = {"as_is": str, "lower": str.lower, "upper": str.upper}
+
+
+class WordScorer:
+    """Adds alpha · ln P(word | words before) + beta when a word is complete.
+
+    Args:
+      model: the language model.
+      symbols: the alphabet.
+      alpha: weight of the language model.
+      beta: what each word gains.
+      oov_penalty: what a word that the model does not have costs, in nats, besides its probability as an unknown word;
+        None forbids such words.
+      case: how the model's words are spelled in the alphabet: ``as_is``, ``lower`` or ``upper``.
+      score_end: whether the probability that the sentence ends is counted.
+    """
+
+    num_floats = 1  # what the word so far would gain if it ended; no number where that is not known yet
+    num_ints = _INTS
+
+    def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
+                 oov_penalty: float | None = None, case: str = "as_is", score_end: bool = True) -> None:
+        self._model = model
+        self._alpha, self._beta, self._score_end = alpha, beta, score_end
+        self._penalty = np.inf if oov_penalty is None else oov_penalty
+        spell = _CASES[case]
+        self.lexicon = Lexicon(["" if word in _SPECIAL else spell(word) for word in model.words], symbols)
+        self._starts_word = symbols.starts_word
+        self._scores: dict[tuple[int, int], tuple[float, int]] = {}
+
+    def start(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([np.nan]), np.array([self._model.start_state(), 0, 0])
+
+    def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        after = self.lexicon.next(ints[_NODE])[:, symbols]
+        starts = self._starts_word[symbols]
+        was_outside = (ints[_NODE] == self.lexicon.outside)[:, np.newaxis]
+        leaves = (after == self.lexicon.outside) & ~(was_outside & ~starts)
+        gains = np.where(leaves, -self._penalty, 0.0)
+        if starts.any():
+            self._complete(floats, ints)
+            gains[:, starts] += floats[0][:, np.newaxis]
+        return gains
+
+    def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
+        """Works out what the words so far gain, where that is not known yet."""
+        rows = np.nonzero(np.isnan(floats[0]))[0]
+        if not len(rows):
+            return
+        nodes = ints[_NODE, rows]
+        words = self.lexicon.word(nodes)
+        scores, states = self._cached_scores(ints[_STATE, rows], words)
+        gains = self._alpha * scores + self._beta
+        # A spelling that is a beginning of words only has not paid for being unknown yet.
+        gains -= np.where((words < 0) & (nodes != self.lexicon.outside), self._penalty, 0.0)
+        empty = nodes == 0
+        floats[0, rows] = np.where(empty, 0.0, gains)
+        ints[_END_STATE, rows] = np.where(empty, ints[_STATE, rows], states)
+
+    def _cached_scores(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys = list(zip(states.tolist(), words.tolist(), strict=True))
+        new = [key for key in dict.fromkeys(keys) if key not in self._scores]
+        if new:
+            asked = np.array(new, np.int64)
+            scores, after = self._model.score(asked[:, 0], asked[:, 1])
+            self._scores.update(zip(new, zip(scores.tolist(), after.tolist(), strict=True), strict=True))
+        found = np.array([self._scores[key] for key in keys])
+        return found[:, 0], found[:, 1].astype(np.int64)
+
+    def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
+               symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        after = np.empty([_INTS, len(parents)], np.int64)
+        after[_NODE] = self.lexicon.next(ints[_NODE, parents])[np.arange(len(parents)), symbols]
+        after[_STATE] = np.where(self._starts_word[symbols], ints[_END_STATE, parents], ints[_STATE, parents])
+        after[_END_STATE] = 0
+        return np.full([1, len(parents)], np.nan), after
+
+    def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
+        self._complete(floats, ints)
+        if not self._score_end:
+            return floats[0].copy()
+        return floats[0] + self._alpha * self._model.score_end(ints[_END_STATE])

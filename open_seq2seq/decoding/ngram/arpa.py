@@ -1,0 +1,185 @@
+"""ARPA files of n-gram models, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+from collections.abc import Iterator
+from typing import TextIO
+
+import numpy as np
+
+from open_seq2seq.decoding.ngram.model import NgramModel, Order
+from open_seq2seq.utils.errors import DataError
+
+_LN10 = math.log(10.0)
+_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*$")
+_SECTION = re.compile(r"\\(\d+)-grams:\s*$")
+
+
+def open_text(path: str, mode: str = "r") -> TextIO:
+    """Opens a UTF-8 text file, gzipped when its name ends in ``.gz``."""
+    if path.endswith(".gz"):
+        return gzip.open(path, mode + "t", encoding="utf-8", newline="\n")  # type: ignore[return-value]
+    return open(path, mode, encoding="utf-8", newline="\n")
+
+
+class _Reader:
+    """Reads lines and knows where it is, for messages."""
+
+    def __init__(self, path: str, stream: TextIO) -> None:
+        self.path = path
+        self.number = 0
+        self._stream = stream
+
+    def lines(self) -> Iterator[str]:
+        """Yields the lines without their ends, empty ones left out."""
+        for line in self._stream:
+            self.number += 1
+            line = line.rstrip("\r\n")
+            if line and not line.isspace():
+                yield line
+        self.number += 1
+
+    def error(self, what: str) -> DataError:
+        """Returns the error that something is wrong in the current line."""
+        return DataError(f"{self.path}, line {self.number}: {what}")
+
+
+def read_arpa(path: str) -> NgramModel:
+    """Reads a model.
+
+    Raises:
+      DataError: the file does not exist, or is no ARPA file; the message names the line.
+    """
+    try:
+        with open_text(path) as stream:
+            return _read(_Reader(path, stream))
+    except OSError as error:
+        raise DataError(f"The language model {path} cannot be read: {error.strerror or error}.") from error
+    except (UnicodeDecodeError, EOFError) as error:
+        raise DataError(f"The language model {path} is no ARPA file in UTF-8: {error}.") from error
+
+
+def _read(reader: _Reader) -> NgramModel:
+    lines = reader.lines()
+    counts, line = _read_counts(reader, lines)
+    words: dict[str, int] = {}
+    # N-grams by their words' ids lead to their numbers; only the contexts of the next order are needed.
+    orders: list[Order] = []
+    contexts: dict[tuple[int, ...], int] = {}
+    for n, count in enumerate(counts, 1):
+        match = _SECTION.match(line)
+        if match is None or int(match.group(1)) != n:
+            raise reader.error(f"'\\{n}-grams:' is expected here, but it says {line[:60]!r}.")
+        table = _read_section(reader, lines, n, count, words)
+        orders.append(_sorted_order(reader, table, n, contexts, len(words), n == len(counts)))
+        line = table.next_line
+    if line.strip() != "\\end\\":
+        raise reader.error(f"'\\end\\' is expected here, but it says {line[:60]!r}.")
+    return NgramModel(list(words), orders)
+
+
+def _read_counts(reader: _Reader, lines: Iterator[str]) -> tuple[list[int], str]:
+    counts: list[int] = []
+    for line in lines:  # what stands before \data\ is a comment
+        if line.strip() == "\\data\\":
+            break
+    for line in lines:
+        match = _COUNT.match(line.strip())
+        if match is None:
+            break
+        if int(match.group(1)) != len(counts) + 1:
+            raise reader.error(f"the counts of n-grams have to be in order, but it says {line!r}.")
+        counts.append(int(match.group(2)))
+    else:
+        line = ""
+    if not counts:
+        raise reader.error("there is no part '\\data\\' with 'ngram 1=…': this is no ARPA file.")
+    return counts, line
+
+
+class _Table:
+    """The rows of one section as they stand in the file."""
+
+    def __init__(self, n: int, count: int) -> None:
+        self.ids = np.empty([count, n], np.int32)
+        self.log_probs = np.empty(count, np.float32)
+        self.backoffs = np.zeros(count, np.float32)
+        self.next_line = ""
+
+
+def _read_section(reader: _Reader, lines: Iterator[str], n: int, count: int, words: dict[str, int]) -> _Table:
+    table = _Table(n, count)
+    row = 0
+    for line in lines:
+        if line.startswith("\\"):
+            table.next_line = line
+            break
+        if row == count:
+            raise reader.error(f"there are more {n}-grams than the {count} announced.")
+        fields = line.split()
+        try:
+            if not n + 1 <= len(fields) <= n + 2:
+                raise ValueError
+            table.log_probs[row] = float(fields[0]) * _LN10
+            if len(fields) == n + 2:
+                table.backoffs[row] = float(fields[-1]) * _LN10
+        except ValueError:
+            raise reader.error(f"a {n}-gram is a log probability, {n} word(s) and perhaps a weight, but it says "
+                               f"{line[:60]!r}.") from None
+        if n == 1:
+            if words.setdefault(fields[1], row) != row:
+                raise reader.error(f"the word {fields[1]!r} comes twice.")
+            table.ids[row] = row
+        else:
+            try:
+                table.ids[row] = [words[word] for word in fields[1:n + 1]]
+            except KeyError as error:
+                raise reader.error(f"the word {error} is not among the 1-grams.") from None
+        row += 1
+    if row < count:
+        raise reader.error(f"there are {row} {n}-grams instead of the {count} announced.")
+    return table
+
+
+def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[int, ...], int], vocab_size: int,
+                  is_last: bool) -> Order:
+    """Sorts the n-grams by context and word; ``contexts`` afterwards holds the numbers of these."""
+    ids = table.ids
+    if n == 1:
+        keys = ids[:, 0].astype(np.int64)
+    else:
+        try:
+            numbers = [contexts[tuple(row)] for row in ids[:, :-1].tolist()]
+        except KeyError as error:
+            raise reader.error(f"a {n}-gram begins with words (ids {error}) that are no {n - 1}-gram.") from None
+        keys = np.array(numbers, np.int64) * vocab_size + ids[:, -1]
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    if (keys[1:] == keys[:-1]).any():
+        raise reader.error(f"one of the {n}-grams above comes twice.")
+    if not is_last:
+        contexts.clear()
+        contexts.update(zip(map(tuple, ids[order].tolist()), range(len(order)), strict=True))
+    return Order(keys, table.log_probs[order], np.zeros_like(table.backoffs) if is_last else table.backoffs[order])
+
+
+def write_arpa(path: str, model: NgramModel) -> None:
+    """Writes a model, gzipped when the name ends in ``.gz``."""
+    with open_text(path, "w") as out:
+        out.write("\n\\data\\\n")
+        out.writelines(f"ngram {n}={count}\n" for n, count in enumerate(model.counts, 1))
+        names: list[str] = []
+        for n, order in enumerate(model.orders(), 1):
+            contexts, last = np.divmod(order.keys, len(model.words))
+            names = [model.words[w] if n == 1 else f"{names[c]} {model.words[w]}"
+                     for c, w in zip(contexts.tolist(), last.tolist(), strict=True)]
+            out.write(f"\n\\{n}-grams:\n")
+            rows = zip(order.log_probs.tolist(), names, order.backoffs.tolist(), strict=True)
+            if n < model.order:
+                out.writelines(f"{p / _LN10:.6g}\t{name}\t{b / _LN10:.6g}\n" for p, name, b in rows)
+            else:
+                out.writelines(f"{p / _LN10:.6g}\t{name}\n" for p, name, _ in rows)
+        out.write("\n\\end\\\n")

@@ -1,0 +1,64 @@
+"""KenLM's own binary files, by the package kenlm where it is installed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from open_seq2seq.decoding.ngram.model import EOS, UNKNOWN
+from open_seq2seq.utils.errors import DataError
+
+_LN10 = math.log(10.0)
+
+
+class KenlmModel:
+    """A model that the package kenlm reads; states are numbered in the order in which they are met.
+
+    Args:
+      path: binary file of KenLM.
+      words: its vocabulary, which the binary file does not tell.
+
+    Raises:
+      DataError: the package is missing, or it cannot read the file.
+    """
+
+    def __init__(self, path: str, words: Sequence[str]) -> None:
+        try:
+            import kenlm
+        except ImportError as error:
+            raise DataError(f"{path} is no ARPA file; KenLM's binary files need the package kenlm, which has to be "
+                            "compiled: run `pip install kenlm`, or give the ARPA file that it was made from.",
+                            ) from error
+        try:
+            self._model = kenlm.Model(path)
+        except (OSError, RuntimeError) as error:
+            raise DataError(f"KenLM cannot read {path}: {error}") from error
+        self._make_state = kenlm.State
+        self.order = int(self._model.order)
+        self.words = list(words)
+        start = kenlm.State()
+        self._model.BeginSentenceWrite(start)
+        self._states = [start]
+        self._numbers: dict = {start: 0}
+
+    def start_state(self) -> int:
+        return 0
+
+    def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        results = [self._score_one(state, self.words[word] if word >= 0 else UNKNOWN)
+                   for state, word in zip(np.asarray(states).tolist(), np.asarray(words).tolist(), strict=True)]
+        scores, after = zip(*results, strict=True) if results else ((), ())
+        return np.array(scores, np.float64), np.array(after, np.int64)
+
+    def score_end(self, states: np.ndarray) -> np.ndarray:
+        return np.array([self._score_one(state, EOS)[0] for state in np.asarray(states).tolist()])
+
+    def _score_one(self, state: int, word: str) -> tuple[float, int]:
+        after = self._make_state()
+        score = self._model.BaseScore(self._states[state], word, after)
+        number = self._numbers.setdefault(after, len(self._states))
+        if number == len(self._states):
+            self._states.append(after)
+        return score * _LN10, number

@@ -1,0 +1,168 @@
+"""A back-off n-gram model in sorted arrays, looked up for many words at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+BOS, EOS, UNKNOWN = "<s>", "</s>", "<unk>"
+_MISSING = -1
+
+
+class LanguageModel(Protocol):
+    """What decoding asks of a language model. Log probabilities are natural; states are integers of its own.
+
+    Attributes:
+      order: how many words a probability looks at, its own included.
+      words: the vocabulary; a word's id is its place.
+    """
+
+    order: int
+    words: Sequence[str]
+
+    def start_state(self) -> int:
+        """Returns the state at the beginning of a sentence."""
+
+    def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns log P(word | state) and the states after it, both ``[n]``, for ``states`` and word ids ``[n]``.
+
+        The id -1 is a word that the model does not know.
+        """
+
+    def score_end(self, states: np.ndarray) -> np.ndarray:
+        """Returns the log probability ``[n]`` that a sentence ends after ``states``."""
+
+
+class Order(NamedTuple):
+    """The n-grams of one length, ascending by key.
+
+    Attributes:
+      keys: context · vocabulary size + last word, int64; the context is the number of the (n-1)-gram in its own order.
+      log_probs: natural, FP32.
+      backoffs: natural, FP32; 0 in the highest order.
+    """
+
+    keys: np.ndarray
+    log_probs: np.ndarray
+    backoffs: np.ndarray
+
+
+class NgramModel:
+    """A back-off model: P(w | h) is that of the longest known n-gram, times the weights of the contexts given up.
+
+    A state is the longest suffix of the words so far that is an n-gram below the highest order: n-grams are numbered
+    through all orders, 0 being the empty one. Memory: 24 bytes an n-gram, and the words.
+
+    Args:
+      words: the vocabulary with <s>, </s> and, where there is one, <unk>; case as in the file.
+      orders: from unigrams up; the keys of unigrams are the words' ids, all of them.
+      unknown_log_prob: natural log probability of unknown words where there is no <unk>; 10^-100 by default.
+    """
+
+    def __init__(self, words: Sequence[str], orders: Sequence[Order], unknown_log_prob: float = -230.2585) -> None:
+        self.words = list(words)
+        self.order = len(orders)
+        self._orders = list(orders)
+        self._ids = {word: index for index, word in enumerate(self.words)}
+        self._unknown = next((self._ids[name] for name in (UNKNOWN, "<UNK>") if name in self._ids), _MISSING)
+        self._unknown_log_prob = unknown_log_prob
+        # n-gram i of order n has the number starts[n - 1] + i; the empty one is 0.
+        self._starts = np.cumsum([1, *(len(o.keys) for o in self._orders)])
+        self._log_probs = np.concatenate([np.zeros(1, np.float32), *(o.log_probs for o in self._orders)])
+        self._backoffs = np.concatenate([np.zeros(1, np.float32), *(o.backoffs for o in self._orders)])
+        self._suffixes = np.zeros(int(self._starts[-1]), np.int32)
+        for n in range(2, self.order + 1):
+            self._link(n)
+
+    def _link(self, n: int) -> None:
+        """Finds for each n-gram the longest shorter one that ends it."""
+        keys = self._orders[n - 1].keys
+        contexts, words = np.divmod(keys, len(self.words))
+        states = self._suffixes[contexts + self._starts[n - 2]].astype(np.int64)
+        self._suffixes[self._starts[n - 1]:self._starts[n]] = self._longest(states, words)[0]
+
+    def _child(self, states: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Returns the numbers of the n-grams that words make of states, -1 where there is none."""
+        found = np.full(len(states), _MISSING, np.int64)
+        orders = np.searchsorted(self._starts, states, side="right")  # 0 for the empty one
+        for n in np.unique(orders) if len(orders) > 1 else orders:
+            if n >= self.order:
+                continue
+            if n == 0:
+                rows = np.nonzero(orders == 0)[0]
+                found[rows] = words[rows] + 1
+                continue
+            rows = np.nonzero(orders == n)[0]
+            keys = self._orders[n].keys
+            if not len(keys):
+                continue
+            wanted = (states[rows] - self._starts[n - 1]) * len(self.words) + words[rows]
+            places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            found[rows] = np.where(keys[places] == wanted, places + self._starts[n], _MISSING)
+        return found
+
+    def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the longest n-gram that a suffix of each state and the word make, and the weights given up."""
+        result = self._child(states, words)
+        weights = np.zeros(len(states))
+        missing = np.nonzero(result == _MISSING)[0]
+        states = states[missing]
+        while len(missing):
+            weights[missing] += self._backoffs[states]
+            states = self._suffixes[states].astype(np.int64)
+            found = self._child(states, words[missing])
+            result[missing] = found
+            left = found == _MISSING
+            missing, states = missing[left], states[left]
+        return result, weights
+
+    @property
+    def counts(self) -> list[int]:
+        """How many n-grams there are of each length."""
+        return [len(order.keys) for order in self._orders]
+
+    def orders(self) -> list[Order]:
+        """Returns the n-grams of each length."""
+        return list(self._orders)
+
+    def word_id(self, word: str) -> int:
+        """Returns a word's id, or -1."""
+        return self._ids.get(word, _MISSING)
+
+    def start_state(self) -> int:
+        return self._ids[BOS] + 1 if BOS in self._ids and self.order > 1 else 0
+
+    def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        states, words = np.asarray(states, np.int64), np.asarray(words, np.int64)
+        known = np.where(words == _MISSING, self._unknown, words)
+        if self._unknown == _MISSING and (known == _MISSING).any():
+            return self._score_with_strangers(states, known)
+        ngrams, weights = self._longest(states, known)
+        after = ngrams if self.order > 1 else np.zeros_like(ngrams)
+        full = after >= self._starts[self.order - 1]
+        if self.order > 1 and full.any():
+            after = np.where(full, self._suffixes[after], after)
+        return self._log_probs[ngrams] + weights, after
+
+    def _score_with_strangers(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scores, after = np.full(len(words), self._unknown_log_prob), np.zeros(len(words), np.int64)
+        rows = np.nonzero(words != _MISSING)[0]
+        if len(rows):
+            scores[rows], after[rows] = self.score(states[rows], words[rows])
+        return scores, after
+
+    def score_end(self, states: np.ndarray) -> np.ndarray:
+        if EOS not in self._ids:
+            return np.zeros(len(states))
+        return self.score(states, np.full(len(states), self._ids[EOS]))[0]
+
+    def score_sentence(self, words: Sequence[str], bos: bool = True, eos: bool = True) -> list[float]:
+        """Returns the natural log probability of each word of a sentence, and of its end."""
+        state = np.array([self.start_state() if bos else 0])
+        scores = []
+        for word in words:
+            score, state = self.score(state, np.array([self.word_id(word)]))
+            scores.append(float(score[0]))
+        return [*scores, float(self.score_end(state)[0])] if eos else scores
