@@ -67,6 +67,15 @@ class CharacterScorer:
         after = self._next[self._rows(ints[0, parents]), symbols]
         return np.zeros([0, len(parents)]), after[np.newaxis]
 
+    def walk(self, floats: np.ndarray, ints: np.ndarray,
+             symbols: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        gains, states = np.zeros(ints.shape[1]), ints[0]
+        for symbol in symbols:
+            rows = self._rows(states)
+            gains += self._gains[rows, symbol]
+            states = self._next[rows, symbol]
+        return gains, floats, states[np.newaxis]
+
     def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
         if not self._score_end:
             return np.zeros(ints.shape[1])

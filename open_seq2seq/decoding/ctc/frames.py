@@ -29,7 +29,8 @@ class Frames(NamedTuple):
     Attributes:
       log_probs: ``[time, vocabulary]`` float64, the blank last.
       considered: the same; -inf where a symbol is not considered.
-      symbols: for each frame the considered symbols without the blank, ascending.
+      symbols: the considered symbols of all frames in order, ascending in each, without the blank.
+      begins: where each frame's begin in ``symbols``, and the end.
       likeliest: ``[time]``.
       single: ``[time]`` bool: whether only the likeliest is considered.
       run_end: ``[time]``: the next frame that is not single.
@@ -37,7 +38,8 @@ class Frames(NamedTuple):
 
     log_probs: np.ndarray
     considered: np.ndarray
-    symbols: list[np.ndarray]
+    symbols: np.ndarray
+    begins: list[int]
     likeliest: np.ndarray
     single: list[bool]
     run_end: list[int]
@@ -70,5 +72,6 @@ def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
     ends = np.where(single, steps, np.arange(steps))
     run_end = np.minimum.accumulate(ends[::-1])[::-1]
     rows, columns = np.nonzero(keep[:, :-1])
-    symbols = np.split(columns, np.searchsorted(rows, np.arange(1, steps)))
-    return Frames(log_probs, np.where(keep, log_probs, -np.inf), symbols, likeliest, single.tolist(), run_end.tolist())
+    begins = np.searchsorted(rows, np.arange(steps + 1)).tolist()
+    return Frames(log_probs, np.where(keep, log_probs, -np.inf), columns, begins, likeliest, single.tolist(),
+                  run_end.tolist())

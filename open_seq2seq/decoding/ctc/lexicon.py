@@ -42,6 +42,7 @@ class Lexicon:
         self._row_of = np.full(self.outside + 1, _NONE, np.int32)
         self._rows = np.empty([0, len(symbols)], np.int32)
         self._num_rows = 0
+        self._lists: dict[int, list[int]] = {}
         self._from_root = self._walk(np.zeros(1, np.int64))[0]
 
     def _build(self, spelled: list[tuple[str, int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,11 +85,32 @@ class Lexicon:
 
     def next(self, nodes: np.ndarray) -> np.ndarray:
         """Returns the nodes ``[n, symbols]`` after each symbol; a symbol that starts a word starts at the root."""
+        rows = self.rows(nodes)  # may make the table anew
+        return self._rows[rows]
+
+    def rows(self, nodes: np.ndarray) -> np.ndarray:
+        """Returns the places of the nodes' rows in ``table``."""
         rows = self._row_of[nodes]
-        if rows.min() < 0:
+        if np.minimum.reduce(rows) < 0:
             self._add_rows(np.unique(nodes[rows < 0]))
             rows = self._row_of[nodes]
-        return self._rows[rows]
+        return rows
+
+    @property
+    def table(self) -> np.ndarray:
+        """The nodes after each symbol ``[rows, symbols]``."""
+        return self._rows
+
+    def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        """Returns the nodes ``[n]`` after one symbol each, of nodes that ``rows`` was asked about before."""
+        return self._rows[self._row_of[nodes], symbols]
+
+    def next_of_one(self, node: int) -> list[int]:
+        """Returns the nodes after each symbol of one node, sooner than ``next``."""
+        found = self._lists.get(node)
+        if found is None:
+            found = self._lists[node] = self.next(np.array([node]))[0].tolist()
+        return found
 
     def _add_rows(self, nodes: np.ndarray) -> None:
         rows = self._walk(nodes.astype(np.int64))
@@ -105,3 +127,7 @@ class Lexicon:
     def word(self, nodes: np.ndarray) -> np.ndarray:
         """Returns the numbers of the words that end at the nodes, -1 where none does."""
         return self._word_of[nodes]
+
+    def word_of_one(self, node: int) -> int:
+        """Returns what ``word`` does for one node."""
+        return int(self._word_of[node])

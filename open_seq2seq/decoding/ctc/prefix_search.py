@@ -19,7 +19,7 @@ from open_seq2seq.decoding.ctc.scorer import NoScorer, PrefixScorer
 # Rows of the beam's floating-point numbers and integers; the scorer's own follow.
 _BLANK, _SYMBOL, _TOTAL, _EXTRA, _FLOATS = range(5)  # log probabilities by path's end, of both, and the scorer's sum
 _NODE, _LAST, _HASH, _PARENT, _INTS = range(5)  # node, last symbol, hashes of the prefix and of the one before it
-_MULTIPLIER = 6364136223846793005
+_MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 _INFINITY = np.inf
 
 
@@ -56,6 +56,7 @@ class PrefixSearch:
         self._parents = np.full(1024, -1, np.int64)
         self._symbols = np.full(1024, -1, np.int64)
         self._num_nodes = 1
+        self._marks = np.arange(1, vocab_size, dtype=np.int64) * _INCREMENT  # wraps, as hashes do
         floats, ints = self._rules.start()
         self._floats = np.concatenate([[0.0, -_INFINITY, 0.0, 0.0], floats])[:, np.newaxis]
         self._ints = np.concatenate([[0, self._blank, 1, 0], ints]).astype(np.int64)[:, np.newaxis]
@@ -100,7 +101,8 @@ class PrefixSearch:
     # Frames with several symbols.
 
     def _step(self, frames: Frames, time: int) -> None:
-        if not self._try_step(frames.considered[time], frames.symbols[time]):
+        symbols = frames.symbols[frames.begins[time]:frames.begins[time + 1]]
+        if not self._try_step(frames.considered[time], symbols):
             # Whatever was worth considering is forbidden: everything is considered; a blank is never forbidden.
             self._try_step(frames.log_probs[time], np.arange(self._blank))
 
@@ -109,36 +111,34 @@ class PrefixSearch:
         floats, ints = self._floats, self._ints
         last, total = ints[_LAST], floats[_TOTAL]
         width = len(total)
-        extended = log_probs[symbols]
+        extended_by = log_probs[symbols]
         # A symbol that repeats the last one makes a new one only after a blank.
         repeats = last[:, np.newaxis] == symbols
-        extended = np.where(repeats, floats[_BLANK][:, np.newaxis], total[:, np.newaxis]) + extended
-        stay = np.empty([3, width])
+        totals = np.empty([width, len(symbols) + 1])  # of each prefix as it is, and with each symbol
+        extended = totals[:, 1:]
+        np.add(np.where(repeats, floats[_BLANK][:, np.newaxis], total[:, np.newaxis]), extended_by, extended)
+        stay = np.empty([2, width])
         np.add(total, log_probs[self._blank], stay[_BLANK])
-        log_probs_of_last = np.where(last == self._blank, -_INFINITY, log_probs[last])
-        np.add(floats[_SYMBOL], log_probs_of_last, stay[_SYMBOL])
+        of_last = np.where(last == self._blank, -_INFINITY, log_probs[last])
+        np.add(floats[_SYMBOL], of_last, stay[_SYMBOL])
         if width > 1:
-            self._merge(extended, stay[_SYMBOL], symbols, log_probs_of_last)
-        np.logaddexp(stay[_BLANK], stay[_SYMBOL], stay[_TOTAL])
-
-        scores = np.empty([width, len(symbols) + 1])
-        np.add(stay[_TOTAL], floats[_EXTRA], scores[:, 0])
-        gains = None
-        if self._scorer is None:
-            scores[:, 1:] = extended
-        else:
-            gains = self._scorer.extend(floats[_FLOATS:], ints[_INTS:], symbols)
-            gains += floats[_EXTRA][:, np.newaxis]
-            np.add(extended, gains, scores[:, 1:])
+            self._merge(extended, stay[_SYMBOL], symbols, of_last)
+        np.logaddexp(stay[_BLANK], stay[_SYMBOL], totals[:, 0])
+        extras, scores = None, totals
+        if self._scorer is not None:
+            extras = np.empty(totals.shape)
+            extras[:, 0] = floats[_EXTRA]
+            np.add(self._scorer.extend(floats[_FLOATS:], ints[_INTS:], symbols), extras[:, :1], extras[:, 1:])
+            scores = totals + extras
         chosen = self._choose(scores.ravel())
         if chosen is None:
             return False
-        self._keep(chosen, stay, extended, gains, symbols)
+        self._keep(chosen, stay, totals, extras, symbols)
         return True
 
     def _merge(self, extended: np.ndarray, stay: np.ndarray, symbols: np.ndarray, of_last: np.ndarray) -> None:
         """Adds the extensions that lead to prefixes of the beam to those, and takes them out."""
-        parent, child = np.nonzero(self._ints[_HASH][:, np.newaxis] == self._ints[_PARENT])
+        parent, child = (self._ints[_HASH][:, np.newaxis] == self._ints[_PARENT]).nonzero()
         if not len(parent):
             return
         considered = of_last[child] > -_INFINITY
@@ -149,56 +149,55 @@ class PrefixSearch:
 
     def _choose(self, scores: np.ndarray) -> np.ndarray | None:
         """Returns the places of the best scores, in ascending order, or None where all are -inf."""
-        best = scores.max()
+        best = np.maximum.reduce(scores)
         if best == -_INFINITY:
             return None
         # `best - inf` allows everything but what is impossible.
-        chosen = np.nonzero(scores >= max(best - self._pruning.beam_threshold, -1e300))[0]
+        chosen = (scores >= max(best - self._pruning.beam_threshold, -1e300)).nonzero()[0]
         width = self._pruning.beam_width
         if len(chosen) > width:
             chosen = chosen[np.argpartition(scores[chosen], len(chosen) - width)[len(chosen) - width:]]
         return chosen
 
-    def _keep(self, chosen: np.ndarray, stay: np.ndarray, extended: np.ndarray, gains: np.ndarray | None,
+    def _keep(self, chosen: np.ndarray, stay: np.ndarray, totals: np.ndarray, extras: np.ndarray | None,
               symbols: np.ndarray) -> None:
-        rows, columns = np.divmod(chosen, len(symbols) + 1)
-        stays = columns == 0
-        staying = rows[stays]
-        floats = self._floats[:, staying]
-        floats[:_EXTRA] = stay[:, staying]
-        ints = self._ints[:, staying]
-        if len(staying) < len(chosen):
-            grows = ~stays
-            parents, columns = rows[grows], columns[grows] - 1
-            new_floats, new_ints = self._grow(parents, symbols[columns])
-            new_floats[_BLANK] = -_INFINITY
-            new_floats[_SYMBOL] = new_floats[_TOTAL] = extended[parents, columns]
-            if gains is not None:
-                new_floats[_EXTRA] = gains[parents, columns]
-            floats, ints = np.concatenate([floats, new_floats], 1), np.concatenate([ints, new_ints], 1)
+        """Makes the beam of the chosen places in ``totals``."""
+        parents, columns = np.divmod(chosen, len(symbols) + 1)
+        floats, ints = self._floats[:, parents], self._ints[:, parents]
+        floats[_TOTAL] = floats[_SYMBOL] = totals.ravel()[chosen]
+        if extras is not None:
+            floats[_EXTRA] = extras.ravel()[chosen]
+        floats[_BLANK] = -_INFINITY
+        stays = (columns == 0).nonzero()[0]
+        floats[:2, stays] = stay[:, parents[stays]]
+        if len(stays) < len(chosen):
+            grows = columns.nonzero()[0]
+            self._grow(floats, ints, grows, parents[grows], symbols[columns[grows] - 1])
         self._floats, self._ints = floats, ints
 
-    def _grow(self, parents: np.ndarray, symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the rows of the prefixes that ``symbols`` make of ``parents``, probabilities not filled in."""
-        count = len(parents)
-        floats = np.zeros([len(self._floats), count])
-        ints = np.empty([len(self._ints), count], np.int64)
-        nodes = slice(self._num_nodes, self._num_nodes + count)
-        if nodes.stop > len(self._parents):
-            more = np.full(max(len(self._parents), count), -1, np.int64)
-            self._parents, self._symbols = (np.concatenate([a, more]) for a in (self._parents, self._symbols))
-        self._parents[nodes] = self._ints[_NODE, parents]
-        self._symbols[nodes] = symbols
-        ints[_NODE] = np.arange(nodes.start, nodes.stop)
-        ints[_LAST] = symbols
-        ints[_PARENT] = self._ints[_HASH, parents]
+    def _grow(self, floats: np.ndarray, ints: np.ndarray, places: np.ndarray, parents: np.ndarray,
+              symbols: np.ndarray) -> None:
+        """Extends the prefixes at ``places``, copies of ``parents`` of the beam, by ``symbols``."""
+        before = ints[_HASH, places]
+        ints[_NODE, places] = self._new_nodes(ints[_NODE, places], symbols)
+        ints[_LAST, places] = symbols
+        ints[_PARENT, places] = before
         # A 64-bit hash names a prefix: two of one beam share it with a probability of about 1e-15.
-        ints[_HASH] = ints[_PARENT] * _MULTIPLIER + (symbols + 1) * 1442695040888963407
-        self._num_nodes = nodes.stop
+        ints[_HASH, places] = before * _MULTIPLIER + self._marks[symbols]
         if self._scorer is not None:
-            floats[_FLOATS:], ints[_INTS:] = self._scorer.follow(
+            floats[_FLOATS:, places], ints[_INTS:, places] = self._scorer.follow(
                 self._floats[_FLOATS:], self._ints[_INTS:], parents, symbols)
-        return floats, ints
+
+    def _new_nodes(self, parents: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        """Makes nodes of the tree of prefixes; returns their numbers."""
+        first, end = self._num_nodes, self._num_nodes + len(parents)
+        if end > len(self._parents):
+            more = np.full(max(len(self._parents), len(parents)), -1, np.int64)
+            self._parents, self._symbols = (np.concatenate([a, more]) for a in (self._parents, self._symbols))
+        self._parents[first:end] = parents
+        self._symbols[first:end] = symbols
+        self._num_nodes = end
+        return np.arange(first, end)
 
     # Stretches of frames with one symbol each.
 
@@ -214,33 +213,48 @@ class PrefixSearch:
                 stays = bool(repeating.all()) and bool((self._floats[_BLANK] == -_INFINITY).all())
                 if not stays:
                     return False
-        new = np.concatenate([[not stays], symbols[1:] != symbols[:-1]]) & (symbols != self._blank)
-        before = self._floats, self._ints, self._num_nodes
+        new = symbols != self._blank
+        new[1:] &= symbols[1:] != symbols[:-1]
+        new[0] &= not stays
         total = self._floats[_TOTAL] + frames.log_probs[np.arange(start, end), symbols].sum()
-        for symbol in symbols[new]:
-            total = self._grow_all(int(symbol), total)
-            if not len(total):
-                self._floats, self._ints, self._num_nodes = before
+        floats, ints = self._floats.copy(), self._ints
+        if new.any():
+            grown = self._grow_all(floats, symbols[new], total)
+            if grown is None:
                 return False
-        floats = self._floats.copy()
+            floats, ints, total = grown
         floats[_TOTAL] = total
         ends_blank = symbols[-1] == self._blank
         floats[_BLANK], floats[_SYMBOL] = (total, -_INFINITY) if ends_blank else (-_INFINITY, total)
-        self._floats = floats
+        self._floats, self._ints = floats, ints
         return True
 
-    def _grow_all(self, symbol: int, total: np.ndarray) -> np.ndarray:
-        """Extends every prefix by one symbol and drops those far below the best; returns the others' totals."""
-        everyone, symbols = np.arange(len(total)), np.full(len(total), symbol)
-        extra = self._floats[_EXTRA]
+    def _grow_all(self, floats: np.ndarray, symbols: np.ndarray,
+                  total: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Extends every prefix by all the symbols; drops those that fall far below the best.
+
+        Returns:
+          The rows and the log probabilities of those that are left, or None where none is.
+        """
+        ints = self._ints
         if self._scorer is not None:
-            extra = extra + self._scorer.extend(
-                self._floats[_FLOATS:], self._ints[_INTS:], symbols[:1])[:, 0]
-            kept = self._choose(total + extra)
-            if kept is None:
-                return total[:0]
-            everyone, symbols = kept, symbols[:len(kept)]
-        floats, ints = self._grow(everyone, symbols)
-        floats[_EXTRA] = extra[everyone]
-        self._floats, self._ints = floats, ints
-        return total[everyone]
+            gains, own_floats, own_ints = self._scorer.walk(floats[_FLOATS:], ints[_INTS:], symbols.tolist())
+            floats[_EXTRA] += gains
+            chosen = self._choose(total + floats[_EXTRA])
+            if chosen is None:
+                return None
+            floats[_FLOATS:] = own_floats
+            ints = np.concatenate([ints[:_INTS], own_ints])
+            if len(chosen) < len(total):
+                floats, ints, total = floats[:, chosen], ints[:, chosen], total[chosen]
+        else:
+            ints = ints.copy()
+        width, count = ints.shape[1], len(symbols)
+        hashes = [ints[_HASH]]
+        for symbol in symbols.tolist():
+            hashes.append(hashes[-1] * _MULTIPLIER + self._marks[symbol])
+        parents = np.arange(self._num_nodes - 1, self._num_nodes + width * count - 1).reshape(width, count)
+        parents[:, 0] = ints[_NODE]
+        nodes = self._new_nodes(parents.ravel(), np.tile(symbols, width)).reshape(width, count)
+        ints[_NODE], ints[_LAST], ints[_PARENT], ints[_HASH] = nodes[:, -1], symbols[-1], hashes[-2], hashes[-1]
+        return floats, ints, total

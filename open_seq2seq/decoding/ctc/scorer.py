@@ -27,6 +27,10 @@ class PrefixScorer(Protocol):
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the numbers of the prefixes that ``symbols`` ``[n]`` make of ``parents`` ``[n]``."""
 
+    def walk(self, floats: np.ndarray, ints: np.ndarray,
+             symbols: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns what each prefix gains by all of several symbols ``[beam]``, and its numbers after them."""
+
     def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
         """Returns what each prefix gains when the utterance ends with it ``[beam]``."""
 
@@ -48,6 +52,10 @@ class NoScorer:
     def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros([0, len(parents)]), np.zeros([0, len(parents)], np.int64)
+
+    def walk(self, floats: np.ndarray, ints: np.ndarray,
+             symbols: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return np.zeros(floats.shape[1]), floats, ints
 
     def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
         return np.zeros(floats.shape[1])

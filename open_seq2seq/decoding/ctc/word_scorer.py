@@ -38,18 +38,27 @@ class WordScorer:
         spell = _CASES[case]
         self.lexicon = Lexicon(["" if word in _SPECIAL else spell(word) for word in model.words], symbols)
         self._starts_word = symbols.starts_word
+        starts = np.nonzero(self._starts_word)[0]
+        self._first_start, self._last_start = (int(starts[0]), int(starts[-1])) if len(starts) else (0, -1)
         self._scores: dict[tuple[int, int], tuple[float, int]] = {}
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         return np.array([np.nan]), np.array([self._model.start_state(), 0, 0])
 
     def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        after = self.lexicon.next(ints[_NODE])[:, symbols]
-        starts = self._starts_word[symbols]
-        was_outside = (ints[_NODE] == self.lexicon.outside)[:, np.newaxis]
-        leaves = (after == self.lexicon.outside) & ~(was_outside & ~starts)
-        gains = np.where(leaves, -self._penalty, 0.0)
-        if starts.any():
+        nodes = ints[_NODE]
+        rows = self.lexicon.rows(nodes)
+        after = self.lexicon.table[rows[:, np.newaxis], symbols]
+        outside = after == self.lexicon.outside
+        # Symbols are in order, so that the outer ones tell whether any can start a word.
+        may_start = len(symbols) > 0 and symbols[0] <= self._last_start and symbols[-1] >= self._first_start
+        starts = self._starts_word[symbols] if may_start else np.zeros(len(symbols), bool)
+        gains = np.zeros(after.shape)
+        if np.logical_or.reduce(outside, None):
+            # Who is outside the lexicon has paid for it, and pays again for the next word only.
+            outside &= (nodes != self.lexicon.outside)[:, np.newaxis] | starts
+            gains[outside] = -self._penalty
+        if may_start and starts.any():
             self._complete(floats, ints)
             gains[:, starts] += floats[0][:, np.newaxis]
         return gains
@@ -79,10 +88,45 @@ class WordScorer:
         found = np.array([self._scores[key] for key in keys])
         return found[:, 0], found[:, 1].astype(np.int64)
 
+    def walk(self, floats: np.ndarray, ints: np.ndarray,
+             symbols: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        gains = np.zeros(floats.shape[1])
+        after = ints.copy()
+        for row in range(len(gains)):
+            gains[row], after[_STATE, row], after[_NODE, row] = self._walk_one(
+                int(ints[_STATE, row]), int(ints[_NODE, row]), symbols)
+        return gains, np.full_like(floats, np.nan), after
+
+    def _walk_one(self, state: int, node: int, symbols: list[int]) -> tuple[float, int, int]:
+        gain, outside, starts = 0.0, self.lexicon.outside, self._starts_word
+        for symbol in symbols:
+            if starts[symbol]:
+                ended, state = self._end_of_one(state, node)
+                gain += ended
+                after = self.lexicon.next_of_one(0)[symbol]
+                gain -= self._penalty if after == outside else 0.0
+            else:
+                after = self.lexicon.next_of_one(node)[symbol]
+                gain -= self._penalty if after == outside != node else 0.0
+            node = after
+        return gain, state, node
+
+    def _end_of_one(self, state: int, node: int) -> tuple[float, int]:
+        """Returns what a word that ends at a node gains, and the state after it."""
+        if node == 0:
+            return 0.0, state
+        word = self.lexicon.word_of_one(node)
+        found = self._scores.get((state, word))
+        if found is None:
+            scores, states = self._model.score(np.array([state]), np.array([word]))
+            found = self._scores[state, word] = float(scores[0]), int(states[0])
+        unpaid = word < 0 and node != self.lexicon.outside
+        return self._alpha * found[0] + self._beta - (self._penalty if unpaid else 0.0), found[1]
+
     def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         after = np.empty([_INTS, len(parents)], np.int64)
-        after[_NODE] = self.lexicon.next(ints[_NODE, parents])[np.arange(len(parents)), symbols]
+        after[_NODE] = self.lexicon.known_next(ints[_NODE, parents], symbols)
         after[_STATE] = np.where(self._starts_word[symbols], ints[_END_STATE, parents], ints[_STATE, parents])
         after[_END_STATE] = 0
         return np.full([1, len(parents)], np.nan), after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 
 BOS, EOS, UNKNOWN = "<s>", "</s>", "<unk>"
 _MISSING = -1
+_FEW = 12  # so many look-ups are sooner done one by one
 
 
 class LanguageModel(Protocol):
@@ -70,6 +72,7 @@ class NgramModel:
         self._unknown_log_prob = unknown_log_prob
         # n-gram i of order n has the number starts[n - 1] + i; the empty one is 0.
         self._starts = np.cumsum([1, *(len(o.keys) for o in self._orders)])
+        self._start_list = self._starts.tolist()
         self._log_probs = np.concatenate([np.zeros(1, np.float32), *(o.log_probs for o in self._orders)])
         self._backoffs = np.concatenate([np.zeros(1, np.float32), *(o.backoffs for o in self._orders)])
         self._suffixes = np.zeros(int(self._starts[-1]), np.int32)
@@ -135,6 +138,10 @@ class NgramModel:
         return self._ids[BOS] + 1 if BOS in self._ids and self.order > 1 else 0
 
     def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if len(states) <= _FEW:
+            pairs = zip(np.asarray(states).tolist(), np.asarray(words).tolist(), strict=True)
+            found = [self.score_one(state, word) for state, word in pairs]
+            return np.array([f[0] for f in found], np.float64), np.array([f[1] for f in found], np.int64)
         states, words = np.asarray(states, np.int64), np.asarray(words, np.int64)
         known = np.where(words == _MISSING, self._unknown, words)
         if self._unknown == _MISSING and (known == _MISSING).any():
@@ -145,6 +152,34 @@ class NgramModel:
         if self.order > 1 and full.any():
             after = np.where(full, self._suffixes[after], after)
         return self._log_probs[ngrams] + weights, after
+
+    def score_one(self, state: int, word: int) -> tuple[float, int]:
+        """Returns what ``score`` does for one pair, sooner."""
+        word = self._unknown if word == _MISSING else word
+        if word == _MISSING:
+            return self._unknown_log_prob, 0
+        weight = 0.0
+        ngram, order = self._child_of_one(state, word)
+        while ngram == _MISSING:
+            weight += float(self._backoffs[state])
+            state = int(self._suffixes[state])
+            ngram, order = self._child_of_one(state, word)
+        after = ngram if order < self.order else int(self._suffixes[ngram])
+        return float(self._log_probs[ngram]) + weight, after
+
+    def _child_of_one(self, state: int, word: int) -> tuple[int, int]:
+        """Returns the number of the n-gram that a word makes of a state, or -1; and its order."""
+        if state == 0:
+            return word + 1, 1
+        order = bisect.bisect_right(self._start_list, state)
+        if order >= self.order:
+            return _MISSING, 0
+        keys = self._orders[order].keys
+        wanted = (state - self._start_list[order - 1]) * len(self.words) + word
+        place = int(keys.searchsorted(wanted))
+        if place < len(keys) and keys[place] == wanted:
+            return place + self._start_list[order], order + 1
+        return _MISSING, 0
 
     def _score_with_strangers(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scores, after = np.full(len(words), self._unknown_log_prob), np.zeros(len(words), np.int64)
