@@ -1,0 +1,163 @@
+"""Word and character error rates of transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from open_seq2seq.utils.errors import DataError
+
+_MARKS = {"replace": "S", "delete": "D", "insert": "I"}
+
+
+class Step(NamedTuple):
+    """One step of an alignment.
+
+    Attributes:
+      kind: ``=`` equal, ``S`` substitution, ``D`` deletion, ``I`` insertion.
+      reference: the reference's word (or character); empty at an insertion.
+      hypothesis: the hypothesis' one; empty at a deletion.
+    """
+
+    kind: str
+    reference: str
+    hypothesis: str
+
+
+class ErrorCounts(NamedTuple):
+    """Errors of one utterance, or of many; ``a + b`` would join the tuples: use ``plus``.
+
+    Attributes:
+      substitutions: units that were replaced.
+      deletions: units of the reference that are missing.
+      insertions: units that the reference has not.
+      reference: units of the reference.
+    """
+
+    substitutions: int = 0
+    deletions: int = 0
+    insertions: int = 0
+    reference: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Errors of all three kinds: the edit distance."""
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def rate(self) -> float:
+        """Errors by units of the reference; infinite where there are errors and no reference."""
+        if not self.reference:
+            return 0.0 if not self.errors else float("inf")
+        return self.errors / self.reference
+
+    def plus(self, other: ErrorCounts) -> ErrorCounts:
+        """Returns the sums of both."""
+        return ErrorCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Utterance(NamedTuple):
+    """An utterance that was judged; ``name`` tells which one it is."""
+
+    name: str
+    reference: str
+    hypothesis: str
+    words: ErrorCounts
+
+
+class ErrorRates(NamedTuple):
+    """Errors of a corpus.
+
+    Attributes:
+      words: errors in words, which white space separates.
+      characters: errors in characters, those of single spaces between words included.
+      worst: the utterances with most word errors, then with the highest rate, first.
+    """
+
+    words: ErrorCounts
+    characters: ErrorCounts
+    worst: list[Utterance]
+
+    @property
+    def wer(self) -> float:
+        """Word error rate: the sum of all errors by the sum of all reference words; may exceed 1."""
+        return self.words.rate
+
+    @property
+    def cer(self) -> float:
+        """Character error rate."""
+        return self.characters.rate
+
+
+def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCounts:
+    """Returns the fewest errors between two sequences of words, or two strings of characters."""
+    from rapidfuzz.distance import Levenshtein
+
+    kinds = [step.tag for step in Levenshtein.editops(reference, hypothesis)]
+    return ErrorCounts(kinds.count("replace"), kinds.count("delete"), kinds.count("insert"), len(reference))
+
+
+def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:
+    """Returns an alignment with the fewest errors."""
+    from rapidfuzz.distance import Levenshtein
+
+    steps = []
+    for block in Levenshtein.opcodes(reference, hypothesis):
+        mark = _MARKS.get(block.tag, "=")
+        ours, theirs = reference[block.src_start:block.src_end], hypothesis[block.dest_start:block.dest_end]
+        count = max(len(ours), len(theirs))
+        steps += [Step(mark, ours[i] if len(ours) else "", theirs[i] if len(theirs) else "") for i in range(count)]
+    return steps
+
+
+def alignment_text(reference: str, hypothesis: str) -> str:
+    """Returns three lines for the terminal: reference, hypothesis and marks, word below word."""
+    steps = align(reference.split(), hypothesis.split())
+    widths = [max(len(step.reference), len(step.hypothesis), 1) for step in steps]
+    rows = ([step.reference or "*" * width for step, width in zip(steps, widths, strict=True)],
+            [step.hypothesis or "*" * width for step, width in zip(steps, widths, strict=True)],
+            [" " if step.kind == "=" else step.kind for step in steps])
+    names = ("REF: ", "HYP: ", "     ")
+    return "\n".join(name + " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                     for name, row in zip(names, rows, strict=True))
+
+
+def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str] | None = None,
+                worst: int = 10) -> ErrorRates:
+    """Judges a corpus.
+
+    Args:
+      references: the true transcripts; any white space separates words, any Unicode may stand in them.
+      hypotheses: what was recognised, in the same order.
+      names: of the utterances; their numbers from 0 by default.
+      worst: how many utterances with the most errors are listed.
+
+    Raises:
+      ValueError: the sequences differ in length.
+      DataError: there is nothing to judge.
+    """
+    if not references:
+        raise DataError("There are no utterances to judge by WER: the evaluation set is empty after filtering.")
+    names = names if names is not None else [str(number) for number in range(len(references))]
+    words, characters, judged = ErrorCounts(), ErrorCounts(), []
+    for name, reference, hypothesis in zip(names, references, hypotheses, strict=True):
+        ours, theirs = reference.split(), hypothesis.split()
+        counts = count_errors(ours, theirs)
+        words = words.plus(counts)
+        characters = characters.plus(count_errors(" ".join(ours), " ".join(theirs)))
+        if counts.errors:
+            judged.append(Utterance(name, reference, hypothesis, counts))
+    judged.sort(key=lambda utterance: (-utterance.words.errors, -utterance.words.rate))
+    return ErrorRates(words, characters, judged[:worst])
+
+
+def report(rates: ErrorRates) -> list[str]:
+    """Returns lines for the terminal: both rates with their parts, and the worst utterances aligned."""
+    lines = [f"{name}: {counts.rate:.2%}  ({counts.substitutions} substitutions, {counts.deletions} deletions, "
+             f"{counts.insertions} insertions in {counts.reference} {unit})"
+             for name, counts, unit in (("WER", rates.words, "words"), ("CER", rates.characters, "characters"))]
+    for utterance in rates.worst:
+        counts = utterance.words
+        lines.append(f"{utterance.name}: {counts.errors} errors in {counts.reference} words")
+        lines += alignment_text(utterance.reference, utterance.hypothesis).split("\n")
+    return lines
