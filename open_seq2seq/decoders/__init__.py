@@ -1,6 +1,7 @@
 """Decoders that configs can name."""
 
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
-__all__ = ["Decoder", "TransformerDecoder"]
+__all__ = ["Decoder", "FullyConnectedCTCDecoder", "TransformerDecoder"]

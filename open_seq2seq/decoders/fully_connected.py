@@ -1,0 +1,91 @@
+"""Decoders that are one linear layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoding.ctc.decoder import CtcDecoder
+from open_seq2seq.decoding.ctc.greedy import greedy_decode
+from open_seq2seq.decoding.ctc.options import beam_search_params
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.utils.errors import ConfigError
+
+_OBSOLETE = {
+    "decoder_library_path": "decoding needs no compiled library any more: take the parameter out",
+    "trie_path": "the lexicon follows from the language model's words: take the parameter out",
+    "alphabet_config_path": "the alphabet is the data layer's (vocab_file): take the parameter out",
+    "trie_weight": "the language model scores whole words, within its lexicon: take the parameter out",
+}
+
+
+class FullyConnectedCTCDecoder(Decoder):
+    """A linear layer from the encoder's output to symbols and the blank, which is last; greedy decoding.
+
+    Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]`` in frames, and ``outputs``:
+    the greedily decoded ids ``[batch, symbols]`` and their lengths, and each symbol's first frame, the frame after its
+    last, and its confidence. With ``use_language_model`` the model's evaluation and inference decode the logits by
+    prefix beam search (``open_seq2seq.decoding.ctc.CtcDecoder``) with this decoder's other parameters.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "tgt_vocab_size": Param(int, doc="Number of symbols, the blank included; set from the data layer.",
+                                    unit="symbols"),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            **beam_search_params(),
+            "hidden_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them by "
+                                 "default.", "channels"),
+            "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
+                                        "the language model lm_path if given, instead of greedy decoding."),
+            "infer_logits_to_pickle": Param(bool, False, "Whether inference writes the logits to the output file for "
+                                            "scripts/decode.py, instead of texts."),
+            **{name: Param(object, None, f"Refused: {why}.") for name, why in _OBSOLETE.items()},
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        problems = [f"'{self.params_path}/{key}' is obsolete: {why}." for key, why in _OBSOLETE.items()
+                    if self.params[key] is not None]
+        if self.params["tgt_vocab_size"] < 2:
+            problems.append(f"'{self.params_path}/tgt_vocab_size' is {self.params['tgt_vocab_size']} but has to be at "
+                            "least 2: a symbol and the blank.")
+        hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        if hidden_size is None:
+            problems.append(f"'{self.params_path}/hidden_size' is missing: the encoder does not tell its output_size.")
+        if problems:
+            raise ConfigError(problems)
+        self._kernel = self.weight([hidden_size, self.params["tgt_vocab_size"]], self.make_initializer(),
+                                   regularizer=self.make_regularizer())
+        self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
+
+    def beam_decoder(self, labels: Sequence[str]) -> CtcDecoder:
+        """Returns the prefix beam search with this decoder's parameters.
+
+        Args:
+          labels: the alphabet without the blank, in the order of the ids.
+
+        Raises:
+          ConfigError, DataError: see ``CtcDecoder``.
+        """
+        return CtcDecoder(labels, {key: self.params[key] for key in beam_search_params()}, path=self.params_path)
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        encoded = input_dict["encoder_output"]
+        hidden, lengths = encoded["outputs"], encoded["src_length"]
+        rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self._kernel.shape[0]])
+        product = tf.cast(tf.matmul(rows, cast_weight(self._kernel, self.compute_dtype)), tf.float32)
+        shape = tf.concat([tf.shape(hidden)[:2], [self._kernel.shape[1]]], 0)
+        logits = tf.reshape(product + self._bias, shape)
+        return {"logits": logits, "src_length": lengths, "outputs": list(greedy_decode(logits, lengths))}

@@ -1,0 +1,90 @@
+"""Logits on disk: what inference dumps and ``scripts/decode.py`` reads."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from open_seq2seq.utils.errors import DataError
+
+_PICKLES = (".pickle", ".pkl")
+
+
+class LogitsDump(NamedTuple):
+    """The logits of a set of utterances.
+
+    Attributes:
+      logits: utterance's name → ``[time, vocabulary]``, the blank last.
+      labels: the alphabet without the blank.
+      step_seconds: time between two frames of the logits.
+    """
+
+    logits: dict[str, np.ndarray]
+    labels: list[str]
+    step_seconds: float
+
+
+def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float) -> None:
+    """Writes a dump: ``.npz``, which holds plain arrays, or with ``.pickle`` or ``.pkl`` the original's pickled dict."""
+    if path.endswith(_PICKLES):
+        dump = {"logits": {name: np.asarray(value) for name, value in logits.items()},
+                "vocab": dict(enumerate(labels)), "step_size": float(step_seconds)}
+        with open(path, "wb") as out:
+            pickle.dump(dump, out, protocol=4)
+        return
+    arrays = {f"logits_{number}": np.asarray(value) for number, value in enumerate(logits.values())}
+    with open(path, "wb") as out:
+        np.savez(out, names=np.array(list(logits), np.str_), labels=np.array(list(labels), np.str_),
+                 step_seconds=np.float64(step_seconds), **arrays)
+
+
+def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
+    """Reads a dump of ``write_logits``, or of the original toolkit.
+
+    Args:
+      path: ``.npz``, or a pickle; of a pickle nothing but arrays, containers, text and numbers is accepted.
+      labels: the alphabet, where the file does not hold it.
+
+    Raises:
+      DataError: the file cannot be read, or holds something else.
+    """
+    try:
+        if path.endswith(_PICKLES):
+            return _read_pickle(path, labels)
+        with np.load(path, allow_pickle=False) as file:
+            names = [str(name) for name in file["names"]]
+            return LogitsDump({name: file[f"logits_{number}"] for number, name in enumerate(names)},
+                              list(labels or (str(label) for label in file["labels"])), float(file["step_seconds"]))
+    except OSError as error:
+        raise DataError(f"The logits {path} cannot be read: {error.strerror or error}.") from error
+    except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError) as error:
+        raise DataError(f"{path} is no dump of logits: {error}.") from error
+
+
+def _read_pickle(path: str, labels: Sequence[str] | None) -> LogitsDump:
+    with open(path, "rb") as file:
+        content = _ArraysOnly(io.BytesIO(file.read())).load()
+    logits = content.get("logits", content)
+    vocab = content.get("vocab")
+    found = list(labels) if labels else [vocab[number] for number in range(len(vocab))] if vocab else None
+    if found is None:
+        raise DataError(f"{path} does not hold the alphabet: give it as a file.")
+    return LogitsDump({str(name): np.asarray(value, np.float32) for name, value in logits.items()}, found,
+                      float(content.get("step_size", 0.02)))
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Refuses whatever could run code: a pickle may name any function."""
+
+    _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),
+                ("_frombuffer", "numeric"), ("OrderedDict", "collections"), ("encode", "_codecs")}
+
+    def find_class(self, module: str, name: str) -> Any:
+        root, last = module.split(".")[0], module.rsplit(".", 1)[-1]
+        if (name, last) not in self._ALLOWED or root not in ("numpy", "collections", "_codecs"):
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which is not needed for logits")
+        return super().find_class(module, name)

@@ -1,0 +1,40 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from open_seq2seq.decoding.ctc.logits_file import read_logits, write_logits
+from open_seq2seq.utils.errors import DataError
+
+
+@pytest.mark.parametrize("name", ["dump.npz", "dump.pickle", "dump.pkl"])
+def test_a_dump_comes_back(tmp_path, name):
+    logits = {"a/1.wav": np.arange(6, dtype=np.float32).reshape(2, 3), "\u00e4.flac": np.ones([1, 3], np.float32)}
+    write_logits(str(tmp_path / name), logits, ["x", " "], 0.02)
+    found = read_logits(str(tmp_path / name))
+    assert list(found.logits) == list(logits) and (found.labels, found.step_seconds) == (["x", " "], 0.02)
+    for key, value in logits.items():
+        np.testing.assert_array_equal(found.logits[key], value)
+    assert read_logits(str(tmp_path / name), ["y", "z"]).labels == ["y", "z"]
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("this code must not run",)
+
+
+def test_a_pickle_cannot_run_code(tmp_path, capsys):
+    for number, content in enumerate(({"logits": {"a": Evil()}}, {"logits": {"a": np.array([Evil()])}})):
+        path = tmp_path / f"{number}.pickle"
+        path.write_bytes(pickle.dumps(content))
+        with pytest.raises(DataError, match="print"):
+            read_logits(str(path), ["a"])
+    assert "must not run" not in capsys.readouterr().out
+
+
+def test_files_that_are_no_dumps(tmp_path):
+    (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "text.pkl").write_text("hello")
+    for name in ("text.npz", "text.pkl", "missing.npz"):
+        with pytest.raises(DataError, match=name):
+            read_logits(str(tmp_path / name))
