@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.text2text.preparation import run_script, write_lines, write_pairs
+from open_seq2seq.data.text2text.preparation import write_lines, write_pairs
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.script import run_script
 
 LETTERS = tuple("αβγδεζηθικ")
 

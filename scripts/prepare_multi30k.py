@@ -14,9 +14,10 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.text2text.preparation import read_pairs, run_script, train_sentencepiece, write_pairs
+from open_seq2seq.data.text2text.preparation import read_pairs, train_sentencepiece, write_pairs
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.script import run_script
 
 SPLITS = ("train", "val", "test_2016_flickr")
 

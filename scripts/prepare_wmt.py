@@ -28,13 +28,13 @@ from open_seq2seq.data.text2text.preparation import (
     Cleaning,
     encode_file,
     read_pairs,
-    run_script,
     shuffle_files,
     train_sentencepiece,
     write_pairs,
 )
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

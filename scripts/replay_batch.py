@@ -24,7 +24,7 @@ import tensorflow as tf
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.data.text2text.preparation import run_script
+from open_seq2seq.utils.script import run_script
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import trainable_variables

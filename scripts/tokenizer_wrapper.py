@@ -17,9 +17,10 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.text2text.preparation import decode_file, encode_file, run_script, train_sentencepiece
+from open_seq2seq.data.text2text.preparation import decode_file, encode_file, train_sentencepiece
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.script import run_script
 
 NEEDED = {
     "train": ("text_input", "model_prefix"),

@@ -21,15 +21,6 @@ from open_seq2seq.utils.errors import DataError, UserError
 _LINES_AT_ONCE = 50_000
 
 
-def run_script(main: Callable[[], None]) -> None:
-    """Runs a script's main function; a user's mistake ends it with one sentence and exit code 2."""
-    try:
-        main()
-    except (UserError, OSError) as error:
-        sys.stderr.write(f"Error: {error}\n")
-        raise SystemExit(2) from error
-
-
 def read_lines(path: str) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file, plain or ``.gz``, without line ends.
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
-
-SPACE = "<space>"
+from open_seq2seq.decoding.ngram.text import SPACE
 
 
 class CharacterScorer:

@@ -9,6 +9,7 @@ import pytest
 
 from open_seq2seq.data.text2text import preparation
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.script import run_script
 
 
 def write(path, lines):
@@ -104,5 +105,5 @@ def test_mistakes_end_a_script_with_one_sentence(capsys):
         raise UserError("That will not do.")
 
     with pytest.raises(SystemExit) as exit_:
-        preparation.run_script(main)
+        run_script(main)
     assert exit_.value.code == 2 and capsys.readouterr().err == "Error: That will not do.\n"

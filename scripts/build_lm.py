@@ -1,0 +1,92 @@
+"""Estimates an n-gram language model from text and writes it as ARPA file; no other program is needed.
+
+usage: python scripts/build_lm.py --text train.txt.gz transcripts.csv --order 3 --output words.arpa.gz
+       python scripts/build_lm.py --text train.txt --order 6 --characters --output characters.arpa
+       python scripts/build_lm.py --model words.arpa.gz --perplexity dev.txt
+
+Texts hold one sentence a line, plain or .gz; of a .csv the last column is taken. The model is an interpolated
+modified Kneser-Ney model. With --perplexity it is judged on texts, once estimated or given by --model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.decoding.ngram import LanguageModel, estimate, load_language_model, perplexity, write_arpa
+from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcripts, words_of_lines
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.script import run_script
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="texts to estimate from")
+    parser.add_argument("--output", metavar="FILE", help="ARPA file to write; gzipped when it ends in .gz")
+    parser.add_argument("--order", "--n", type=int, default=3, help="longest n-gram (default: %(default)s)")
+    parser.add_argument("--characters", action="store_true", help="a model of characters, with <space>, not of words")
+    parser.add_argument("--case", choices=["as_is", "lower", "upper"], default="as_is", help="change the text's case")
+    parser.add_argument("--prune", type=int, nargs="+", default=[0], metavar="COUNT",
+                        help="leave out n-grams of length 1, 2, … that occur at most so often; the first is 0")
+    parser.add_argument("--vocabulary", metavar="FILE", help="the only words to know, separated by white space")
+    parser.add_argument("--model", metavar="FILE", help="a model to judge instead of estimating one")
+    parser.add_argument("--perplexity", nargs="+", default=[], metavar="FILE", help="texts to judge the model on")
+    return parser.parse_args(argv)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Finds mistakes before any work.
+
+    Raises:
+      UserError: options that do not go together, or numbers that are impossible.
+    """
+    if bool(args.text) == bool(args.model):
+        raise UserError("Give either --text to estimate a model, or --model to judge one.")
+    if args.text and not args.output:
+        raise UserError("Give --output, the ARPA file to write.")
+    if args.model and not args.perplexity:
+        raise UserError("Give --perplexity with the texts to judge the model on.")
+    if args.order < 1:
+        raise UserError(f"--order is {args.order} but has to be at least 1.")
+    if args.prune[0] != 0 or sorted(args.prune) != args.prune:
+        raise UserError("The counts of --prune have to begin with 0 and not to fall, as in --prune 0 0 1.")
+
+
+def build(args: argparse.Namespace) -> LanguageModel:
+    """Estimates and writes the model."""
+    units = characters_of_lines if args.characters else words_of_lines
+    lines = (line for path in args.text for line in read_transcripts(path))
+    vocabulary = None
+    if args.vocabulary:
+        vocabulary = {word for line in read_transcripts(args.vocabulary) for word in line.split()}
+    result = estimate(units(lines, args.case), args.order, args.prune, vocabulary)
+    for order in result.fallback_orders:
+        deco_print(f"Too few {order}-grams occur once, twice and three times to estimate their discounts from: "
+                   "0.5, 1 and 1.5 are taken.")
+    write_arpa(args.output, result.model)
+    counts = ", ".join(f"{count} {n}-grams" for n, count in enumerate(result.model.counts, 1))
+    deco_print(f"{args.output}: {counts} of {result.words} {'characters' if args.characters else 'words'} in "
+               f"{result.sentences} sentences")
+    return result.model
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Does what the command line asks."""
+    args = parse_args(argv)
+    check(args)
+    model = load_language_model(args.model) if args.model else build(args)
+    units = characters_of_lines if args.characters else words_of_lines
+    for path in args.perplexity:
+        found = perplexity(model, units(read_transcripts(path), args.case))
+        deco_print(f"{path}: perplexity {found.perplexity:.2f}; without unknown words {found.known:.2f} "
+                   f"({found.words} words in {found.sentences} sentences, {found.unknown} unknown)")
+
+
+if __name__ == "__main__":
+    run_script(main)
