@@ -27,13 +27,17 @@ class CharacterScorer:
 
     def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
                  score_end: bool = True) -> None:
-        self._model = model
+        self._model, self._symbols = model, symbols
         self._alpha, self._beta, self._score_end = alpha, beta, score_end
         places = {word: place for place, word in enumerate(model.words)}
         self._words = np.array([places.get(SPACE if label == " " else label, -1) for label in symbols.labels], np.int64)
         self._row_of: dict[int, int] = {}
         self._gains = np.empty([0, len(symbols)])
         self._next = np.empty([0, len(symbols)], np.int64)
+
+    def with_weights(self, alpha: float, beta: float) -> CharacterScorer:
+        """Returns the scorer with other weights."""
+        return CharacterScorer(self._model, self._symbols, alpha, beta, self._score_end)
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros([0]), np.array([self._model.start_state()])

@@ -15,7 +15,6 @@ from open_seq2seq.decoding.ctc.character_scorer import CharacterScorer
 from open_seq2seq.decoding.ctc.frames import Pruning
 from open_seq2seq.decoding.ctc.options import beam_search_params
 from open_seq2seq.decoding.ctc.prefix_search import Hypothesis, PrefixSearch
-from open_seq2seq.decoding.ctc.scorer import PrefixScorer
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ctc.word_scorer import WordScorer
 from open_seq2seq.decoding.ctc.word_times import Word, align, words_of
@@ -66,11 +65,11 @@ class CtcDecoder:
         if language_model is None and checked["lm_path"] is not None:
             language_model = load_language_model(checked["lm_path"], checked["lm_vocabulary"])
         self._language_model = language_model
-        self._scorer = self._make_scorer()
+        self._scorer: WordScorer | CharacterScorer | None = self._make_scorer()
         self._pruning = Pruning(checked["beam_width"], checked["beam_threshold"], checked["symbol_threshold"],
                                 checked["top_symbols"])
 
-    def _make_scorer(self) -> PrefixScorer | None:
+    def _make_scorer(self) -> WordScorer | CharacterScorer | None:
         model, params = self._language_model, self.params
         if model is None:
             return None
@@ -95,7 +94,7 @@ class CtcDecoder:
         """Returns the decoder with other weights; the language model is shared."""
         other = CtcDecoder.__new__(CtcDecoder)
         other.__dict__ = dict(self.__dict__, params={**self.params, "alpha": alpha, "beta": beta})
-        other._scorer = other._make_scorer()
+        other._scorer = self._scorer.with_weights(alpha, beta) if self._scorer else None
         return other
 
     def search(self) -> PrefixSearch:
@@ -137,7 +136,7 @@ class CtcDecoder:
             return [self.decode(utterance) for utterance in utterances]
         with decoding_pool(processes, [self]) as pool:
             chunk = max(1, len(utterances) // (8 * processes))
-            return list(pool.map(_decode, [0] * len(utterances), utterances, chunksize=chunk))
+            return list(pool.map(decode_numbered, [0] * len(utterances), utterances, chunksize=chunk))
 
 
 _decoders: list[CtcDecoder] = []
@@ -154,7 +153,8 @@ def _hold(decoders: list[CtcDecoder]) -> None:
     _decoders[:] = decoders
 
 
-def _decode(number: int, logits: np.ndarray) -> list[Transcript]:
+def decode_numbered(number: int, logits: np.ndarray) -> list[Transcript]:
+    """Decodes an utterance by one of the decoders that this process of a pool holds."""
     return _decoders[number].decode(logits)
 
 

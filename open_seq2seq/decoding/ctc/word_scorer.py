@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from open_seq2seq.decoding.ctc.lexicon import Lexicon
@@ -41,6 +43,12 @@ class WordScorer:
         starts = np.nonzero(self._starts_word)[0]
         self._first_start, self._last_start = (int(starts[0]), int(starts[-1])) if len(starts) else (0, -1)
         self._scores: dict[tuple[int, int], tuple[float, int]] = {}
+
+    def with_weights(self, alpha: float, beta: float) -> WordScorer:
+        """Returns the scorer with other weights; model, lexicon and what was looked up are shared."""
+        other = copy.copy(self)
+        other._alpha, other._beta = alpha, beta
+        return other
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         return np.array([np.nan]), np.array([self._model.start_state(), 0, 0])

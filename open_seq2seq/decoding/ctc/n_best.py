@@ -1,0 +1,73 @@
+"""N-best lists: on disk, and judged again by another language model."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from open_seq2seq.decoding.ctc.decoder import Transcript
+from open_seq2seq.utils.errors import DataError
+
+HEADER = ("wav_filename", "rank", "score", "acoustic", "lm", "transcript")
+
+
+class Candidate(NamedTuple):
+    """One hypothesis of an n-best list; scores in nats, ``score`` = ``acoustic`` + ``lm``."""
+
+    text: str
+    score: float
+    acoustic: float
+    lm: float
+
+
+def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript]]) -> None:
+    """Writes lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
+    with open(path, "w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, delimiter="\t", lineterminator="\n")
+        writer.writerow(HEADER)
+        for name, transcripts in n_best.items():
+            writer.writerows((name, rank, f"{t.score:.6f}", f"{t.acoustic:.6f}", f"{t.lm:.6f}", t.text)
+                             for rank, t in enumerate(transcripts))
+
+
+def read_n_best(path: str) -> dict[str, list[Candidate]]:
+    """Reads what ``write_n_best`` wrote.
+
+    Raises:
+      DataError: the file cannot be read, or a line of it is wrong.
+    """
+    found: dict[str, list[Candidate]] = {}
+    try:
+        with open(path, encoding="utf-8", newline="") as stream:
+            reader = csv.reader(stream, delimiter="\t")
+            if tuple(next(reader, ())) != HEADER:
+                raise DataError(f"{path} is no n-best list: its first line has to be {' '.join(HEADER)}.")
+            for row in reader:
+                try:
+                    name, _, score, acoustic, lm, text = row
+                    found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
+                except ValueError:
+                    raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
+                                    "are expected.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"The n-best list {path} cannot be read: {error}.") from error
+    return found
+
+
+def rescore(n_best: Mapping[str, Sequence[Candidate]], log_prob: Callable[[str], float], alpha: float,
+            beta: float = 0.0) -> dict[str, list[Candidate]]:
+    """Orders lists anew, by score + alpha · log_prob(text) + beta · words; best first.
+
+    Args:
+      n_best: the lists.
+      log_prob: natural log probability of a text by any model.
+      alpha: its weight.
+      beta: what each word gains.
+    """
+    result = {}
+    for name, candidates in n_best.items():
+        gains = [alpha * log_prob(candidate.text) + beta * len(candidate.text.split()) for candidate in candidates]
+        changed = [c._replace(score=c.score + gain, lm=c.lm + gain) for c, gain in zip(candidates, gains, strict=True)]
+        result[name] = sorted(changed, key=lambda candidate: -candidate.score)
+    return result
