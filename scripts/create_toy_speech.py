@@ -14,9 +14,9 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.data.text2text.preparation import run_script
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.script import run_script
 
 SIZES = {"train": 400, "dev": 50, "test": 50}
 

@@ -18,7 +18,7 @@ import argparse
 import csv
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -185,7 +185,8 @@ def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> 
     n_best = read_n_best(args.n_best)
     model = load_language_model(args.lm, args.lm_vocabulary)
     ids = {word: number for number, word in enumerate(model.words)}
-    change = {"as_is": str, "lower": str.lower, "upper": str.upper}[args.lm_case]
+    cases: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
+    change = cases[args.lm_case]
     ids = {change(word): number for word, number in ids.items()}
 
     def log_prob(text: str) -> float:

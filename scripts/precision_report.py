@@ -20,8 +20,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.cli import import_tensorflow, parse_options
-from open_seq2seq.utils.script import run_script
 from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.script import run_script
 
 if TYPE_CHECKING:
     from open_seq2seq.models.model import Model

@@ -24,7 +24,6 @@ import tensorflow as tf
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.utils.script import run_script
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import trainable_variables
@@ -36,6 +35,7 @@ from open_seq2seq.training.logdir import LOGS
 from open_seq2seq.training.replay import CONFIG, read_batch
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -66,7 +66,7 @@ class FullyConnectedCTCDecoder(Decoder):
             problems.append(f"'{self.params_path}/hidden_size' is missing: the encoder does not tell its output_size.")
         if problems:
             raise ConfigError(problems)
-        self._kernel = self.weight([hidden_size, self.params["tgt_vocab_size"]], self.make_initializer(),
+        self._kernel = self.weight([int(hidden_size or 0), self.params["tgt_vocab_size"]], self.make_initializer(),
                                    regularizer=self.make_regularizer())
         self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
 

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import itertools
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.errors import DataError
 
 _LINES_AT_ONCE = 50_000
 

@@ -111,7 +111,7 @@ class CtcDecoder:
         """Returns the best transcripts of a search; spellings of one text (spaces around it) are added up."""
         texts: dict[str, list[Hypothesis]] = {}
         for hypothesis in search.best(self.params["beam_width"]):
-            texts.setdefault(self.symbols.text(hypothesis.ids), []).append(hypothesis)
+            texts.setdefault(self.symbols.text(hypothesis.ids.tolist()), []).append(hypothesis)
         found = [_added_up(text, hypotheses) for text, hypotheses in texts.items()]
         found.sort(key=lambda transcript: -transcript.score)
         return found[:self.params["n_best"]] or [Transcript("", np.zeros(0, np.int64), -np.inf, 0.0, -np.inf)]

@@ -29,7 +29,7 @@ class LogitsDump(NamedTuple):
 
 
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float) -> None:
-    """Writes a dump: ``.npz``, which holds plain arrays, or with ``.pickle`` or ``.pkl`` the original's pickled dict."""
+    """Writes a dump: ``.npz``, which holds plain arrays; or ``.pickle`` or ``.pkl``, the original's pickled dict."""
     if path.endswith(_PICKLES):
         dump = {"logits": {name: np.asarray(value) for name, value in logits.items()},
                 "vocab": dict(enumerate(labels)), "step_size": float(step_seconds)}
@@ -39,7 +39,7 @@ def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[s
     arrays = {f"logits_{number}": np.asarray(value) for number, value in enumerate(logits.values())}
     with open(path, "wb") as out:
         np.savez(out, names=np.array(list(logits), np.str_), labels=np.array(list(labels), np.str_),
-                 step_seconds=np.float64(step_seconds), **arrays)
+                 step_seconds=np.float64(step_seconds), **arrays)  # type: ignore[arg-type]
 
 
 def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:

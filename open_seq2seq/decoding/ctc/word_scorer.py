@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from open_seq2seq.decoding.ngram.model import LanguageModel
 
 _STATE, _NODE, _END_STATE, _INTS = range(4)
 _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
-_CASES = {"as_is": str, "lower": str.lower, "upper": str.upper}
+_CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 
 
 class WordScorer:

@@ -6,7 +6,7 @@ import gzip
 import math
 import re
 from collections.abc import Iterator
-from typing import TextIO
+from typing import IO
 
 import numpy as np
 
@@ -18,7 +18,7 @@ _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*$")
 _SECTION = re.compile(r"\\(\d+)-grams:\s*$")
 
 
-def open_text(path: str, mode: str = "r") -> TextIO:
+def open_text(path: str, mode: str = "r") -> IO[str]:
     """Opens a UTF-8 text file, gzipped when its name ends in ``.gz``."""
     if path.endswith(".gz"):
         return gzip.open(path, mode + "t", encoding="utf-8", newline="\n")  # type: ignore[return-value]
@@ -28,7 +28,7 @@ def open_text(path: str, mode: str = "r") -> TextIO:
 class _Reader:
     """Reads lines and knows where it is, for messages."""
 
-    def __init__(self, path: str, stream: TextIO) -> None:
+    def __init__(self, path: str, stream: IO[str]) -> None:
         self.path = path
         self.number = 0
         self._stream = stream

@@ -22,7 +22,7 @@ class LanguageModel(Protocol):
     """
 
     order: int
-    words: Sequence[str]
+    words: list[str]
 
     def start_state(self) -> int:
         """Returns the state at the beginning of a sentence."""

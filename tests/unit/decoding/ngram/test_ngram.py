@@ -148,7 +148,8 @@ def test_files_of_other_programs(name, counts):
     assert model.counts == counts
     opener = gzip.open if name.endswith(".gz") else open
     with opener(DATA / name, "rt") as stream:
-        lines = [line.split() for line in stream.read().rsplit("\n\\3-grams:", 1)[1].split("\\end\\")[0].strip().split("\n")]
+        section = stream.read().rsplit("\n\\3-grams:", 1)[1].split("\\end\\")[0]
+    lines = [line.split() for line in section.strip().split("\n")]
     for log_prob, *words in lines[::7]:  # a known 3-gram's probability is the file's
         state = 0
         for word in words:
