@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.data.speech2text.audio_files import AUDIO_SUFFIXES
-from open_seq2seq.data.text2text.preparation import read_lines
+from open_seq2seq.data.text2text.preparation import read_lines, write_lines
 from open_seq2seq.utils.errors import DataError
 
 FILE_COLUMN, TEXT_COLUMN = "wav_filename", "transcript"
@@ -62,6 +63,15 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
             raise DataError(f"{entry} lists no recordings.")
         found += rows
     return found
+
+
+def write_csv(path: str, rows: Iterable[tuple[str, int, str]]) -> int:
+    """Writes rows (recording, its bytes, transcript) under their header; returns how many."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([FILE_COLUMN, "wav_filesize", TEXT_COLUMN])
+    writer.writerows(rows)
+    return write_lines(path, text.getvalue().split("\n")[:-1]) - 1
 
 
 def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:

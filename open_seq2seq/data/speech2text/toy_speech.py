@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text2text.preparation import write_lines
 
 LETTERS = "abdeghiklmnoprstu"
@@ -88,14 +88,9 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
             file = f"wav/{name}-{utterance:04d}.wav"
             path = os.path.join(folder, file)
             soundfile.write(path, synthesize(text, draw_voice(random), random, rate), rate, subtype="PCM_16")
-            rows.append(f"{file},{os.path.getsize(path)},{text}")
+            rows.append((file, os.path.getsize(path), text))
         write_csv(os.path.join(folder, f"{name}.csv"), rows)
     write_lines(os.path.join(folder, "vocab.txt"), ALPHABET)
-
-
-def write_csv(path: str, rows: Sequence[str]) -> int:
-    """Writes rows ``wav_filename,wav_filesize,transcript`` under their header; returns how many."""
-    return write_lines(path, ["wav_filename,wav_filesize,transcript", *rows]) - 1
 
 
 def _letter(number: int, voice: Voice, seconds: float, rate: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
 from open_seq2seq.data.speech2text.audio_files import read_audio
+from open_seq2seq.data.static_batches import StaticBatches
 from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -241,3 +242,18 @@ def test_assets(make_layer, params):
 def test_parameters_that_do_not_fit(make_layer, changes, words):
     with pytest.raises(ConfigError, match=words):
         make_layer(**changes)
+
+
+@pytest.mark.parametrize("backend", ["librosa", "tf"])
+def test_static_shapes_hold_augmented_batches(make_layer, backend):
+    layer = make_layer(backend=backend, augmentation=AUGMENTATION)
+    stream = BatchStream(layer.lengths, batch_size=4, max_shapes=2)
+    batches = StaticBatches(layer, stream.shapes)
+    shapes = set()
+    for number in range(2 * stream.micro_batches_per_epoch):
+        batch = batches.make_training_batch(stream.examples(number), stream.epoch_of(number))
+        shapes.add(batch["source_tensors"][0].shape)
+        features, lengths = layer.features(batch, training=True)
+        assert np.all(np.asarray(lengths)[batch["ids"] < 0] == 0)
+        assert np.all(np.isfinite(features))
+    assert len(shapes) <= 2

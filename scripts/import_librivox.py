@@ -1,0 +1,128 @@
+"""Imports LibriSpeech (Panayotov et al. 2015) from archives or folders that are already here.
+
+usage: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz dev-clean.tar.gz
+
+For each subset it writes the recordings, <subset>/<speaker>/<chapter>/<id>.flac (or .wav), and a list
+librivox-<subset>.csv with transcripts in lower case; and the alphabet vocab.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import tarfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.speech2text.manifests import write_csv
+from open_seq2seq.data.text2text.preparation import write_lines, writing
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.script import run_script
+
+ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
+"""Of the TensorFlow 1 toolkit's recipes."""
+_TRANSCRIPTS = ".trans.txt"
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("archives", nargs="+", help="archives (.tar, .tar.gz), or folders of what they hold")
+    parser.add_argument("--output_dir", default="librispeech", help="folder to write to (default: %(default)s)")
+    parser.add_argument("--format", choices=["flac", "wav"], default="flac",
+                        help="of the recordings; flac is copied as it is, wav is four times as large and read "
+                        "faster (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def files_of(archive: str) -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Yields the recordings and transcripts of an archive or folder: (subset/speaker/chapter/name, content).
+
+    Raises:
+      DataError: it is missing, no archive, or cut short.
+    """
+    if os.path.isdir(archive):
+        for folder, _, names in os.walk(archive):
+            for name in sorted(names):
+                path = PurePosixPath(*os.path.abspath(os.path.join(folder, name)).split(os.sep)[-4:])
+                if _is_wanted(path):
+                    with open(os.path.join(folder, name), "rb") as file:
+                        yield path, file.read()
+        return
+    try:
+        with tarfile.open(archive, "r|*") as tar:
+            for member in tar:
+                path = PurePosixPath(*PurePosixPath(member.name).parts[-4:])
+                if member.isfile() and _is_wanted(path):
+                    content = tar.extractfile(member)
+                    yield path, content.read() if content is not None else b""
+    except FileNotFoundError as error:
+        raise DataError(f"The archive {archive} does not exist.") from error
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{archive} cannot be read to its end as a tar archive: {error}.") from error
+
+
+def _is_wanted(path: PurePosixPath) -> bool:
+    return len(path.parts) == 4 and ".." not in path.parts and (
+        path.suffix == ".flac" or path.name.endswith(_TRANSCRIPTS))
+
+
+def import_archive(archive: str, output_dir: str, file_format: str) -> dict[str, int]:
+    """Writes the recordings and the lists of an archive; returns how many utterances each subset has.
+
+    Raises:
+      DataError: it holds no utterances, a recording without transcript, or a transcript without recording.
+    """
+    texts: dict[str, dict[str, str]] = defaultdict(dict)
+    recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)
+    for path, content in files_of(archive):
+        subset = path.parts[0]
+        if path.suffix == ".flac":
+            recordings[subset][path.stem] = _write_recording(path, content, output_dir, file_format)
+            continue
+        for line in content.decode("utf-8").splitlines():
+            name, _, text = line.partition(" ")
+            texts[subset][name] = text.strip().lower()
+    if not recordings:
+        raise DataError(f"{archive} holds no recordings <subset>/<speaker>/<chapter>/<id>.flac.")
+    for subset, paths in recordings.items():
+        lonely = sorted(set(paths) ^ set(texts[subset]))
+        if lonely:
+            raise DataError(f"{archive}: {len(lonely)} of {len(paths)} recordings of {subset} have no transcript, or "
+                            f"the other way round; the first one is {lonely[0]}.")
+        rows = [(str(path), os.path.getsize(os.path.join(output_dir, path)), texts[subset][name])
+                for name, path in sorted(paths.items())]
+        write_csv(os.path.join(output_dir, f"librivox-{subset}.csv"), rows)
+    return {subset: len(paths) for subset, paths in recordings.items()}
+
+
+def _write_recording(path: PurePosixPath, content: bytes, output_dir: str, file_format: str) -> PurePosixPath:
+    written = path.with_suffix(f".{file_format}")
+    with writing(os.path.join(output_dir, written)) as out:
+        if file_format == "flac":
+            out.write(content)
+        else:
+            import soundfile
+
+            audio, rate = soundfile.read(io.BytesIO(content), dtype="int16")
+            soundfile.write(out, audio, rate, format="WAV")
+    return written
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Imports the archives."""
+    args = parse_args(argv)
+    for archive in args.archives:
+        for subset, count in import_archive(archive, args.output_dir, args.format).items():
+            deco_print(f"{os.path.join(args.output_dir, f'librivox-{subset}.csv')}: {count} utterances")
+    write_lines(os.path.join(args.output_dir, "vocab.txt"), ALPHABET)
+
+
+if __name__ == "__main__":
+    run_script(main)

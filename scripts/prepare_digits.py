@@ -1,0 +1,194 @@
+"""Prepares spoken digits from a copy of the Free Spoken Digit Dataset that is already here.
+
+usage: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
+
+FOLDER holds recordings/<digit>_<speaker>_<take>.flac or .wav. Takes 0 to 4 of each speaker and digit are the
+official test set; of the others some are cut off for validation. It writes train.csv, dev.csv and test.csv
+of single digits, strings-train.csv, strings-dev.csv and strings-test.csv of digits joined from takes of one
+speaker (each list from its own takes) with their recordings in strings/, and the alphabet vocab.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.speech2text.audio_files import read_audio, read_info
+from open_seq2seq.data.speech2text.manifests import write_csv
+from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.script import run_script
+
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
+_TEST_TAKES = 5
+_NAME = re.compile(r"(\d)_([^_]+)_(\d+)\.(?:flac|wav)")
+
+
+class Take(NamedTuple):
+    """One recording of one digit.
+
+    Attributes:
+      path: the recording.
+      digit: what is said, from 0 to 9.
+      speaker: who says it.
+      number: which of the takes it is.
+    """
+
+    path: str
+    digit: int
+    speaker: str
+    number: int
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--data_dir", required=True, help="folder with recordings/")
+    parser.add_argument("--output_dir", default="digits", help="folder to write to (default: %(default)s)")
+    parser.add_argument("--validation_takes", type=int, default=5,
+                        help="the last so many takes of each speaker and digit are for validation "
+                        "(default: %(default)s)")
+    parser.add_argument("--leave_out_speaker", help="this speaker is in no list but speaker-test.csv, with all takes")
+    for name, size in (("train", 2000), ("dev", 100), ("test", 200)):
+        parser.add_argument(f"--{name}_strings", type=int, default=size, help="digit strings (default: %(default)s)")
+    parser.add_argument("--min_digits", type=int, default=2, help="fewest digits in a string (default: %(default)s)")
+    parser.add_argument("--max_digits", type=int, default=7, help="most digits in a string (default: %(default)s)")
+    parser.add_argument("--max_pause", type=float, default=0.2, help="longest pause between digits, in seconds "
+                        "(default: %(default)s)")
+    parser.add_argument("--noise_db", type=float, help="strings-dev-noise.csv and strings-test-noise.csv are the "
+                        "strings with white noise at so many dB below the speech")
+    parser.add_argument("--seed", type=int, default=0, help="seed of strings and noise (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def find_takes(data_dir: str) -> list[Take]:
+    """Returns all recordings, sorted by speaker, digit and take.
+
+    Raises:
+      DataError: there are none.
+    """
+    folder = os.path.join(data_dir, "recordings")
+    if not os.path.isdir(folder):
+        raise DataError(f"The folder {folder} does not exist: give the folder of the dataset as --data_dir.")
+    matches = ((name, _NAME.fullmatch(name)) for name in os.listdir(folder))
+    takes = [Take(os.path.join(folder, name), int(match[1]), match[2], int(match[3]))
+             for name, match in matches if match]
+    if not takes:
+        raise DataError(f"{folder} has no recordings named <digit>_<speaker>_<take>.flac or .wav.")
+    return sorted(takes, key=lambda take: (take.speaker, take.digit, take.number))
+
+
+def split_takes(takes: list[Take], validation: int, left_out: str | None) -> dict[str, list[Take]]:
+    """Returns the takes of ``train``, ``dev`` and ``test``, and of ``speaker-test`` where a speaker is left out."""
+    last = max(take.number for take in takes)
+    split: dict[str, list[Take]] = {"train": [], "dev": [], "test": []}
+    for take in takes:
+        if take.speaker == left_out:
+            split.setdefault("speaker-test", []).append(take)
+        elif take.number < _TEST_TAKES:
+            split["test"].append(take)
+        else:
+            split["dev" if take.number > last - validation else "train"].append(take)
+    return split
+
+
+def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
+               name: str) -> list[tuple[str, np.ndarray, int]]:
+    """Returns digit strings (what is said, samples, rate), each of one speaker; all takes are used about as often."""
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([args.seed, *name.encode()])))
+    speakers: dict[str, list[Take]] = defaultdict(list)
+    for take in takes:
+        speakers[take.speaker].append(take)
+    names = sorted(speakers)
+    waiting: dict[str, list[Take]] = {speaker: [] for speaker in names}
+    strings = []
+    for number in range(count):
+        speaker = names[number % len(names)]
+        chosen = []
+        for _ in range(int(random.integers(args.min_digits, args.max_digits + 1))):
+            if not waiting[speaker]:
+                order = random.permutation(len(speakers[speaker]))
+                waiting[speaker] = [speakers[speaker][place] for place in order]
+            chosen.append(waiting[speaker].pop())
+        rate = read_info(chosen[0].path).rate
+        pieces = []
+        for take in chosen:
+            pieces += [read_audio(take.path, rate), np.zeros(int(random.uniform(0, args.max_pause) * rate), np.float32)]
+        strings.append((" ".join(WORDS[take.digit] for take in chosen), np.concatenate(pieces[:-1]), rate))
+    return strings
+
+
+def with_noise(audio: np.ndarray, decibels: float, random: np.random.Generator) -> np.ndarray:
+    """Returns audio ``[samples]`` plus white noise of a power so many dB below its own; scaled where it would clip."""
+    level = np.sqrt(np.mean(np.square(audio))) * 10 ** (-decibels / 20)
+    noisy = audio + level * random.standard_normal(len(audio))
+    return noisy / max(1.0, float(np.abs(noisy).max()) / 0.99)
+
+
+def write_strings(strings: list[tuple[str, np.ndarray, int]], output_dir: str, name: str) -> None:
+    """Writes recordings ``strings/<name>-0000.flac`` and their list ``<name>.csv``."""
+    import soundfile
+
+    os.makedirs(os.path.join(output_dir, "strings"), exist_ok=True)
+    rows = []
+    for number, (text, audio, rate) in enumerate(strings):
+        file = f"strings/{name}-{number:04d}.flac"
+        soundfile.write(os.path.join(output_dir, file), audio, rate)
+        rows.append((file, os.path.getsize(os.path.join(output_dir, file)), text))
+    write_csv(os.path.join(output_dir, f"{name}.csv"), rows)
+    deco_print(f"{os.path.join(output_dir, name)}.csv: {len(rows)} strings")
+
+
+def check_args(args: argparse.Namespace, takes: list[Take]) -> None:
+    """Refuses what cannot be done.
+
+    Raises:
+      UserError: an unknown speaker, or numbers that leave nothing.
+    """
+    speakers = sorted({take.speaker for take in takes})
+    if args.leave_out_speaker and (args.leave_out_speaker not in speakers or len(speakers) < 2):
+        raise UserError(f"--leave_out_speaker {args.leave_out_speaker} is none of the speakers {', '.join(speakers)}, "
+                        "or the only one.")
+    most = max(take.number for take in takes) + 1 - _TEST_TAKES
+    if not 0 < args.validation_takes < most:
+        raise UserError(f"--validation_takes is {args.validation_takes} but has to be at least 1 and below {most}, "
+                        "the takes that are not for testing.")
+    if not 1 <= args.min_digits <= args.max_digits:
+        raise UserError(f"--min_digits {args.min_digits} and --max_digits {args.max_digits} leave no lengths: the "
+                        "first has to be at least 1 and not above the second.")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the lists."""
+    args = parse_args(argv)
+    takes = find_takes(args.data_dir)
+    check_args(args, takes)
+    split = split_takes(takes, args.validation_takes, args.leave_out_speaker)
+    for name, members in split.items():
+        rows = [(os.path.relpath(take.path, args.output_dir), os.path.getsize(take.path), WORDS[take.digit])
+                for take in members]
+        write_csv(os.path.join(args.output_dir, f"{name}.csv"), rows)
+        deco_print(f"{os.path.join(args.output_dir, name)}.csv: {len(rows)} recordings")
+    random = np.random.Generator(np.random.Philox(args.seed))
+    for name in ("train", "dev", "test"):
+        strings = join_takes(split[name], getattr(args, f"{name}_strings"), args, name)
+        if strings:
+            write_strings(strings, args.output_dir, f"strings-{name}")
+        if args.noise_db is not None and name != "train" and strings:
+            noisy = [(text, with_noise(audio, args.noise_db, random), rate) for text, audio, rate in strings]
+            write_strings(noisy, args.output_dir, f"strings-{name}-noise")
+    write_lines(os.path.join(args.output_dir, "vocab.txt"), ALPHABET)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,169 @@
+"""The scripts that prepare speech, run as a user runs them."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from open_seq2seq.data.speech2text.audio_files import read_audio
+from open_seq2seq.data.speech2text.manifests import read_manifests
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+RATE = 8000
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+def run(script, *args, cwd):
+    """Runs a script from another folder, without the package on the path."""
+    return subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, args)], cwd=cwd, env={"PATH": ""},
+                          capture_output=True, text=True, timeout=60, check=False)
+
+
+def ok(script, *args, cwd):
+    result = run(script, *args, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def rows_of(path):
+    return read_manifests([str(path)], None, True)
+
+
+def test_toy_speech(tmp_path):
+    sizes = ("--train_size=6", "--dev_size=2", "--test_size=1", "--sample_freq=8000")
+    ok("create_toy_speech", "--output_dir=a", *sizes, cwd=tmp_path)
+    ok("create_toy_speech", "--output_dir=b", *sizes, cwd=tmp_path)
+    assert [len(rows_of(tmp_path / "a" / f"{name}.csv")) for name in ("train", "dev", "test")] == [6, 2, 1]
+    letters = set((tmp_path / "a" / "vocab.txt").read_text().split("\n"))
+    for row in rows_of(tmp_path / "a" / "train.csv"):
+        assert set(row.text) <= letters
+        assert 0.05 * len(row.text) < len(read_audio(row.path, RATE)) / RATE < 0.16 * len(row.text) + 0.4
+    contents = [(tmp_path / folder / "wav" / "train-0003.wav").read_bytes() for folder in "ab"]
+    assert contents[0] == contents[1]
+    assert "Error: --sample_freq" in run("create_toy_speech", "--sample_freq=4000", cwd=tmp_path).stderr
+
+
+@pytest.fixture
+def flac() -> bytes:
+    out = io.BytesIO()
+    soundfile.write(out, np.sin(np.arange(1600) * 0.2), 16000, format="FLAC")
+    return out.getvalue()
+
+
+def archive_of(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def librispeech(flac: bytes) -> dict[str, bytes]:
+    return {"LibriSpeech/README.TXT": b"about", "LibriSpeech/dev-clean/84/1/84-1-0001.flac": flac,
+            "LibriSpeech/dev-clean/84/1/84-1-0000.flac": flac,
+            "LibriSpeech/dev-clean/84/1/84-1.trans.txt": b"84-1-0000 IT'S ONE\n84-1-0001 TWO\n"}
+
+
+@pytest.mark.parametrize("file_format", ["flac", "wav"])
+def test_librivox(tmp_path, flac, file_format):
+    archive_of(tmp_path / "dev-clean.tar.gz", librispeech(flac))
+    ok("import_librivox", "dev-clean.tar.gz", f"--format={file_format}", "--output_dir=out", cwd=tmp_path)
+    rows = rows_of(tmp_path / "out" / "librivox-dev-clean.csv")
+    assert [(row.name, row.text) for row in rows] == [
+        (f"dev-clean/84/1/84-1-0000.{file_format}", "it's one"), (f"dev-clean/84/1/84-1-0001.{file_format}", "two")]
+    assert len(read_audio(rows[0].path, 16000)) == 1600
+    assert len((tmp_path / "out" / "vocab.txt").read_text().split("\n")) == 29
+
+
+def test_librivox_from_a_folder(tmp_path, flac):
+    for name, content in librispeech(flac).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    ok("import_librivox", "LibriSpeech", "--output_dir=out", cwd=tmp_path)
+    assert len(rows_of(tmp_path / "out" / "librivox-dev-clean.csv")) == 2
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda files: files.pop("LibriSpeech/dev-clean/84/1/84-1-0001.flac"), "84-1-0001"),
+    (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "holds no recordings"),
+])
+def test_librivox_that_is_not_whole(tmp_path, flac, change, words):
+    files = librispeech(flac)
+    change(files)
+    archive_of(tmp_path / "a.tar.gz", files)
+    result = run("import_librivox", "a.tar.gz", cwd=tmp_path)
+    assert result.returncode == 2 and words in result.stderr
+
+
+def test_archives_that_are_none(tmp_path, flac):
+    whole = archive_of(tmp_path / "a.tar.gz", librispeech(flac)).read_bytes()
+    (tmp_path / "b.tar.gz").write_bytes(whole[:len(whole) // 2])
+    for name, words in (("b.tar.gz", "to its end"), ("none.tar", "does not exist")):
+        result = run("import_librivox", name, cwd=tmp_path)
+        assert result.returncode == 2 and words in result.stderr
+
+
+@pytest.fixture
+def digits(tmp_path) -> Path:
+    """Two speakers, ten digits, nine takes; each take is a constant that tells which it is."""
+    folder = tmp_path / "in" / "recordings"
+    folder.mkdir(parents=True)
+    for place, (speaker, digit, take) in enumerate(itertools.product(("anna", "bert"), range(10), range(9))):
+        soundfile.write(folder / f"{digit}_{speaker}_{take}.wav", np.full(100 + place, (place + 1) / 1000), RATE)
+    return tmp_path
+
+
+SIZES = ("--train_strings=30", "--dev_strings=4", "--test_strings=6", "--validation_takes=2")
+
+
+def takes_in(audio: np.ndarray) -> list[int]:
+    """The recordings that a string is made of."""
+    values = np.rint(audio * 1000).astype(int)
+    return [value - 1 for value, _ in itertools.groupby(values) if value]
+
+
+def test_digits(digits):
+    ok("prepare_digits", "--data_dir=in", "--output_dir=out", *SIZES, "--noise_db=6", cwd=digits)
+    lists = {path.stem: rows_of(path) for path in (digits / "out").glob("*.csv")}
+    assert {name: len(rows) for name, rows in lists.items()} == {
+        "train": 40, "dev": 40, "test": 100, "strings-train": 30, "strings-dev": 4, "strings-test": 6,
+        "strings-dev-noise": 4, "strings-test-noise": 6}
+    numbers = {"train": {5, 6}, "dev": {7, 8}, "test": set(range(5))}
+    for name, expected in numbers.items():
+        assert {int(Path(row.path).stem.rpartition("_")[2]) for row in lists[name]} == expected
+        for row in lists[f"strings-{name}"]:
+            parts = takes_in(read_audio(row.path, RATE))
+            assert {part % 9 for part in parts} <= expected
+            assert len({part // 90 for part in parts}) == 1  # of one speaker
+            assert row.text == " ".join(WORDS[part // 9 % 10] for part in parts)
+            assert 2 <= len(parts) <= 7
+    clean, noisy = (read_audio(lists[name][0].path, RATE) for name in ("strings-test", "strings-test-noise"))
+    ratio = 10 * np.log10(np.sum(clean ** 2) / np.sum((noisy - clean) ** 2))
+    assert ratio == pytest.approx(6, abs=1)
+
+
+def test_a_speaker_left_out(digits):
+    ok("prepare_digits", "--data_dir=in", "--output_dir=out", *SIZES, "--leave_out_speaker=bert", cwd=digits)
+    speakers = {path.stem: {Path(row.path).stem.split("_")[1] for row in rows_of(path)}
+                for path in (digits / "out").glob("*.csv") if not path.stem.startswith("strings")}
+    assert speakers == {"train": {"anna"}, "dev": {"anna"}, "test": {"anna"}, "speaker-test": {"bert"}}
+
+
+@pytest.mark.parametrize(("argument", "words"), [
+    ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "leave no"),
+    ("--data_dir=none", "does not exist"),
+])
+def test_digits_that_cannot_be(digits, argument, words):
+    result = run("prepare_digits", "--data_dir=in", "--validation_takes=2", argument, cwd=digits)
+    assert result.returncode == 2 and words in result.stderr
