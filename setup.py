@@ -53,7 +53,7 @@ setup(
     ],
     extras_require={
         "cpu": [f"tensorflow-cpu{TENSORFLOW}"],
-        # Horovod with NCCL compiles and links against the CUDA wheels of 2.18.1 and of 2.21.0 (install_horovod.sh --nccl).
+        # Horovod with NCCL compiles and links against the CUDA wheels of 2.18.1 and of 2.21.0 (install_horovod.sh).
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "plots": ["matplotlib"],  # --png of the programs in benchmarks/
