@@ -75,6 +75,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--clusters", type=_numbers(int), default=_CLUSTERS, help="numbers of ranks to predict")
     add("--bandwidth_gbps", type=_numbers(float), default=_GBPS, help="links to predict for, in Gbit/s")
     add("--latency_us", type=float, default=20.0, help="latency of these links")
+    add("--start_ms", type=float, default=None, help="time until a reduction sets out there; by default as fitted here")
     add("--step_ms", type=float, default=None, help="time of an update of one rank there; by default as measured here")
     options, overrides = parser.parse_known_args(argv)
     if min(options.steps, options.rounds, options.repetitions) < 1 or options.warmup < 0:
@@ -154,11 +155,12 @@ def describe(scales: list[Scale], options: argparse.Namespace) -> str:
 def _predictions(scale: Scale, costs: Costs, options: argparse.Namespace) -> list[str]:
     assert scale.reductions is not None
     step = options.step_ms / 1e3 if options.step_ms else statistics.median(scale.alone_step)
+    start = costs.start if options.start_ms is None else options.start_ms / 1e3
     links = [Link(1e-6 * options.latency_us, 1e9 / 8 * gbps) for gbps in options.bandwidth_gbps]
     title = (f"Predicted efficiency of weak scaling: steps of {1e3 * step:,.0f} ms, "
-             f"{sum(scale.reductions.groups) / 2**20:.3g} MiB of gradients, {1e3 * costs.start:.2f} ms to set out, "
+             f"{sum(scale.reductions.groups) / 2**20:.3g} MiB of gradients, {1e3 * start:.2f} ms to set out, "
              f"{options.overlap:.0%} hidden; columns: latency and bandwidth of the links:")
-    return [title, cluster_table(options.clusters, links, costs.start, step, scale.reductions.groups, options.overlap)]
+    return [title, cluster_table(options.clusters, links, start, step, scale.reductions.groups, options.overlap)]
 
 
 def main(argv: list[str]) -> None:

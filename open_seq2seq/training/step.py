@@ -150,7 +150,7 @@ class TrainStep:
         means: Tensors = {}
         for number, (unit, weighed) in enumerate(sums.items()):
             carried = {_TALLY + name: value for name, value in tallies.items()} if number == 0 else {}
-            reduced = self._runner.reduce({**weighed, **carried}, f"gradients.{unit}")
+            reduced = self._runner.reduce({**weighed, **carried}, f"gradients.{number}")
             tallies = {name: reduced.pop(_TALLY + name) for name in tallies} if number == 0 else tallies
             units = reduced.pop(_UNITS)
             for name, value in reduced.items():
