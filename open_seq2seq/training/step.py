@@ -148,7 +148,7 @@ class TrainStep:
 
     def _update_from_sums(self, sums: dict[str, Tensors], tallies: Tensors) -> Tensors:
         means: Tensors = {}
-        for number, (unit, weighed) in enumerate(sums.items()):
+        for number, weighed in enumerate(sums.values()):
             carried = {_TALLY + name: value for name, value in tallies.items()} if number == 0 else {}
             reduced = self._runner.reduce({**weighed, **carried}, f"gradients.{number}")
             tallies = {name: reduced.pop(_TALLY + name) for name in tallies} if number == 0 else tallies
