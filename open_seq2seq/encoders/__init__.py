@@ -1,6 +1,7 @@
 """Encoders that configs can name."""
 
 from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 
-__all__ = ["Encoder", "TransformerEncoder"]
+__all__ = ["Encoder", "TDNNEncoder", "TransformerEncoder"]

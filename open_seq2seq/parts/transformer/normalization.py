@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import sum_over_rows
-from open_seq2seq.parts.recompute import is_recomputing
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
@@ -98,74 +98,6 @@ class LayerNorm(Module):
             centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
             deviation = tf.reduce_mean(tf.abs(centered), -1, keepdims=True) + self.epsilon
             return tf.cast(centered / deviation * self.gamma + self.beta, x.dtype)
-
-
-class BatchNorm(Module):
-    """Normalisation of each channel over the positions of a batch that are not padding.
-
-    Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167. Outside training the moving
-    statistics are used, so that an example's result does not depend on its batch.
-
-    Args:
-      hidden_size: channels.
-      momentum: share of the old moving statistics that a step keeps.
-      epsilon: added to the variance.
-      center_scale: whether offset and scale are learned.
-      regularizer: of the scale.
-    """
-
-    def __init__(self, hidden_size: int, momentum: float = 0.95, epsilon: float = 1e-4, center_scale: bool = True,
-                 regularizer: Any = None) -> None:
-        super().__init__(name="batch_norm")
-        self.momentum = momentum
-        self.epsilon = epsilon
-        self.moving_mean = self.weight([hidden_size], "zeros", trainable=False)
-        self.moving_variance = self.weight([hidden_size], "ones", trainable=False)
-        if center_scale:
-            self.gamma = self.weight([hidden_size], "ones", regularizer=regularizer)
-            self.beta = self.weight([hidden_size], "zeros")
-        self.center_scale = center_scale
-
-    def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Normalises ``[..., hidden]``.
-
-        Args:
-          x: any float type.
-          mask: boolean, ``x``'s shape without its last axis; False positions do not count.
-          training: use and record the batch's statistics.
-        """
-        with tf.name_scope(_SCOPE):
-            flat = tf.cast(tf.reshape(x, [-1, x.shape[-1]]), tf.float32)
-            mean, variance = (self._batch_statistics(flat, mask) if training else
-                              (self.moving_mean, self.moving_variance))
-            factor = tf.math.rsqrt(variance + self.epsilon) * (self.gamma if self.center_scale else 1.0)
-            offset = (self.beta if self.center_scale else 0.0) - mean * factor
-            return tf.reshape(tf.cast(flat * factor + offset, x.dtype), tf.shape(x))
-
-    def _batch_statistics(self, flat: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-        held = None
-        if mask is not None and is_for_xla():  # no shape may depend on a value there
-            held = tf.reshape(mask, [-1, 1])
-            count = tf.math.count_nonzero(held, dtype=tf.int32)
-        else:
-            flat = flat if mask is None else tf.boolean_mask(flat, tf.reshape(mask, [-1]))
-            count = tf.shape(flat)[0]
-        size = tf.cast(tf.maximum(count, 1), tf.float32)
-        mean = _sum_of(flat, held) / size
-        variance = _sum_of(tf.math.squared_difference(flat, mean), held) / size
-        if is_recomputing():
-            return mean, variance
-        # A replica without rows must leave the moving statistics alone.
-        rate = tf.where(count > 0, 1.0 - self.momentum, 0.0)
-        for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            change = rate * (tf.stop_gradient(new) - moving)
-            # The update of a batch that holds NaN is skipped; its statistics must leave no trace either.
-            moving.assign_add(tf.where(tf.math.is_finite(change), change, 0.0))
-        return mean, variance
-
-
-def _sum_of(flat: tf.Tensor, held: tf.Tensor | None) -> tf.Tensor:
-    return tf.reduce_sum(flat if held is None else tf.where(held, flat, 0.0), 0)
 
 
 def check_norm_params(norm_params: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""The entries of ``convnet_layers``: what a config says of convolutional blocks, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.parts.conv_blocks.block import BlockShape
+from open_seq2seq.parts.conv_blocks.convolution import KINDS, Window
+
+_SIZES = (int, list, tuple)
+_REQUIRED = {
+    "type": Param(list(KINDS), doc="Kind of convolution: conv1d; sep_conv1d, depthwise and pointwise; conv2d, over "
+                  "time and frequency; tcn, causal."),
+    "repeat": Param(int, doc="Layers of the block."),
+    "kernel_size": Param(_SIZES, doc="Taps over time, and for conv2d over frequency.", unit="frames"),
+    "stride": Param(_SIZES, doc="Step over time, and for conv2d over frequency; of each layer.", unit="frames"),
+    "num_channels": Param(int, doc="Channels of the block's outputs."),
+    "padding": Param(["SAME", "VALID"], doc="Whether frames at the edges are kept; tcn always keeps them."),
+}
+_OPTIONAL = {
+    "dilation": Param(_SIZES, 1, "From one tap to the next.", "frames"),
+    "dropout_keep_prob": Param((float, type(None)), None, "Share of activations that dropout keeps."),
+    "residual": Param(bool, False, "Whether the block's input is added to the last layer's."),
+    "residual_dense": Param(bool, False, "With residual: the inputs of all earlier such blocks too."),
+}
+
+
+class ConvnetEntry(NamedTuple):
+    """One checked entry.
+
+    Attributes:
+      shape: of the block.
+      residual: whether its input is added.
+      residual_dense: whether the inputs of all earlier such blocks are added too.
+    """
+
+    shape: BlockShape
+    residual: bool
+    residual_dense: bool
+
+    @property
+    def kind(self) -> str:
+        """Kind of its convolutions."""
+        return self.shape.kind
+
+
+def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> tuple[list[ConvnetEntry], list[str]]:
+    """Checks ``convnet_layers``.
+
+    Args:
+      layers: what the config gives.
+      keep_prob: of entries that do not say.
+      path: where it stands in the config, for messages.
+
+    Returns:
+      (entries, problems: one sentence each; with problems the entries mean nothing).
+    """
+    if not layers:
+        return [], [f"'{path}' is empty: give at least one block."]
+    entries: list[ConvnetEntry] = []
+    problems: list[str] = []
+    for number, layer in enumerate(layers):
+        place = f"{path}/{number}"
+        if not isinstance(layer, Mapping):
+            problems.append(f"'{place}' is {layer!r} but has to be a dict.")
+            continue
+        params, found = check_params(layer, _REQUIRED, _OPTIONAL, place)
+        found = found or _problems(params, place)
+        problems += found
+        if not found:
+            entries.append(_entry(params, keep_prob))
+            if params["type"] == "conv2d" and any(entry.kind != "conv2d" for entry in entries):
+                problems.append(f"'{place}/type' is 'conv2d' after layers over time alone, which have no frequencies.")
+    return entries, problems
+
+
+def _sizes(value: Any) -> list[Any]:
+    return [value] if isinstance(value, int) else list(value)
+
+
+def _problems(params: Mapping[str, Any], place: str) -> list[str]:
+    problems = []
+    axes = 2 if params["type"] == "conv2d" else 1
+    for name in ("kernel_size", "stride", "dilation"):
+        sizes = _sizes(params[name])
+        fits = len(sizes) == axes or (name == "dilation" and len(sizes) == 1)
+        if not fits or not all(isinstance(size, int) and size >= 1 for size in sizes):
+            wanted = "two whole numbers, over time and frequency," if axes == 2 else "one whole number"
+            problems.append(f"'{place}/{name}' is {params[name]} but has to be {wanted} of at least 1.")
+    problems += [f"'{place}/{name}' is {params[name]} but has to be at least 1."
+                 for name in ("repeat", "num_channels") if params[name] < 1]
+    keep_prob = params["dropout_keep_prob"]
+    if keep_prob is not None and not 0.0 < keep_prob <= 1.0:
+        problems.append(f"'{place}/dropout_keep_prob' is {keep_prob} but has to be above 0 and at most 1.")
+    if not problems:
+        problems = _combination_problems(params, place)
+    return problems
+
+
+def _combination_problems(params: Mapping[str, Any], place: str) -> list[str]:
+    problems = []
+    strides, dilations = _sizes(params["stride"]), _sizes(params["dilation"])
+    if max(strides) > 1 and max(dilations) > 1:
+        problems.append(f"'{place}/dilation' is {params['dilation']} with a stride of {params['stride']}: one of them "
+                        "has to be 1.")
+    if params["residual"] and (max(strides) > 1 or params["padding"] == "VALID"):
+        problems.append(f"'{place}/residual' needs a stride of 1 and the padding SAME: what is added must have as many "
+                        "frames as the block's output.")
+    if params["residual"] and params["type"] == "conv2d":
+        problems.append(f"'{place}/residual' needs layers over time alone, not conv2d.")
+    if params["residual_dense"] and not params["residual"]:
+        problems.append(f"'{place}/residual_dense' needs residual.")
+    return problems
+
+
+def _entry(params: Mapping[str, Any], keep_prob: float) -> ConvnetEntry:
+    kind = params["type"]
+    padding = "CAUSAL" if kind == "tcn" else params["padding"]
+    sizes, strides, dilations = (_sizes(params[name]) for name in ("kernel_size", "stride", "dilation"))
+    windows = [Window(size, stride, dilation, padding)
+               for size, stride, dilation in zip(sizes, strides, dilations * len(sizes), strict=False)]
+    keep = keep_prob if params["dropout_keep_prob"] is None else params["dropout_keep_prob"]
+    shape = BlockShape(kind, params["repeat"], windows, params["num_channels"], 1.0 - keep)
+    return ConvnetEntry(shape, params["residual"], params["residual"] and params["residual_dense"])

@@ -1,0 +1,175 @@
+"""The convolutional encoder of Wave2Letter, Jasper and QuartzNet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
+from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.activations import resolve_activation
+from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
+from open_seq2seq.parts.conv_blocks.normalization import NORMALIZATIONS
+from open_seq2seq.parts.fork import fork
+from open_seq2seq.utils.errors import ConfigError
+
+
+class TDNNEncoder(Encoder):
+    """Blocks of convolutions over time.
+
+    Wave2Letter+ (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), Jasper with plain or dense residual
+    connections (Li et al. 2019, https://arxiv.org/abs/1904.03288), QuartzNet (Kriman et al. 2019,
+    https://arxiv.org/abs/1910.10261): which one, ``convnet_layers`` says.
+
+    In training layers are normalised by the frames that are not padding; outside of it an utterance's result is the
+    same whatever stands beside it.
+
+    Attributes:
+      output_size: channels of the outputs.
+      time_stride: frames of the input from one output to the next.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_required_params(),
+            "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where an entry of "
+                                       "convnet_layers does not say."),
+            "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
+                                    "optionally dilation, dropout_keep_prob, residual, residual_dense."),
+            "activation_fn": Param((callable, str, type(None)), doc="Activation: a function, or its name: relu, "
+                                   "relu20 (which clips at 20)…"),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_optional_params(),
+            "data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; "
+                                 "activations are channels last, and the weights do not depend on it."),
+            "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution; layer_norm is "
+                                   "over the channels of a frame, instance_norm over an utterance's frames."),
+            "bn_momentum": Param(float, 0.90, "Share of the moving statistics that a step keeps."),
+            "bn_epsilon": Param(float, 1e-3, "Added to the variance."),
+            "use_conv_mask": Param(bool, True, "Whether padding is zero before each convolution and left out of "
+                                   "statistics; if not, results depend on what an utterance is batched with."),
+            "drop_block_prob": Param(float, 0.0, "Probability that training leaves a residual block out, all but its "
+                                     "residual connection."),
+            "drop_block_index": Param(int, -1, "Block that evaluation and inference leave out likewise, from 0; -1 is "
+                                      "none."),
+            "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer."),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params, path = self.params, self.params_path
+        entries, problems = check_convnet_layers(params["convnet_layers"], params["dropout_keep_prob"],
+                                                 f"{path}/convnet_layers")
+        problems += _problems(params, entries, path)
+        if problems:
+            raise ConfigError(problems)
+        settings = BlockSettings(
+            resolve_activation(params["activation_fn"], f"{path}/activation_fn"), params["normalization"],
+            params["bn_momentum"], params["bn_epsilon"], self.make_initializer(), self.make_regularizer(),
+            params["use_conv_mask"])
+        self._entries = tuple(entries)
+        self.time_stride = 1
+        self.blocks: list[ConvBlock] = []
+        self._build(settings)
+
+    def _build(self, settings: BlockSettings) -> None:
+        width, channels = self.params["num_audio_features"], 1
+        if self._entries[0].kind != "conv2d":
+            width, channels = 1, width
+        dense: list[int] = []
+        for entry in self._entries:
+            if entry.kind != "conv2d":
+                width, channels = 1, width * channels
+            residuals = [channels] if entry.residual else []
+            if entry.residual_dense:
+                dense.append(channels)
+                residuals = dense
+            self.blocks.append(ConvBlock(channels, entry.shape, settings, residuals))
+            channels = entry.shape.channels
+            for _ in range(entry.shape.repeat):
+                self.time_stride *= entry.shape.windows[0].stride
+                if entry.kind == "conv2d":
+                    width = entry.shape.windows[1].outputs(width)
+        self.output_size = width * channels
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Encodes features.
+
+        Args:
+          input_dict: ``source_tensors``: features ``[batch, time, num_audio_features]`` and lengths ``[batch]`` in
+            frames, int32.
+
+        Returns:
+          ``outputs`` ``[batch, time', output_size]`` in the compute type, ``src_length`` and ``outputs_length``
+          ``[batch]``, in frames of the outputs.
+        """
+        x, lengths = input_dict["source_tensors"][:2]
+        x = tf.ensure_shape(tf.cast(x, self.compute_dtype), [None, None, self.params["num_audio_features"]])
+        if self.params["use_conv_mask"]:
+            held = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]
+            x = tf.where(held, x, tf.zeros([], x.dtype))
+        if self._entries[0].kind == "conv2d":
+            x = x[..., tf.newaxis]
+        x, lengths = self._run_blocks(x, tf.cast(lengths, tf.int32))
+        return {"outputs": _flat(x), "src_length": lengths, "outputs_length": lengths}
+
+    def _run_blocks(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        dense: list[tf.Tensor] = []
+        dense_left = sum(entry.residual_dense for entry in self._entries)
+        for number, (entry, block) in enumerate(zip(self._entries, self.blocks, strict=True)):
+            x = x if entry.kind == "conv2d" else _flat(x)
+            residuals: list[tf.Tensor] = []
+            if entry.residual_dense:
+                x, kept = fork(x)
+                dense.append(kept)
+                dense_left -= 1
+                if dense_left:
+                    residuals, dense = (list(tensors) for tensors in zip(*map(fork, dense), strict=True))
+                else:
+                    residuals = dense
+            elif entry.residual:
+                x, kept = fork(x)
+                residuals = [kept]
+            x, lengths = block(x, lengths, residuals, self.training, self._drop(number) if residuals else 0.0)
+        return x, lengths
+
+    def _drop(self, block: int) -> float:
+        if self.training:
+            return self.params["drop_block_prob"]
+        return 1.0 if block == self.params["drop_block_index"] else 0.0
+
+
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    """Lays the frequencies of ``[batch, time, frequency, channels]`` side by side."""
+    if x.shape.rank == 3:
+        return x
+    return tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], x.shape[2] * x.shape[3]])
+
+
+def _problems(params: Mapping[str, Any], entries: list[ConvnetEntry], path: str) -> list[str]:
+    problems = []
+    if params["num_audio_features"] is None:
+        problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
+    if not 0.0 < params["dropout_keep_prob"] <= 1.0:
+        problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
+                        "most 1.")
+    if not 0.0 <= params["bn_momentum"] < 1.0:
+        problems.append(f"'{path}/bn_momentum' is {params['bn_momentum']} but has to be at least 0 and below 1.")
+    droppable = [number for number, entry in enumerate(entries) if entry.residual or entry.residual_dense]
+    if not 0.0 <= params["drop_block_prob"] < 1.0:
+        problems.append(f"'{path}/drop_block_prob' is {params['drop_block_prob']} but has to be at least 0 and below "
+                        "1.")
+    elif params["drop_block_prob"] and entries and not droppable:
+        problems.append(f"'{path}/drop_block_prob' needs blocks with a residual connection: nothing is left of others.")
+    if params["drop_block_index"] != -1 and params["drop_block_index"] not in droppable:
+        problems.append(f"'{path}/drop_block_index' is {params['drop_block_index']} but has to be the number, from 0, "
+                        "of a block with a residual connection, or -1.")
+    return problems

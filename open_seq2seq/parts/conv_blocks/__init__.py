@@ -1,0 +1,1 @@
+"""Convolutions over time and their frames: normalisation, activation, dropout, residual connections."""

@@ -1,0 +1,164 @@
+"""A block of convolutional layers with an optional residual connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.activations import Activation, activate_kept
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
+from open_seq2seq.parts.conv_blocks.normalization import make_normalization
+from open_seq2seq.parts.dropout import keep_mask, keep_scale
+from open_seq2seq.parts.randomness import next_seed
+
+
+class BlockSettings(NamedTuple):
+    """What all blocks of an encoder share.
+
+    Attributes:
+      activation: after each layer; None for none.
+      normalization: one of ``NORMALIZATIONS``.
+      momentum: of batch norm.
+      epsilon: of the normalisation.
+      initializer: of kernels.
+      regularizer: of kernels and of batch norm's scale; not of the projections of residual connections.
+      mask_padding: whether layers read zeros where there is padding, and statistics leave it out.
+    """
+
+    activation: Activation | None
+    normalization: str | None = "batch_norm"
+    momentum: float = 0.9
+    epsilon: float = 1e-3
+    initializer: Any = None
+    regularizer: Any = None
+    mask_padding: bool = True
+
+
+class BlockShape(NamedTuple):
+    """What a block is made of.
+
+    Attributes:
+      kind: of its convolutions, one of ``KINDS``.
+      repeat: how many layers.
+      windows: over time, and for ``conv2d`` over frequency.
+      channels: of its outputs.
+      dropout: rate after each layer.
+    """
+
+    kind: str
+    repeat: int
+    windows: Sequence[Window]
+    channels: int
+    dropout: float
+
+
+class ConvLayer(Module):
+    """Convolution and normalisation.
+
+    Args:
+      kind: of the convolution.
+      in_channels: of the input.
+      channels: of the output.
+      windows: over time, and for ``conv2d`` over frequency.
+      settings: of the encoder.
+      regularizer: of the kernel.
+    """
+
+    def __init__(self, kind: str, in_channels: int, channels: int, windows: Sequence[Window],
+                 settings: BlockSettings, regularizer: Any) -> None:
+        super().__init__(name="conv_layer")
+        self.window = windows[0]
+        self.convolution = make_convolution(kind, in_channels, channels, windows, settings.initializer, regularizer)
+        self.norm = make_normalization(settings.normalization, channels, settings.momentum, settings.epsilon,
+                                       settings.regularizer)
+
+    def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+        """Returns ``[batch, time', …, channels]``; ``held`` ``[batch, time']`` is False where there is padding."""
+        y = self.convolution(x)
+        return y if self.norm is None else self.norm(y, _like_rows(held, y), training)
+
+
+class ConvBlock(Module):
+    """Layers of convolution, normalisation, activation and dropout; the last one may add a residual.
+
+    Each residual input goes through a matrix and a normalisation of its own, and is added before the last activation
+    (Li et al. 2019, Jasper, https://arxiv.org/abs/1904.03288).
+
+    Args:
+      in_channels: of the input.
+      shape: of the block.
+      settings: of the encoder.
+      residual_channels: channels of each residual input; none for a block without a residual connection.
+    """
+
+    def __init__(self, in_channels: int, shape: BlockShape, settings: BlockSettings,
+                 residual_channels: Sequence[int] = ()) -> None:
+        super().__init__(name="conv_block")
+        self._settings = (shape.dropout, settings.activation, settings.mask_padding)
+        self.layers = [
+            ConvLayer(shape.kind, in_channels if number == 0 else shape.channels, shape.channels, shape.windows,
+                      settings, settings.regularizer) for number in range(shape.repeat)]
+        self.residuals = [ConvLayer("conv1d", channels, shape.channels, [Window(1)], settings, None)
+                          for channels in residual_channels]
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, residuals: Sequence[tf.Tensor] = (), training: bool = False,
+                 drop: float = 0.0) -> tuple[tf.Tensor, tf.Tensor]:
+        """Transforms ``[batch, time, …, channels]``, which is zero where there is padding.
+
+        Args:
+          x: in the compute type.
+          lengths: frames ``[batch]`` int32.
+          residuals: as many as there are residual channels, of the output's number of frames.
+          training: whether anything is dropped, and which statistics normalise.
+          drop: probability that all but the residual is dropped (Huang et al. 2016, stochastic depth,
+            https://arxiv.org/abs/1603.09382); 1 drops it always.
+
+        Returns:
+          The outputs, zero again where there is padding, and their lengths.
+        """
+        for layer in self.layers:
+            lengths = layer.window.outputs(lengths)
+            held = tf.sequence_mask(lengths, layer.window.outputs(tf.shape(x)[1])) if self._settings[2] else None
+            if drop >= 1.0 and layer is self.layers[-1]:
+                y = self._residual_sum(residuals, held, training)
+            else:
+                y = layer(x, held, training)
+                if layer is self.layers[-1] and residuals:
+                    y = _joined(y, self._residual_sum(residuals, held, training), drop)
+            x = self._activated(y, held, training)
+        return x, lengths
+
+    def _residual_sum(self, residuals: Sequence[tf.Tensor], held: tf.Tensor | None, training: bool) -> tf.Tensor:
+        total = None
+        for layer, residual in zip(self.residuals, residuals, strict=True):
+            y = layer(residual, held, training)
+            total = y if total is None else total + y
+        return total
+
+    def _activated(self, y: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
+        rate, activation, _ = self._settings
+        dropped = training and rate > 0.0
+        if not dropped and held is None:
+            return y if activation is None else activation(y)
+        keep = keep_mask(tf.shape(y), rate) if dropped else None
+        if held is not None:
+            rows = tf.reshape(held, tf.concat([tf.shape(held), [1] * (y.shape.rank - 2)], 0))
+            keep = rows if keep is None else keep & rows
+        return activate_kept(y, activation, keep, keep_scale(rate, dropped))
+
+
+def _like_rows(held: tf.Tensor | None, y: tf.Tensor) -> tf.Tensor | None:
+    """A mask ``[batch, time]`` for the positions of ``[batch, time, frequency, channels]``."""
+    if held is None or y.shape.rank == 3:
+        return held
+    return tf.broadcast_to(held[:, :, tf.newaxis], tf.shape(y)[:3])
+
+
+def _joined(y: tf.Tensor, residual: tf.Tensor, drop: float) -> tf.Tensor:
+    if drop == 0.0:
+        return y + residual
+    keep = tf.random.stateless_uniform([], next_seed()) >= drop
+    return tf.where(keep, y, tf.zeros([], y.dtype)) + residual

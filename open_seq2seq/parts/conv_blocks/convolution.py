@@ -1,0 +1,176 @@
+"""Convolutions over time: plain, depthwise-separable, causal, and over time and frequency.
+
+None has a bias but the causal one: normalisation follows. What they read before the start and behind the end is
+zero, and an output's place does not depend on how far a batch is padded: with stride ``s`` the padding of ``SAME``
+is that of a length which ``s`` divides, whatever the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import add_bias
+from open_seq2seq.parts.precision import cast_weight
+
+KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
+
+
+class Window:
+    """Which inputs an output along one axis is made from.
+
+    Args:
+      size: taps of the kernel.
+      stride: inputs from one output to the next.
+      dilation: inputs from one tap to the next.
+      padding: ``SAME``, ``VALID`` or ``CAUSAL``.
+    """
+
+    def __init__(self, size: int, stride: int = 1, dilation: int = 1, padding: str = "SAME") -> None:
+        self.size = size
+        self.stride = stride
+        self.dilation = dilation
+        self.padding = padding
+        self.span = (size - 1) * dilation + 1
+
+    def outputs(self, length: Any) -> Any:
+        """Returns how many outputs ``length`` inputs make: a number, or int32 tensors of any shape."""
+        if self.padding == "VALID":
+            count = (length - self.span) // self.stride + 1
+            return tf.maximum(count, 0) if tf.is_tensor(length) else max(count, 0)
+        return -(-length // self.stride)
+
+    @property
+    def before(self) -> int:
+        """Zeros before the first input."""
+        if self.padding == "CAUSAL":
+            return self.span - 1
+        return max(self.span - self.stride, 0) // 2 if self.padding == "SAME" else 0
+
+    def pads(self, length: Any) -> list[Any]:
+        """Returns the zeros before and behind ``length`` inputs."""
+        if self.padding == "VALID":
+            return [0, 0]
+        behind = (self.outputs(length) - 1) * self.stride + self.span - self.before - length
+        return [self.before, tf.maximum(behind, 0)]
+
+    @property
+    def is_plain_same(self) -> bool:
+        """Whether TensorFlow's own ``SAME`` is the same."""
+        return self.padding == "SAME" and self.stride == 1
+
+
+class Convolution1D(Module):
+    """Convolution over time of ``[batch, time, channels]``.
+
+    Args:
+      in_channels: of the input.
+      out_channels: of the output.
+      window: over time.
+      initializer: of the kernel.
+      regularizer: of the kernel.
+      use_bias: whether there is a bias.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
+                 regularizer: Any = None, use_bias: bool = False) -> None:
+        super().__init__(name="convolution")
+        self.window = window
+        self.out_channels = out_channels
+        self.kernel = self.weight([window.size, in_channels, out_channels], initializer, regularizer=regularizer)
+        self.bias = self.weight([out_channels], "zeros") if use_bias else None
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
+        kernel, window = cast_weight(self.kernel, x.dtype), self.window
+        if window.size == window.stride == 1:
+            y = _times_matrix(x, kernel[0])
+        else:
+            padding = "SAME" if window.is_plain_same else "VALID"
+            y = tf.nn.conv1d(_padded(x, window), kernel, window.stride, padding, dilations=window.dilation)
+        if self.bias is None:
+            return y
+        rows = add_bias(tf.reshape(y, [-1, self.out_channels]), tf.convert_to_tensor(self.bias))
+        return tf.reshape(rows, tf.shape(y))
+
+
+class SeparableConvolution1D(Module):
+    """A convolution of each channel over time, then a matrix over the channels (Kriman et al. 2019, QuartzNet).
+
+    Args:
+      in_channels: of the input.
+      out_channels: of the output.
+      window: over time.
+      initializer: of both kernels.
+      regularizer: of both kernels.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
+                 regularizer: Any = None) -> None:
+        super().__init__(name="separable_convolution")
+        self.window = window
+        self.out_channels = out_channels
+        self.depthwise = self.weight([window.size, in_channels, 1], initializer, regularizer=regularizer)
+        self.pointwise = self.weight([in_channels, out_channels], initializer, regularizer=regularizer)
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
+        kernel, window = cast_weight(self.depthwise, x.dtype), self.window
+        padding = "SAME" if window.is_plain_same else "VALID"
+        # Time as the height of an image of width 1 is the quickest of the layouts.
+        y = tf.nn.depthwise_conv2d(_padded(x, window)[:, :, tf.newaxis], kernel[:, tf.newaxis],
+                                   [1, window.stride, window.stride, 1], padding, dilations=[window.dilation, 1])
+        return _times_matrix(y[:, :, 0], cast_weight(self.pointwise, x.dtype))
+
+
+class Convolution2D(Module):
+    """Convolution over time and frequency of ``[batch, time, frequency, channels]``.
+
+    Args:
+      in_channels: of the input.
+      out_channels: of the output.
+      window: over time.
+      frequency: window over frequency.
+      initializer: of the kernel.
+      regularizer: of the kernel.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, window: Window, frequency: Window,
+                 initializer: Any = None, regularizer: Any = None) -> None:
+        super().__init__(name="convolution_2d")
+        self.window = window
+        self.frequency = frequency
+        self.out_channels = out_channels
+        self.kernel = self.weight([window.size, frequency.size, in_channels, out_channels], initializer,
+                                  regularizer=regularizer)
+
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns ``[batch, time', frequency', out_channels]`` in the type of ``x``."""
+        time, frequency = self.window, self.frequency
+        padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
+        return tf.nn.conv2d(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
+                            dilations=[time.dilation, frequency.dilation])
+
+
+def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Sequence[Window],
+                     initializer: Any = None, regularizer: Any = None) -> Module:
+    """Makes a convolution of one of ``KINDS``; ``windows`` are over time and, for ``conv2d``, frequency."""
+    if kind == "conv2d":
+        return Convolution2D(in_channels, out_channels, windows[0], windows[1], initializer, regularizer)
+    if kind == "sep_conv1d":
+        return SeparableConvolution1D(in_channels, out_channels, windows[0], initializer, regularizer)
+    return Convolution1D(in_channels, out_channels, windows[0], initializer, regularizer, use_bias=kind == "tcn")
+
+
+def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:
+    if window.is_plain_same or window.padding == "VALID":
+        return x
+    return tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
+
+
+def _times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    rows = tf.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix)
+    return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [matrix.shape[1]]], 0))
