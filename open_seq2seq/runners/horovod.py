@@ -18,9 +18,11 @@ from open_seq2seq.utils.errors import UserError
 
 # Horovod's and Open MPI's settings for ranks that compute on CPUs, where nobody has set them. Horovod's thread wakes
 # at each cycle and meets those of the other ranks, which takes time from the core that computes; a cycle of 1 ms is
-# made for steps of some ms. Tensors above the threshold go without being copied to a buffer and back. Who waits in MPI
-# lets others compute.
-CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5", "HOROVOD_FUSION_THRESHOLD": str(2**20), "OMPI_MCA_mpi_yield_when_idle": "1"}
+# made for steps of some ms.
+CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5"}
+# Tensors above the threshold go without being copied to a buffer and back; Gloo is quicker with few large ones. Who
+# waits in MPI lets others compute.
+MPI_SETTINGS = {"HOROVOD_FUSION_THRESHOLD": str(4 * 2**20), "OMPI_MCA_mpi_yield_when_idle": "1"}
 _MISSING = object()
 
 
@@ -86,9 +88,11 @@ class HorovodRunner(Runner):
 
 def set_defaults() -> None:
     """Sets what suits ranks that compute on CPUs, unless the environment has it; to be called before Horovod starts."""
-    if not tf.config.list_physical_devices("GPU"):
-        for name, value in CPU_SETTINGS.items():
-            os.environ.setdefault(name, value)
+    if tf.config.list_physical_devices("GPU"):
+        return
+    by_gloo = os.environ.get("HOROVOD_CONTROLLER") == "gloo"  # which horovodrun --gloo says
+    for name, value in (CPU_SETTINGS if by_gloo else {**CPU_SETTINGS, **MPI_SETTINGS}).items():
+        os.environ.setdefault(name, value)
 
 
 def take_share(local_rank: int, local_size: int) -> int | None:

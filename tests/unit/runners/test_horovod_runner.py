@@ -152,7 +152,14 @@ def test_settings_of_the_environment_stay(monkeypatch):
     monkeypatch.setattr(os, "environ", {"HOROVOD_CYCLE_TIME": "2"})
     monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: [])
     horovod.set_defaults()
-    assert os.environ == {**horovod.CPU_SETTINGS, "HOROVOD_CYCLE_TIME": "2"}
+    assert os.environ == {**horovod.CPU_SETTINGS, **horovod.MPI_SETTINGS, "HOROVOD_CYCLE_TIME": "2"}
+
+
+def test_gloo_keeps_horovods_own_threshold(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"HOROVOD_CONTROLLER": "gloo"})
+    monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: [])
+    horovod.set_defaults()
+    assert os.environ == {**horovod.CPU_SETTINGS, "HOROVOD_CONTROLLER": "gloo"}
 
 
 def test_gpus_keep_horovods_own_settings(monkeypatch):
