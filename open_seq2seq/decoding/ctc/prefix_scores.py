@@ -1,0 +1,115 @@
+"""CTC scores of growing prefixes, for beam search of attention decoders.
+
+Watanabe et al. 2017, "Hybrid CTC/Attention Architecture for End-to-End Speech Recognition", algorithm 2: the log
+probability that a CTC output begins with a prefix, for all hypotheses and next symbols at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+# Stands for log 0: minus infinity less itself would be no number.
+_LOG_ZERO = -1e30
+
+
+class PrefixState(NamedTuple):
+    """What is known of the prefixes of a beam: a cache of ``decoding.beam_search``, reordered along the beam.
+
+    Attributes:
+      by_symbol: ``[batch, beam, time]``: log probability of all paths to the prefix up to a frame that end in its last
+        symbol.
+      by_blank: the same for paths that end in a blank.
+      last: the prefix's last symbol ``[batch, beam]`` int32; the blank for the empty prefix.
+      score: log probability that the output begins with the prefix ``[batch, beam]``.
+    """
+
+    by_symbol: tf.Tensor
+    by_blank: tf.Tensor
+    last: tf.Tensor
+    score: tf.Tensor
+
+
+class CtcPrefixScorer:
+    """Scores every continuation of every hypothesis by CTC.
+
+    Args:
+      logits: ``[batch, time, vocabulary]``, the blank last.
+      lengths: frames ``[batch]``.
+      end_id: the id that ends a hypothesis; it may be the blank's, or any id that CTC does not have.
+    """
+
+    def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int) -> None:
+        self._blank = int(logits.shape[-1]) - 1
+        self._end_id = end_id
+        in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
+        # After its end an utterance says blanks for ever: nothing changes there.
+        silence = tf.where(tf.range(self._blank + 1) == self._blank, 0.0, _LOG_ZERO)
+        self._log_probs = tf.where(in_time, tf.nn.log_softmax(tf.cast(logits, tf.float32)), silence)
+
+    def initial_state(self, beam_size: int) -> PrefixState:
+        """Returns the state of the empty prefix, for each hypothesis."""
+        blanks = tf.cumsum(self._log_probs[:, :, self._blank], 1)
+        by_blank = tf.repeat(blanks[:, tf.newaxis], beam_size, 1)
+        ids = tf.fill(tf.shape(by_blank)[:2], self._blank)
+        return PrefixState(tf.fill(tf.shape(by_blank), _LOG_ZERO), by_blank, ids, tf.zeros(tf.shape(ids)))
+
+    def gains(self, state: PrefixState) -> tf.Tensor:
+        """Returns ln P(prefix and symbol …) - ln P(prefix …) ``[batch, beam, vocabulary]``; below -1e29 where impossible.
+
+        The column of ``end_id`` is that the output is the prefix and nothing more. Where ``end_id`` is beyond the
+        vocabulary, columns are added up to it; those that CTC does not have are impossible.
+        """
+        psi = self._prefix_scores(state)
+        ends = tf.reduce_logsumexp(tf.stack([state.by_symbol[:, :, -1], state.by_blank[:, :, -1]]), 0)
+        width = max(self._blank, self._end_id) + 1
+        psi = tf.pad(psi[:, :, :self._blank], [[0, 0], [0, 0], [0, width - self._blank]], constant_values=_LOG_ZERO)
+        is_end = tf.range(width) == self._end_id
+        return tf.maximum(tf.where(is_end, ends[:, :, tf.newaxis], psi) - state.score[:, :, tf.newaxis], _LOG_ZERO)
+
+    def _prefix_scores(self, state: PrefixState) -> tf.Tensor:
+        """Returns ln P(output begins with prefix and symbol) ``[batch, beam, vocabulary]``."""
+        # In which frame the new symbol begins: the prefix was complete in the one before.
+        start = self._log_probs[:, tf.newaxis, :, :]  # [batch, 1, time, vocabulary]
+        first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)  # only the empty prefix is complete at first
+        before_any = _shifted(_either(state.by_symbol, state.by_blank), first)
+        before_same = _shifted(state.by_blank, first)
+        scores = tf.reduce_logsumexp(before_any[..., tf.newaxis] + start, 2)
+        of_last = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), state.last, batch_dims=1)
+        same = tf.reduce_logsumexp(before_same + of_last, 2)
+        repeats = tf.one_hot(state.last, self._blank + 1, True, False, dtype=tf.bool)
+        return tf.where(repeats, same[..., tf.newaxis], scores)
+
+    def follow(self, state: PrefixState, symbols: tf.Tensor) -> PrefixState:
+        """Returns the state after each hypothesis grew by a symbol ``[batch, beam]``, not its end."""
+        symbols = tf.minimum(symbols, self._blank)
+        emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
+        blanks = self._log_probs[:, tf.newaxis, :, self._blank]
+        first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
+        complete = tf.where((symbols == state.last)[..., tf.newaxis], state.by_blank,
+                            _either(state.by_symbol, state.by_blank))
+        before = tf.transpose(_shifted(complete, first), [2, 0, 1])  # [time, batch, beam]
+        inputs = (before, tf.transpose(emitted, [2, 0, 1]), tf.transpose(blanks, [2, 0, 1]))
+
+        def step(values: tuple[tf.Tensor, tf.Tensor], frame: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, tf.Tensor]:
+            by_symbol, by_blank = values
+            entered, emission, blank = frame
+            return (tf.maximum(_either(by_symbol, entered) + emission, _LOG_ZERO),
+                    tf.maximum(_either(by_blank, by_symbol) + blank, _LOG_ZERO))
+
+        nothing = tf.fill(tf.shape(symbols), _LOG_ZERO)
+        by_symbol, by_blank = tf.scan(step, inputs, (nothing, nothing))
+        scores = tf.reduce_logsumexp(before + inputs[1], 0)
+        return PrefixState(tf.transpose(by_symbol, [1, 2, 0]), tf.transpose(by_blank, [1, 2, 0]), symbols, scores)
+
+
+def _either(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Returns ln(exp(a) + exp(b))."""
+    top = tf.maximum(a, b)
+    return top + tf.math.log1p(tf.exp(-tf.abs(a - b)))
+
+
+def _shifted(values: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+    """Returns ``[batch, beam, time]`` one frame later, with ``first`` ``[batch, beam]`` in front."""
+    return tf.concat([first[..., tf.newaxis], values[:, :, :-1]], 2)
