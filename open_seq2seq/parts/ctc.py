@@ -3,8 +3,7 @@
 Graves et al. 2006, "Connectionist Temporal Classification", sections 4.1 and 4.2. A label of length L becomes
 2 L + 1 states: a blank, its first symbol, a blank, … The forward variables of a sequence and the backward
 variables are the same recursion, the second one on the reversed sequence; both run in one loop over time, for all
-states of all utterances at once. TensorFlow's own loss needs one loop over 30 operations for each direction, or a
-kernel that handles one state after the other.
+states of all utterances at once.
 """
 
 from __future__ import annotations
@@ -121,22 +120,27 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
     steps = tf.shape(emissions)[0]
     # A symbol follows the one before it without a blank only when the two differ.
     skips = tf.concat([tf.zeros_like(states[:, :2], tf.bool), tf.not_equal(states[:, 2:], states[:, :-2])], 1)
-    skip_cost = tf.where(skips, 0.0, _LOG_ZERO)
-    start = tf.where(valid & (tf.range(tf.shape(states)[1]) < 1), 0.0, _LOG_ZERO)
+    skip_cost = tf.where(skips, 0.0, -_LOG_ZERO)
+    start = tf.where(valid & (tf.range(tf.shape(states)[1]) < 1), 0.0, -_LOG_ZERO)
 
     def step(time: tf.Tensor, before: tf.Tensor, values: tf.TensorArray, taken: tf.TensorArray) -> tuple:
-        padded = tf.pad(before, [[0, 0], [2, 0]], constant_values=_LOG_ZERO)
+        """One frame, on negative logarithms.
+
+        Nowhere are three terms added in a row: TensorFlow would make that one AddN with a temporary variable when
+        memory is short, which fails in loops ("AlreadyExistsError … tmp_var").
+        """
+        padded = tf.pad(before, [[0, 0], [2, 0]], constant_values=-_LOG_ZERO)
         one, two = padded[:, 1:-1], padded[:, :-2] + skip_cost
-        top = tf.maximum(tf.maximum(before, one), two)
-        total = tf.exp(before - top) + tf.exp(one - top) + tf.exp(two - top)
-        after = top + tf.math.log(total) + emissions[time]
-        highest = tf.reduce_max(after, 1, keepdims=True)
-        after = tf.ensure_shape(tf.maximum(after - highest, _LOG_ZERO), before.shape)
-        return time + 1, after, values.write(time, after), taken.write(time, highest[:, 0])
+        least = tf.minimum(tf.minimum(before, one), two)
+        total = tf.nn.relu(tf.exp(least - before) + tf.exp(least - one)) + tf.exp(least - two)
+        after = (least - tf.math.log(total)) - emissions[time]
+        lowest = tf.reduce_min(after, 1, keepdims=True)
+        after = tf.ensure_shape(tf.minimum(after - lowest, -_LOG_ZERO), before.shape)
+        return time + 1, after, values.write(time, after), taken.write(time, lowest[:, 0])
 
     arrays = [tf.TensorArray(tf.float32, steps, element_shape=shape) for shape in (states.shape, states.shape[:1])]
     loop = tf.while_loop(lambda time, *_: time < steps, step, (0, start, *arrays), maximum_iterations=steps)
-    return loop[2].stack(), tf.cumsum(tf.cast(loop[3].stack(), tf.float64))
+    return -loop[2].stack(), -tf.cumsum(tf.cast(loop[3].stack(), tf.float64))
 
 
 def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:

@@ -65,24 +65,50 @@ def test_equals_all_paths(scale):
         assert not gradient[row, steps:].any()
 
 
+def recursion(logits, label):
+    """Loss in float64 by the forward recursion on logarithms."""
+    log_probs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    states = np.full(2 * len(label) + 1, logits.shape[1] - 1)
+    states[1::2] = label
+    skips = np.where(np.r_[True, True, states[2:] == states[:-2]], -np.inf, 0.0)
+    alpha = np.full(len(states), -np.inf)
+    alpha[:2] = log_probs[0, states[:2]]
+    for frame in log_probs[1:, states]:
+        one, two = np.r_[-np.inf, alpha[:-1]], np.r_[-np.inf, -np.inf, alpha[:-2]] + skips
+        alpha = np.logaddexp(np.logaddexp(alpha, one), two) + frame
+    return -np.logaddexp.reduce(alpha[-2:])
+
+
+def slope(logits, label, frame, symbol, by=1e-5):
+    """Derivative of the loss by one logit, from differences."""
+    change = np.zeros_like(logits)
+    change[frame, symbol] = by
+    return (recursion(logits + change, label) - recursion(logits - change, label)) / (2 * by)
+
+
 def test_equals_a_float64_recursion_on_long_input():
     rng = np.random.default_rng(2)
-    steps, vocab, label = 300, 12, rng.integers(0, 11, 60)
-    logits = rng.normal(size=(1, steps, vocab))
-    probs = np.exp(logits[0] - np.logaddexp.reduce(logits[0], axis=1, keepdims=True))
-    states = np.full(2 * len(label) + 1, vocab - 1)
-    states[1::2] = label
-    skips = np.r_[False, False, states[2:] != states[:-2]]
-    alpha, total = np.zeros(len(states)), 0.0
-    alpha[:2] = probs[0, states[:2]]
-    for step in range(1, steps):
-        scale = alpha.sum()
-        total += np.log(scale)
-        alpha = (alpha + np.r_[0, alpha[:-1]] + skips * np.r_[0, 0, alpha[:-2]]) * probs[step, states] / scale
-    expected = -(total + np.log(alpha[-2:].sum()))
-    losses, gradient = loss_and_gradient(logits, label[None], [len(label)], [steps])
-    np.testing.assert_allclose(losses, [expected], rtol=1e-6)
+    label, logits = rng.integers(0, 11, 60), rng.normal(size=(300, 12))
+    losses, gradient = loss_and_gradient(logits[None], label[None], [len(label)], [len(logits)])
+    np.testing.assert_allclose(losses, [recursion(logits, label)], rtol=1e-6)
     np.testing.assert_allclose(gradient.sum(2), 0.0, atol=1e-5)
+    for frame, symbol in ((0, 11), (150, int(label[30])), (299, 4)):
+        assert gradient[0, frame, symbol] == pytest.approx(slope(logits, label, frame, symbol), abs=1e-5)
+
+
+def test_where_probabilities_are_too_small_logarithms_do_it():
+    """A model that is sure of blanks everywhere: 60 symbols of probability e^-40 each."""
+    logits = np.zeros([1, 130, 3])
+    logits[:, :, 2] = 40.0
+    logits[:, :, :2] += np.random.default_rng(0).normal(size=(1, 130, 2))
+    labels = np.tile([[0, 1]], [1, 30])
+    losses, gradient = loss_and_gradient(logits, labels, [60], [130])
+    logits = logits.astype(np.float32).astype(np.float64)
+    assert losses[0] > 2000.0
+    np.testing.assert_allclose(losses, [recursion(logits[0], labels[0])], rtol=1e-6)
+    np.testing.assert_allclose(gradient.sum(2), 0.0, atol=1e-5)
+    for frame in (0, 64, 129):
+        assert gradient[0, frame, 2] == pytest.approx(slope(logits[0], labels[0], frame, 2), abs=1e-4)
 
 
 def test_equals_tensorflow():

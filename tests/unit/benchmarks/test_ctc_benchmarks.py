@@ -1,0 +1,30 @@
+"""The tables of CTC's benchmarks, on toy sizes."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_decoding(capsys):
+    load("ctc_decoding").main(["--frames", "40", "--repeats", "1", "--beam_width", "4", "--vocabulary", "50"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| clear", "| noisy", "| flat"))]
+    assert len(rows) == 6
+
+
+def test_loss(capsys, monkeypatch):
+    module = load("ctc_loss")
+    monkeypatch.setattr(module, "SHAPES", ((3, 20, 5, 4),))
+    module.main(["--rounds", "1", "--kernels", "here,ctc_loss_op,tf_dense"])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| 3×20×5×4")]
+    assert [row[1] for row in rows] == ["here", "ctc_loss_op", "tf_dense"]
+    assert all(float(row[4]) < 1e-4 for row in rows)
