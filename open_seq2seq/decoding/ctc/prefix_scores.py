@@ -56,7 +56,7 @@ class CtcPrefixScorer:
         return PrefixState(tf.fill(tf.shape(by_blank), _LOG_ZERO), by_blank, ids, tf.zeros(tf.shape(ids)))
 
     def gains(self, state: PrefixState) -> tf.Tensor:
-        """Returns ln P(prefix and symbol …) - ln P(prefix …) ``[batch, beam, vocabulary]``; below -1e29 where impossible.
+        """Returns ln P(prefix, symbol …) - ln P(prefix …) ``[batch, beam, vocabulary]``; below -1e29 where impossible.
 
         The column of ``end_id`` is that the output is the prefix and nothing more. Where ``end_id`` is beyond the
         vocabulary, columns are added up to it; those that CTC does not have are impossible.
