@@ -173,6 +173,7 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
             part_class = model.params[part]
             params = _component_params(model, spec, part, part_class, policy)
             setattr(model, part, part_class(params, model, part, spec.mode))
+        model.connect()
         if lender is None and has_unbuilt_layers(model):
             _build_keras_layers(model)
     if lender is not None:

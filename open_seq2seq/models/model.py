@@ -35,6 +35,7 @@ class Model(Component):
 
     data_layer: DataLayer
     object_name = "objects"
+    interactive_hint = "Type a line"
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, None, "model", mode)
@@ -57,6 +58,9 @@ class Model(Component):
     def derived_params(self, part: str) -> dict[str, Any]:
         """Returns parameters of ``encoder``, ``decoder`` or ``loss`` that follow from the data layer."""
         return {}
+
+    def connect(self) -> None:
+        """Called once all parts are there: they may tell one another what they have to know."""
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -96,6 +100,10 @@ class Model(Component):
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
         """Turns one inference batch into results; those of all batches go to ``finalize_inference``."""
         raise NotImplementedError("A model that can infer implements infer(input_values, output_values).")
+
+    def answer(self, result: Any) -> str:
+        """Returns one of ``infer``'s results as interactive inference prints it."""
+        return str(result)
 
     def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
         """Writes the results of an inference pass, in the order of the input."""

@@ -18,6 +18,7 @@ class Text2Text(EncoderDecoderModel):
     """Translation: judged by sacreBLEU and chrF on detokenised text, written line by line."""
 
     object_name = "tokens"
+    interactive_hint = "Type a line to translate"
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -76,6 +77,9 @@ class Text2Text(EncoderDecoderModel):
         layer: Any = self.data_layer
         return [(int(example), [(float(s), layer.ids_to_text(h)) for s, h in zip(scores, ids, strict=True)])
                 for example, ids, scores in zip(input_values["ids"], *output_values, strict=True)]
+
+    def answer(self, result: Any) -> str:
+        return result[0][1]
 
     def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
         rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row[0])

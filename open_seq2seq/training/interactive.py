@@ -38,11 +38,11 @@ def prompt(interactive: InteractiveModel) -> None:
     """Reads lines until end of file, and prints the best result of each."""
     on_terminal = sys.stdin.isatty()
     if on_terminal:
-        deco_print("Type a line to translate; end with Ctrl-D.")
+        deco_print(f"{interactive.model.interactive_hint}; end with Ctrl-D.")
     while True:
         try:
             line = input("> " if on_terminal else "")
         except EOFError:
             return
         if line.strip():
-            print(interactive.infer([line])[0][0][1], flush=True)
+            print(interactive.model.answer(interactive.infer([line])[0]), flush=True)

@@ -18,11 +18,13 @@ class Alphabet(Protocol):
     """What data layer, decoders and metrics ask of an alphabet; CTC's blank is not part of it.
 
     Attributes:
+      labels: the text of each id, without ``<S>`` and ``</S>``; pieces as SentencePiece spells them.
       size: ids are below it; with ``<S>`` and ``</S>`` where there are such.
       start_id: id of ``<S>``, or None.
       end_id: id of ``</S>``, or None.
     """
 
+    labels: list[str]
     size: int
     start_id: int | None
     end_id: int | None
@@ -57,7 +59,7 @@ class Characters:
 
     def __init__(self, path: str, autoregressive: bool = False) -> None:
         self.path = path
-        self.characters = _read_characters(path)
+        self.characters = self.labels = _read_characters(path)
         self._ids = {character: number for number, character in enumerate(self.characters)}
         self.size = len(self.characters) + (2 if autoregressive else 0)
         self.start_id = len(self.characters) if autoregressive else None
@@ -91,6 +93,7 @@ class Pieces:
         self.path = path
         self._processor = load_sentencepiece(path)
         self._pieces = self._processor.get_piece_size()
+        self.labels = [self._processor.id_to_piece(number) for number in range(self._pieces)]
         self.size = self._pieces + (2 if autoregressive else 0)
         self.start_id = self._pieces if autoregressive else None
         self.end_id = self._pieces + 1 if autoregressive else None

@@ -1,0 +1,191 @@
+"""Speech to text: recognisers with CTC or attention, judged by word and character error rates."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
+from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
+from open_seq2seq.decoding.ctc.logits_file import write_logits
+from open_seq2seq.decoding.ctc.word_times import Alignment
+from open_seq2seq.metrics.wer import count_errors, error_rates, report
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.transcript_files import SpokenWord, write_transcripts, write_word_times
+from open_seq2seq.utils.console import deco_print
+
+
+class Recognition(NamedTuple):
+    """What was recognised in one utterance.
+
+    Attributes:
+      text: the transcript.
+      words: with times in seconds and confidences; None where they were not asked for.
+      logits: ``[time, vocabulary]``; None where they were not asked for.
+    """
+
+    text: str
+    words: list[SpokenWord] | None = None
+    logits: np.ndarray | None = None
+
+
+class Speech2Text(EncoderDecoderModel):
+    """Speech recognition: CTC or attention, judged by WER and CER, written as CSV.
+
+    With a ``FullyConnectedCTCDecoder`` evaluation and inference decode greedily in the graph, or with its parameter
+    ``use_language_model`` by prefix beam search.
+    """
+
+    object_name = "audio frames"
+    interactive_hint = "Type the name of a recording"
+    data_layer: Speech2TextDataLayer
+    _search: CtcDecoder | None = None
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **EncoderDecoderModel.get_optional_params(),
+            "worst_utterances": Param(int, 3, "How many of the utterances with most errors evaluation lists.",
+                                      "utterances"),
+            "write_word_times": Param(bool, False, "Whether inference also writes <output>.words.csv: each word with "
+                                      "its start, end (seconds) and confidence; for CTC."),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer, alphabet = self.data_layer, self.data_layer.alphabet
+        autoregressive = alphabet.start_id is not None
+        derived: dict[str, Any] = {
+            "num_audio_features": layer.params["num_audio_features"],
+            "tgt_vocab_size": alphabet.size if autoregressive else alphabet.size + 1,
+            "batch_size": self.params["batch_size_per_gpu"],
+        }
+        if autoregressive:
+            derived.update(GO_SYMBOL=alphabet.start_id, END_SYMBOL=alphabet.end_id)
+        return derived
+
+    def connect(self) -> None:
+        if self.data_layer.alphabet.start_id is None:  # CTC; attention may write more symbols than there are frames
+            self.data_layer.limit_labels(getattr(self.encoder, "time_stride", 1))
+        if self._searches:
+            self._search = self.decoder.beam_decoder(self.data_layer.alphabet.labels)  # type: ignore[attr-defined]
+
+    @property
+    def _dumps_logits(self) -> bool:
+        return self.mode == "infer" and bool(self.decoder.params.get("infer_logits_to_pickle"))
+
+    @property
+    def _searches(self) -> bool:
+        return self.mode != "train" and bool(self.decoder.params.get("use_language_model")) and not self._dumps_logits
+
+    def _with_features(self, batch: dict[str, Any], training: bool) -> dict[str, Any]:
+        return {**batch, "source_tensors": self.data_layer.features(batch, training)}
+
+    def loss_terms(self, batch: dict[str, Any], training: bool) -> Any:
+        return super().loss_terms(self._with_features(batch, training), training)
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        return super().predict(self._with_features(batch, False))
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns logits and their lengths where they are searched or dumped, else the decoder's outputs."""
+        if self._searches or self._dumps_logits:
+            return [decoded["logits"], decoded["src_length"]]
+        return list(decoded["outputs"])
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts frames of the features without padding."""
+        lengths = np.asarray(batch["source_tensors"][1])
+        if len(self.data_layer.input_signature["source_tensors"][0].shape) == 2:  # samples, for the back-end tf
+            lengths = np.where(lengths > 0, self.data_layer.settings.num_frames(lengths), 0)
+        return int(lengths.sum())
+
+    @property
+    def step_seconds(self) -> float:
+        """Time from one of the encoder's outputs to the next."""
+        return self.data_layer.params["window_stride"] * getattr(self.encoder, "time_stride", 1)
+
+    def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
+                         training_step: int) -> dict[str, float]:
+        ids, length = (tensor[0] for tensor in input_values["target_tensors"][:2])
+        target = self.data_layer.ids_to_text(ids[:length])
+        prediction = self.data_layer.ids_to_text(_row(output_values, 0))
+        rate = count_errors(target.split(), prediction.split()).rate
+        deco_print(f"Sample WER: {rate:.4f}", offset=1)
+        deco_print("Sample target:     " + target, offset=1)
+        deco_print("Sample prediction: " + prediction, offset=1)
+        return {"sample_WER": rate}
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray],
+                 ) -> list[tuple[int, str, str, str]]:
+        """Returns (example, file, reference, hypothesis) for each utterance of the batch."""
+        layer = self.data_layer
+        return [(int(example), layer.file_name(int(example)), layer.reference_text(int(example)), found.text)
+                for example, found in zip(input_values["ids"], self._recognitions(output_values), strict=True)]
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        _, names, references, hypotheses = zip(*rows, strict=True)
+        rates = error_rates(references, hypotheses, names, self.params["worst_utterances"])
+        for line in report(rates):
+            deco_print("Validation " + line if line.startswith(("WER", "CER")) else line, offset=1)
+        return {"Eval WER": rates.wer, "Eval CER": rates.cer}
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
+        """Returns (example, what was recognised) for each utterance of the batch."""
+        found = self._recognitions(output_values)
+        return [(int(example), result) for example, result in zip(input_values["ids"], found, strict=True)]
+
+    def answer(self, result: Any) -> str:
+        return result.text
+
+    def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
+        rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row[0])
+        named = [(self.data_layer.file_name(example), result) for example, result in rows]
+        os.makedirs(os.path.dirname(os.path.abspath(output_file)), exist_ok=True)
+        if self._dumps_logits:
+            write_logits(output_file, {name: result.logits for name, result in named},
+                         self.data_layer.alphabet.labels, self.step_seconds)
+            return
+        write_transcripts(output_file, [(name, result.text) for name, result in named])
+        if self.params["write_word_times"]:
+            write_word_times(output_file, [(name, result.words or []) for name, result in named])
+
+    def _recognitions(self, values: list[np.ndarray]) -> list[Recognition]:
+        """Turns the outputs of ``predict`` into texts, and whatever else was asked for."""
+        if self._dumps_logits:
+            return [Recognition("", None, logits[:length]) for logits, length in zip(*values, strict=True)]
+        if self._search is not None:
+            return [self._searched(self._search, logits[:length]) for logits, length in zip(*values, strict=True)]
+        return [Recognition(self.data_layer.ids_to_text(_row(values, row)), self._greedy_words(values, row))
+                for row in range(len(values[0]))]
+
+    def _searched(self, search: CtcDecoder, logits: np.ndarray) -> Recognition:
+        best: Transcript = search.decode(logits)[0]
+        words = self._in_seconds(search.words(logits, best)) if self._wants_times else None
+        return Recognition(best.text, words)
+
+    @property
+    def _wants_times(self) -> bool:
+        return self.params["write_word_times"] and self.mode != "eval"
+
+    def _greedy_words(self, values: list[np.ndarray], row: int) -> list[SpokenWord] | None:
+        if not self._wants_times or len(values) < 5:  # the decoder tells no times
+            return None
+        ids, lengths, starts, ends, confidences = values
+        length = lengths[row]
+        times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])
+        symbols = Symbols(self.data_layer.alphabet.labels)
+        return self._in_seconds(words_of(symbols, ids[row, :length].tolist(), times))
+
+    def _in_seconds(self, words: list[Word]) -> list[SpokenWord]:
+        step = self.step_seconds
+        return [SpokenWord(word.text, word.start * step, word.end * step, word.confidence) for word in words]
+
+
+def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:
+    """Returns the ids of one utterance: up to its length, where the decoder gives one."""
+    return outputs[0][row, :outputs[1][row]] if len(outputs) > 1 else outputs[0][row]

@@ -1,0 +1,44 @@
+"""Recognisers through the command: training, evaluation, inference, on toy speech."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.cli import main
+from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
+
+RECIPE = Path(__file__).parents[2] / "example_configs/speech2text/toy-w2l.py"
+
+
+def settings(root: Path, *more: str) -> list[str]:
+    lists = [f"--{section}_params/data_layer_params/dataset_files=['{root}/{name}.csv']"
+             for section, name in (("train", "train"), ("eval", "dev"), ("infer", "dev"))]
+    return [f"--config_file={RECIPE}", f"--logdir={root}/run", *lists,
+            f"--data_layer_params/vocab_file={root}/vocab.txt", *more]
+
+
+@pytest.mark.parametrize("backend", ["librosa", "tf"])
+def test_train_evaluate_resume_and_transcribe(tmp_path, capfd, backend):
+    write_toy_speech(str(tmp_path), {"train": 32, "dev": 5}, rate=8000)
+    run = settings(tmp_path, f"--data_layer_params/backend={backend}", "--num_epochs=None", "--eval_steps=2")
+    assert main([*run, "--mode=train_eval", "--max_steps=3", "--print_samples_steps=2"]) == 0
+    out = capfd.readouterr().out
+    assert "Validation WER" in out and "Sample prediction" in out and "audio frames" in out
+    assert main([*run, "--mode=train_eval", "--max_steps=5", "--continue_learning"]) == 0
+    assert "Resuming training at step 3" in capfd.readouterr().out
+    assert main([*run, "--mode=eval"]) == 0
+    assert "Validation CER" in capfd.readouterr().out
+    assert main([*run, "--mode=infer", f"--infer_output_file={tmp_path}/out.csv"]) == 0
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
+        assert [row["wav_filename"] for row in csv.DictReader(file)] == [f"wav/dev-{i:04d}.wav" for i in range(5)]
+
+
+@pytest.mark.slow
+def test_the_toy_recipe_learns(tmp_path, capfd):
+    write_toy_speech(str(tmp_path), {"train": 400, "dev": 50}, rate=8000)
+    assert main([*settings(tmp_path), "--mode=train_eval"]) == 0
+    lines = [line for line in capfd.readouterr().out.splitlines() if "Validation WER" in line]
+    assert float(lines[-1].split("WER: ")[1].split("%")[0]) < 10.0

@@ -1,0 +1,156 @@
+"""The speech model on toy speech: vocabulary, features in the graph, error rates, files."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data.batching import evaluation_batches
+from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
+from open_seq2seq.decoding.ctc.logits_file import read_logits
+from open_seq2seq.models import Speech2Text
+from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.passes import EvaluationPass, InferencePass
+from open_seq2seq.utils.errors import DataError
+
+RATE = 8000
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("toy")
+    write_toy_speech(str(folder), {"train": 6, "dev": 7}, rate=RATE)
+    return folder
+
+
+@pytest.fixture
+def make(toy):
+    """Builds the model of one mode; with ``lender`` it shares weights."""
+    def make(mode: str = "eval", lender: Any = None, seed: int = 3, data: dict[str, Any] | None = None,
+             decoder: dict[str, Any] | None = None, **params: Any) -> Speech2Text:
+        layers = [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 2, "num_channels": 24, "padding": "SAME"}]
+        spec = describe_model("Speech2Text", {
+            "batch_size_per_gpu": 3, "loss": "CTCLoss", "encoder": "TDNNEncoder", "data_layer": "Speech2TextDataLayer",
+            "encoder_params": {"convnet_layers": layers, "activation_fn": "relu", "dropout_keep_prob": 1.0},
+            "decoder": "FullyConnectedCTCDecoder", "decoder_params": decoder or {},
+            "data_layer_params": {
+                "dataset_files": [str(toy / "dev.csv")], "vocab_file": str(toy / "vocab.txt"), "backend": "librosa",
+                "input_type": "logfbank", "num_audio_features": 20, "sample_freq": RATE, **(data or {})},
+            **params}, mode)
+        return build_model(spec, seed, lender)  # type: ignore[return-value]
+    return make
+
+
+def evaluated(model: Speech2Text) -> dict[str, float]:
+    return EvaluationPass(model, Runner()).run()
+
+
+def transcribed(model: Speech2Text, path: Path) -> list[dict[str, str]]:
+    InferencePass(model, Runner()).run(str(path))
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_parameters_follow_from_the_data(make):
+    model = make()
+    assert model.decoder.params["tgt_vocab_size"] == model.data_layer.alphabet.size + 1 == 19
+    assert model.encoder.params["num_audio_features"] == 20
+    assert model.step_seconds == pytest.approx(0.02)
+
+
+def test_labels_longer_than_the_encoders_steps_are_found(make):
+    stride = {"convnet_layers": [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 40, "num_channels": 24,
+                                  "padding": "SAME"}], "activation_fn": "relu", "dropout_keep_prob": 1.0}
+    with pytest.raises(DataError, match="40 to a step"):
+        make(encoder_params=stride)
+
+
+def test_error_rates_do_not_depend_on_the_batch_size(make, capsys):
+    one, other = (evaluated(make(batch_size_per_gpu=size)) for size in (1, 5))
+    assert one["Eval WER"] == other["Eval WER"] > 0 and one["Eval CER"] == other["Eval CER"] > 0
+    assert one["val_loss"] == pytest.approx(other["val_loss"], rel=1e-5)
+    assert "Validation WER" in capsys.readouterr().out
+
+
+def test_rates_and_worst_utterances_are_those_of_the_transcripts(make, capsys):
+    model = make(worst_utterances=1)
+    rates = model.finalize_evaluation([[(1, "b.wav", "ab ba", "ab"), (0, "a.wav", "da", "da")]])
+    assert rates == {"Eval WER": pytest.approx(1 / 3), "Eval CER": pytest.approx(3 / 7)}
+    out = capsys.readouterr().out
+    assert "b.wav: 1 errors in 2 words" in out and "REF: ab ba" in out and "a.wav" not in out
+
+
+def test_features_in_the_graph_give_the_same(make):
+    one = make(data={"norm_per_feature": True})
+    other = make(lender=one, data={"norm_per_feature": True, "backend": "tf"})
+    first, second = (next(evaluation_batches(model.data_layer)) for model in (one, other))
+    assert first["source_tensors"][0].ndim == 3 and second["source_tensors"][0].ndim == 2
+    assert one.num_objects(first) == other.num_objects(second) > 300
+    terms = [model.loss_terms(batch, False)[0][0].sum for model, batch in ((one, first), (other, second))]
+    np.testing.assert_allclose(*terms, rtol=1e-3)
+
+
+def test_inference_writes_the_recordings_in_their_order(make, tmp_path):
+    evaluation = make()
+    rows = transcribed(make("infer", evaluation), tmp_path / "out.csv")
+    assert list(rows[0]) == ["wav_filename", "predicted_transcript"]
+    assert [row["wav_filename"] for row in rows] == [f"wav/dev-{number:04d}.wav" for number in range(7)]
+    assert any(row["predicted_transcript"] for row in rows)
+    batch = evaluation.data_layer.make_batch(np.arange(7))
+    judged = evaluation.evaluate(batch, [np.asarray(value) for value in evaluation.predict(batch)])
+    assert [row[3] for row in judged] == [row["predicted_transcript"] for row in rows]
+
+
+@pytest.mark.parametrize("decoder", [{}, {"use_language_model": True}])
+def test_word_times(make, tmp_path, decoder):
+    model = make("infer", decoder=decoder, write_word_times=True)
+    rows = transcribed(model, tmp_path / "out.csv")
+    with open(tmp_path / "out.words.csv", encoding="utf-8", newline="") as file:
+        words = list(csv.DictReader(file))
+    for example, row in enumerate(rows):
+        mine = [word for word in words if word["wav_filename"] == row["wav_filename"]]
+        assert [word["word"] for word in mine] == row["predicted_transcript"].split()
+        times = [float(word[name]) for word in mine for name in ("start_time", "end_time")]
+        assert times == sorted(times) and all(time <= model.data_layer.duration(example) + 0.02 for time in times)
+        assert all(0 < float(word["confidence"]) <= 1 for word in mine)
+
+
+def test_dumped_logits_decode_to_the_same_texts(make, tmp_path):
+    greedy = make("infer")
+    rows = transcribed(greedy, tmp_path / "out.csv")
+    dump = make("infer", greedy, decoder={"infer_logits_to_pickle": True})
+    InferencePass(dump, Runner()).run(str(tmp_path / "logits.npz"))
+    logits, labels, step = read_logits(str(tmp_path / "logits.npz"))
+    assert labels == greedy.data_layer.alphabet.labels and step == pytest.approx(0.02)
+    for row in rows:
+        path = logits[row["wav_filename"]].argmax(1)
+        kept = path[np.r_[True, path[1:] != path[:-1]]]
+        assert "".join(labels[i] for i in kept if i < len(labels)) == row["predicted_transcript"]
+
+
+def test_a_search_of_one_beam_and_no_language_model_is_judged_like_any(make):
+    greedy = make()
+    search = make(lender=greedy, decoder={"use_language_model": True, "beam_width": 16, "beta": 0.0})
+    assert evaluated(search)["val_loss"] == pytest.approx(evaluated(greedy)["val_loss"])
+
+
+def test_interactive_results_are_texts(make, toy):
+    model = make("interactive_infer")
+    batch = model.data_layer.make_interactive_batch([str(toy / "wav/dev-0003.wav")])
+    ((number, result),) = model.infer(batch, [np.asarray(value) for value in model.predict(batch)])
+    assert number == 0 and model.answer(result) == result.text
+
+
+def test_samples_of_training(make, capsys):
+    model = make("train")
+    batch = model.data_layer.make_batch(np.arange(2))
+    ids, lengths = batch["target_tensors"]
+    logs = model.maybe_print_logs(batch, [ids, lengths - 1], 10)
+    out = capsys.readouterr().out
+    assert "Sample target:     " + model.data_layer.reference_text(0) in out and "Sample prediction:" in out
+    assert logs["sample_WER"] > 0
