@@ -64,7 +64,7 @@ def draw(path: str, losses: LossFile, rows: Sequence[Row], window: int) -> None:
     band = [BAND * value for value in spread.values()]
     paired.fill_between(list(spread), [-value for value in band], band, color="0.85",
                         label=f"±{BAND:.0f} std. deviations of {REFERENCE} seeds")
-    curves.set(xlabel="updates", ylabel=f"training loss, mean of {window} updates and all seeds")
+    curves.set(xlabel="updates", ylabel=f"mean training loss of {window} updates")
     paired.set(xlabel="updates", ylabel=f"difference to {REFERENCE}, equal seeds")
     for axes in (curves, paired):
         axes.legend(fontsize="small")
