@@ -25,7 +25,8 @@ from open_seq2seq.utils.trail import TRAIL
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
-_VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start")
+_VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
+                "--infer_files")
 _SWITCHES = {
     "--continue_learning": "resume training from the newest checkpoint in logdir",
     "--no_dir_check": "turn problems of the logdir into warnings",
@@ -89,11 +90,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=_EXAMPLES,
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config_file", "--config", metavar="FILE", required=True,
+    parser.add_argument("--config_file", "--config", metavar="FILE",
                         help="config, a Python module or YAML")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(MODES) + " (default: train)")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="what infer writes (default: infer-out.txt)")
+    parser.add_argument("--infer_files", metavar="FILE", nargs="+",
+                        help="with infer, for speech: recordings, folders of them, or - for one by standard input; "
+                        "--config_file is then by default that of the newest checkpoint in --logdir")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -202,9 +206,32 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
+    overrides = _with_infer_files(flags, overrides)
     check_exists(flags.config_file)
     import_tensorflow()
     return _options(flags, _resolve(flags, overrides), list(arguments))
+
+
+def _with_infer_files(flags: argparse.Namespace, overrides: list[Override]) -> list[Override]:
+    """Returns the overrides that ``--infer_files`` stands for too; fills in the config file that it may do without.
+
+    Raises:
+      UserError: no config file where one is needed, or files that are missing.
+    """
+    if flags.infer_files is None:
+        if flags.config_file is None:
+            raise UserError("The following arguments are required: --config_file. See --help.")
+        return overrides
+    if flags.mode != "infer":
+        raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
+    from open_seq2seq.training import infer_files
+
+    checkpoint = None
+    if flags.config_file is None:
+        best = infer_files.given(overrides, "restore_best_checkpoint")
+        checkpoint = infer_files.checkpoint_in(infer_files.given(overrides, "logdir"), str(best).lower() == "true")
+        flags.config_file = infer_files.config_of(checkpoint)
+    return [*overrides, *infer_files.overrides_for(flags.infer_files, checkpoint)]
 
 
 def check_output_file(name: str) -> None:

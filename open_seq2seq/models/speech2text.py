@@ -18,6 +18,8 @@ from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.transcript_files import SpokenWord, write_transcripts, write_word_times
 from open_seq2seq.utils.console import deco_print
 
+_SHOWN = 10  # transcripts that inference prints besides writing them
+
 
 class Recognition(NamedTuple):
     """What was recognised in one utterance.
@@ -151,6 +153,8 @@ class Speech2Text(EncoderDecoderModel):
                          self.data_layer.alphabet.labels, self.step_seconds)
             return
         write_transcripts(output_file, [(name, result.text) for name, result in named])
+        for name, result in named[:_SHOWN]:
+            deco_print(f"{name}: {result.text}", offset=1)
         if self.params["write_word_times"]:
             write_word_times(output_file, [(name, result.words or []) for name, result in named])
 

@@ -35,6 +35,22 @@ def test_train_evaluate_resume_and_transcribe(tmp_path, capfd, backend):
     assert main([*run, "--mode=infer", f"--infer_output_file={tmp_path}/out.csv"]) == 0
     with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
         assert [row["wav_filename"] for row in csv.DictReader(file)] == [f"wav/dev-{i:04d}.wav" for i in range(5)]
+    if backend == "librosa":
+        (tmp_path / "vocab.txt").unlink()  # the checkpoint has a copy
+        check_a_logdir_is_enough(tmp_path, capfd)
+
+
+def check_a_logdir_is_enough(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    recordings = [f"{root}/wav/dev-0003.wav", f"{root}/wav/dev-0001.wav"]
+    output = f"--infer_output_file={root}/few.csv"
+    assert main(["--mode=infer", f"--logdir={root}/run", output, "--infer_files", *recordings]) == 0
+    with open(root / "few.csv", encoding="utf-8", newline="") as file:
+        assert [row["wav_filename"] for row in csv.DictReader(file)] == recordings
+    capfd.readouterr()
+    assert main(["--mode=infer", f"--logdir={root}/run", output, "--infer_files", f"{root}/none.wav"]) == 2
+    assert "none.wav, which does not exist" in capfd.readouterr().err
+    assert main(["--mode=infer", f"--logdir={root}/wav", output, "--infer_files", *recordings]) == 2
+    assert "has no checkpoint" in capfd.readouterr().err
 
 
 @pytest.mark.slow
