@@ -28,7 +28,7 @@ base_params = {
     "use_horovod": False,
     "num_gpus": 1,
     "batch_size_per_gpu": 32,
-    "num_epochs": 60,
+    "num_epochs": 150,
     "random_seed": 0,
     "save_summaries_steps": 100,
     "print_loss_steps": 100,
@@ -43,8 +43,9 @@ base_params = {
     "optimizer": "AdamW",
     "optimizer_params": {"weight_decay": 0.01},
     "lr_policy": cosine_decay,
-    "lr_policy_params": {"learning_rate": 0.002, "warmup_steps": 200},
+    "lr_policy_params": {"learning_rate": 0.003, "warmup_steps": 200},
     "max_grad_norm": 5.0,
+    "ema_decay": 0.998,
 
     "encoder": TDNNEncoder,
     "encoder_params": {
@@ -57,6 +58,7 @@ base_params = {
             block(1, 1, 256, 0.7),
         ],
         "dropout_keep_prob": 0.8,
+        "bn_momentum": 0.98,
         "activation_fn": "relu",
         "initializer": "GlorotNormal",
     },
@@ -82,7 +84,7 @@ train_params = {
         "dataset_files": [data_root + "train.csv"],
         "augmentation": {
             "speed_perturbation_ratio": 0.15,
-            "noise_level_min": -70, "noise_level_max": -35,
+            "noise_level_min": -80, "noise_level_max": -40,
             "n_freq_mask": 1, "width_freq_mask": 6,
             "n_time_mask": 1, "width_time_mask": 6,
         },
