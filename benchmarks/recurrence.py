@@ -1,0 +1,152 @@
+"""Measures forward and backward passes of recurrent stacks: ours in FP32 and bfloat16, Keras', and PyTorch's.
+
+    python benchmarks/recurrence.py --cell gru --layers 2 --hidden 512 --batch 32 --steps 200
+    python benchmarks/recurrence.py --cell gru --torch_python ~/torch/bin/python
+
+All take turns, one pass each a round, with the same shapes, weights for every direction, and the gradients of the
+inputs and all weights; the table has the medians. PyTorch (its nn.GRU or nn.LSTM in FP32, and under bfloat16 autocast) is
+measured when ``--torch_python`` names an interpreter that has it; it gets as many threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from benchmarks.measuring.programs import run_program
+
+Pass = Callable[[], float]
+
+
+def our_pass(options: argparse.Namespace, dtype: str) -> Pass:
+    """Returns a function that makes one pass of our stack and returns its seconds."""
+    import tensorflow as tf
+
+    from open_seq2seq.parts.component import creating_variables
+    from open_seq2seq.parts.precision import weight_cast_scope
+    from open_seq2seq.parts.rnn.layers import RecurrentStack
+
+    with creating_variables(1):
+        stack = RecurrentStack(options.input, options.hidden, options.layers, options.cell, not options.unidirectional)
+    lengths = tf.fill([options.batch], options.steps)
+
+    def forward(x: Any) -> Any:
+        with weight_cast_scope():
+            return tf.cast(stack(tf.cast(x, dtype), lengths), tf.float32)
+
+    return _tensorflow_pass(options, forward, stack.trainable_variables)
+
+
+def keras_pass(options: argparse.Namespace) -> Pass:
+    """Returns a function that makes one pass of Keras' layers in FP32 and returns its seconds."""
+    import tensorflow as tf
+
+    kind = tf.keras.layers.LSTM if options.cell == "lstm" else tf.keras.layers.GRU
+    layers = [kind(options.hidden, return_sequences=True) for _ in range(options.layers)]
+    model = tf.keras.Sequential([layer if options.unidirectional else tf.keras.layers.Bidirectional(layer)
+                                 for layer in layers])
+    model.build([None, None, options.input])
+    return _tensorflow_pass(options, model, [variable.value for variable in model.trainable_variables])
+
+
+def _tensorflow_pass(options: argparse.Namespace, forward: Callable[[Any], Any], variables: Any) -> Pass:
+    import tensorflow as tf
+
+    x = tf.random.stateless_normal([options.batch, options.steps, options.input], [1, 2])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, options.input])], autograph=False)
+    def forward_and_backward(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(tf.square(forward(x)))
+        gradients = tape.gradient(loss, [x, *variables])
+        with tf.control_dependencies([tf.identity(gradient) for gradient in gradients]):
+            return tf.identity(loss)
+
+    def one_pass() -> float:
+        start = time.perf_counter()
+        float(forward_and_backward(x))
+        return time.perf_counter() - start
+
+    return one_pass
+
+
+class TorchProcess:
+    """A process of another interpreter, which makes a pass for each line that it reads."""
+
+    def __init__(self, options: argparse.Namespace, dtype: str) -> None:
+        program = Path(__file__).parent / "measuring" / "torch_recurrence.py"
+        shape = [options.cell, options.layers, options.hidden, options.input, options.batch, options.steps,
+                 int(not options.unidirectional), options.threads, dtype]
+        self._process = subprocess.Popen([options.torch_python, str(program), *map(str, shape)], text=True,
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __call__(self) -> float:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def stop(self) -> None:
+        """Ends the process, which waits for a line."""
+        self._process.communicate()
+
+
+def measure(options: argparse.Namespace) -> dict[str, list[float]]:
+    """Returns the seconds of every round by subject."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(options.threads)
+    passes: dict[str, Any] = {"ours, float32": our_pass(options, "float32"),
+                              "ours, bfloat16": our_pass(options, "bfloat16")}
+    if options.cell in ("gru", "lstm"):
+        passes["Keras, float32"] = keras_pass(options)
+    torch = [TorchProcess(options, dtype) for dtype in ("float32", "bfloat16")] if options.torch_python else []
+    passes.update(zip(("PyTorch, float32", "PyTorch, bfloat16"), torch, strict=False))
+    for one_pass in passes.values():  # traces, and fills caches
+        one_pass()
+        one_pass()
+    seconds: dict[str, list[float]] = {name: [] for name in passes}
+    for _ in range(options.rounds):
+        for name, one_pass in passes.items():
+            seconds[name].append(one_pass())
+    for process in torch:
+        process.stop()
+    return seconds
+
+
+def main(argv: list[str]) -> None:
+    """Measures and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cell", default="gru", choices=["lstm", "gru", "classic_gru", "layernorm_lstm"], help="cell")
+    parser.add_argument("--layers", type=int, default=2, help="recurrent layers")
+    parser.add_argument("--hidden", type=int, default=512, help="units of a direction")
+    parser.add_argument("--input", type=int, default=768, help="channels of the input")
+    parser.add_argument("--batch", type=int, default=32, help="utterances")
+    parser.add_argument("--steps", type=int, default=200, help="frames")
+    parser.add_argument("--unidirectional", action="store_true", help="forward direction alone")
+    parser.add_argument("--rounds", type=int, default=10, help="timed passes of each subject")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each library")
+    parser.add_argument("--torch_python", default="", help="interpreter that has PyTorch")
+    options = parser.parse_args(argv)
+    seconds = measure(options)
+    reference = statistics.median(seconds["ours, float32"])
+    print("| | ms, median | ms, least | speed by ours in float32 |\n|---|---|---|---|")
+    for name, values in seconds.items():
+        middle = statistics.median(values)
+        print(f"| {name} | {1e3 * middle:.0f} | {1e3 * min(values):.0f} | {reference / middle:.2f} |")
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,253 @@
+"""What recurrent cells compute in one step, and the gradient of it.
+
+A cell gets the input's projection ``x`` (bias included), multiplies its state by the recurrent
+weights, and does the rest in FP32. Each step says what its gradient needs (``saved``), so the
+backward pass multiplies matrices once a step, and the weights' gradients are one product over
+all steps, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from open_seq2seq.parts.dense import sum_over_rows
+
+Tensors = tuple[tf.Tensor, ...]
+
+
+class StepGradient(NamedTuple):
+    """The gradient of one step.
+
+    Attributes:
+      x: of the projected input ``[batch, columns]``, FP32.
+      states: of the states before the step, ``[batch, hidden]`` each, FP32.
+      rows: further rows ``[batch, …]`` that the weights' gradients are made of.
+      sums: gradients of the weights that are no matrices, summed over the batch.
+    """
+
+    x: tf.Tensor
+    states: Tensors
+    rows: Tensors = ()
+    sums: Tensors = ()
+
+
+class Cell(Protocol):
+    """A kind of cell; objects hold no variables.
+
+    Attributes:
+      name: how configs call it.
+      gates: the projected input has ``gates · hidden`` columns.
+      num_states: 1, or 2 with an inner state besides the output.
+      saved: what a step saves: (columns by ``hidden``, whether in FP32 instead of the compute type).
+      num_rows: how many ``rows`` a ``StepGradient`` has, ``hidden`` columns each.
+      num_sums: how many ``sums``; they belong to the last weights.
+    """
+
+    name: str
+    gates: int
+    num_states: int
+    saved: Sequence[tuple[int, bool]]
+    num_rows: int
+    num_sums: int
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes one step.
+
+        Args:
+          x: projected input ``[batch, gates · hidden]`` in the compute type.
+          states: ``[batch, hidden]`` each, FP32, the output first.
+          weights: the recurrent matrix first, in the compute type.
+
+        Returns:
+          (the new states, what the gradient needs ``[batch, …]``).
+        """
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        """Returns the gradient of a step.
+
+        Args:
+          d_states: of the new states, FP32.
+          saved: from ``step``.
+          before: the states before the step, in the types in which they are kept.
+          after: the states after the step, likewise.
+          weights: as in ``step``.
+        """
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        """Returns the gradients of the weights that ``sums`` do not cover, from all steps together.
+
+        Args:
+          outputs_before: the outputs before each step ``[steps · batch, hidden]``, compute type.
+          dx: gradients of the projected input ``[steps · batch, columns]``, compute type.
+          rows: of all steps, ``[steps · batch, …]`` each.
+          saved: of all steps, likewise.
+        """
+
+
+def product(states: tf.Tensor, matrix: tf.Tensor, transpose: bool = False) -> tf.Tensor:
+    """Returns ``states · matrix`` in FP32, multiplied in the matrix' type."""
+    return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix, transpose_b=transpose), tf.float32)
+
+
+def _all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Returns ``leftᵀ · right`` over all rows: in half precision the sum is still made in FP32."""
+    return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
+
+
+class Lstm:
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000). Gates: input, forget, output, cell.
+
+    weights: recurrent ``[hidden, 4 · hidden]``.
+    """
+
+    name, gates, num_states, num_rows, num_sums = "lstm", 4, 2, 0, 0
+    saved = ((3, False), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        hidden = weights[0].shape[0]
+        z = tf.cast(x, tf.float32) + product(states[0], weights[0])
+        gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
+        i, f, o = tf.split(gates, 3, axis=-1)
+        inner = f * states[1] + i * candidate
+        kept = weights[0].dtype
+        return (o * tf.tanh(inner), inner), (tf.cast(gates, kept), tf.cast(candidate, kept))
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        gates, g = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
+        i, f, o = tf.split(gates, 3, axis=-1)
+        squashed = tf.tanh(after[1])
+        d_inner = d_states[1] + d_states[0] * o * (1.0 - squashed * squashed)
+        d_gates = tf.concat([d_inner * g, d_inner * before[1], d_states[0] * squashed], -1)
+        dx = tf.concat([d_gates * gates * (1.0 - gates), d_inner * i * (1.0 - g * g)], -1)
+        return StepGradient(dx, (product(dx, weights[0], True), d_inner * f))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return (_all_steps(outputs_before, dx),)
+
+
+class Gru:
+    """Gated recurrent unit whose reset gate acts after the product, as cuDNN has it. Gates: update, reset, candidate.
+
+    Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 1.
+    weights: recurrent ``[hidden, 3 · hidden]``, the candidate's recurrent bias ``[hidden]`` FP32.
+    """
+
+    name, gates, num_states, num_rows, num_sums = "gru", 3, 1, 1, 0
+    saved = ((2, False), (1, False), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        hidden = weights[0].shape[0]
+        x, u = tf.cast(x, tf.float32), product(states[0], weights[0])
+        gates = tf.sigmoid(x[:, :2 * hidden] + u[:, :2 * hidden])
+        update, reset = tf.split(gates, 2, axis=-1)
+        inner = u[:, 2 * hidden:] + weights[1]
+        candidate = tf.tanh(x[:, 2 * hidden:] + reset * inner)
+        kept = weights[0].dtype
+        return ((candidate + update * (states[0] - candidate),),
+                (tf.cast(gates, kept), tf.cast(candidate, kept), tf.cast(inner, kept)))
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        gates, candidate, inner = (tf.cast(tensor, tf.float32) for tensor in saved)
+        update, reset = tf.split(gates, 2, axis=-1)
+        dh = d_states[0]
+        d_candidate = dh * (1.0 - update) * (1.0 - candidate * candidate)
+        d_gates = tf.concat([dh * (tf.cast(before[0], tf.float32) - candidate), d_candidate * inner], -1)
+        d_gates = d_gates * gates * (1.0 - gates)
+        d_inner = d_candidate * reset
+        by_product = product(tf.concat([d_gates, d_inner], -1), weights[0], True)
+        return StepGradient(tf.concat([d_gates, d_candidate], -1), (dh * update + by_product,), (d_inner,))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        hidden = outputs_before.shape[-1]
+        du = tf.concat([dx[:, :2 * hidden], tf.cast(rows[0], dx.dtype)], -1)
+        return _all_steps(outputs_before, du), sum_over_rows(rows[0])
+
+
+class ClassicGru:
+    """Gated recurrent unit whose reset gate acts on the state, before the product (Cho et al. 2014, version 3).
+
+    TensorFlow 1's ``GRUCell``. Two products a step; cuDNN does not compute it. Gates: update, reset, candidate.
+    weights: recurrent ``[hidden, 2 · hidden]`` of the gates, ``[hidden, hidden]`` of the candidate.
+    """
+
+    name, gates, num_states, num_rows, num_sums = "classic_gru", 3, 1, 0, 0
+    saved = ((2, False), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        hidden = weights[0].shape[0]
+        x = tf.cast(x, tf.float32)
+        gates = tf.sigmoid(x[:, :2 * hidden] + product(states[0], weights[0]))
+        update, reset = tf.split(gates, 2, axis=-1)
+        candidate = tf.tanh(x[:, 2 * hidden:] + product(reset * states[0], weights[1]))
+        kept = weights[0].dtype
+        return ((candidate + update * (states[0] - candidate),), (tf.cast(gates, kept), tf.cast(candidate, kept)))
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        gates, candidate = (tf.cast(tensor, tf.float32) for tensor in saved)
+        update, reset = tf.split(gates, 2, axis=-1)
+        dh, h = d_states[0], tf.cast(before[0], tf.float32)
+        d_candidate = dh * (1.0 - update) * (1.0 - candidate * candidate)
+        d_reset_state = product(d_candidate, weights[1], True)
+        d_gates = tf.concat([dh * (h - candidate), d_reset_state * h], -1) * gates * (1.0 - gates)
+        d_state = dh * update + d_reset_state * reset + product(d_gates, weights[0], True)
+        return StepGradient(tf.concat([d_gates, d_candidate], -1), (d_state,))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        hidden = outputs_before.shape[-1]
+        reset = saved[0][:, hidden:]
+        return (_all_steps(outputs_before, dx[:, :2 * hidden]),
+                _all_steps(outputs_before * reset, dx[:, 2 * hidden:]))
+
+
+class LayerNormLstm:
+    """LSTM with layer normalisation of each gate's sum and of the inner state (Ba et al. 2016, §3.1).
+
+    As TensorFlow 1's ``LayerNormBasicLSTMCell``: no biases, the inner state itself is the
+    normalised one. Gates: input, forget, output, cell.
+    weights: recurrent ``[hidden, 4 · hidden]``, scales and offsets ``[5 · hidden]`` FP32 of the
+    four gates and the inner state.
+    """
+
+    name, gates, num_states, num_rows, num_sums = "layernorm_lstm", 4, 2, 0, 2
+    saved = ((4, True),)
+    epsilon = 1e-6
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        z = tf.cast(x, tf.float32) + product(states[0], weights[0])
+        return self._from_sums(z, states[1], weights[1], weights[2]), (z,)
+
+    def _from_sums(self, z: tf.Tensor, inner: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Tensors:
+        hidden = inner.shape[-1]
+        normed = [_normalised(part, self.epsilon) for part in tf.split(z, 4, axis=-1)]
+        z = tf.concat(normed, -1) * scale[:4 * hidden] + offset[:4 * hidden]
+        i, f, o = tf.split(tf.sigmoid(z[:, :3 * hidden]), 3, axis=-1)
+        inner = f * inner + i * tf.tanh(z[:, 3 * hidden:])
+        inner = _normalised(inner, self.epsilon) * scale[4 * hidden:] + offset[4 * hidden:]
+        return o * tf.tanh(inner), inner
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        sources = [saved[0], before[1], weights[1], weights[2]]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            new = self._from_sums(*sources)
+        dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
+        return StepGradient(dz, (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return (_all_steps(outputs_before, dx),)
+
+
+def _normalised(x: tf.Tensor, epsilon: float) -> tf.Tensor:
+    centered = x - tf.reduce_mean(x, -1, keepdims=True)
+    return centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)
+
+
+CELLS: dict[str, Any] = {cell.name: cell for cell in (Lstm(), Gru(), ClassicGru(), LayerNormLstm())}

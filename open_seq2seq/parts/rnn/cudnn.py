@@ -1,0 +1,63 @@
+"""The recurrent kernels of NVIDIA's cuDNN, with the weights that the loop has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.cells import Cell
+from open_seq2seq.parts.xla import is_for_xla
+
+# Where cuDNN expects each of our gates. LSTM: input, forget, cell, output. GRU: reset, update, candidate.
+GATE_ORDER = {"lstm": (0, 1, 3, 2), "gru": (1, 0, 2)}
+
+
+def cudnn_serves(cell: Cell) -> bool:
+    """Whether this cell runs in cuDNN here: it computes it, there is a GPU, and XLA does not compile."""
+    return cell.name in GATE_ORDER and not is_for_xla() and bool(tf.config.list_logical_devices("GPU"))
+
+
+def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
+    """Returns the weights as cuDNN wants them: all matrices gate by gate and transposed, then all biases.
+
+    cuDNN has two biases for each gate. Ours is the input's; the recurrent one is 0, but for a
+    GRU's candidate.
+
+    Args:
+      direction: a ``layers.Direction``.
+      dtype: float32 or float16.
+    """
+    name, hidden = direction.cell.name, direction.hidden_size
+    order = GATE_ORDER[name]
+
+    def by_gate(tensor: tf.Tensor) -> list[tf.Tensor]:
+        parts = tf.split(tensor, direction.cell.gates, axis=-1)
+        return [parts[gate] for gate in order]
+
+    matrices = [*by_gate(cast_weight(direction.kernel, dtype)), *by_gate(cast_weight(direction.recurrent_kernel, dtype))]
+    biases = [tf.cast(bias, dtype) for bias in by_gate(tf.convert_to_tensor(direction.bias))]
+    recurrent = [tf.zeros([hidden], dtype) for _ in order]
+    if name == "gru":
+        recurrent[-1] = tf.cast(direction.recurrent_bias, dtype)
+    return tf.concat([*(tf.reshape(tf.transpose(matrix), [-1]) for matrix in matrices), *biases, *recurrent], 0)
+
+
+def cudnn_recurrence(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the outputs ``[time, batch, hidden]`` in a list.
+
+    Args:
+      direction: a ``layers.Direction``.
+      x: ``[time, batch, input]``; bfloat16, which the kernel lacks, is computed in float32.
+      lengths: ``[batch]`` in steps; empty rows are given one, whose outputs the caller puts out.
+      states: initial states ``[batch, hidden]``, FP32.
+    """
+    dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype
+    first = [tf.cast(state, dtype)[tf.newaxis] for state in states]
+    inner = first[1] if len(first) > 1 else tf.zeros([], dtype)
+    outputs = tf.raw_ops.CudnnRNNV3(
+        input=tf.cast(x, dtype), input_h=first[0], input_c=inner, params=packed_weights(direction, dtype),
+        sequence_lengths=tf.maximum(lengths, 1), rnn_mode=direction.cell.name, is_training=True, time_major=True)
+    return [tf.ensure_shape(tf.cast(outputs.output, x.dtype), [*x.shape[:2], direction.hidden_size])]

@@ -1,0 +1,203 @@
+"""Recurrent layers over padded batches, and stacks of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import add_bias
+from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.cells import CELLS, Cell
+from open_seq2seq.parts.rnn.cudnn import cudnn_recurrence, cudnn_serves
+from open_seq2seq.parts.rnn.recurrence import recurrence
+
+CELL_TYPES = sorted(CELLS)
+
+
+@tf.custom_gradient
+def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
+    """Returns ``x`` with its rows in another order that undoes itself, so that the gradient is the same gather.
+
+    Args:
+      x: ``[time, batch, columns]``.
+      order: for each row of ``[time · batch]`` the one that takes its place; ``order[order]`` counts up.
+    """
+    def gather(x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(tf.gather(tf.reshape(x, [-1, x.shape[-1]]), order), tf.shape(x))
+
+    return tf.ensure_shape(gather(x), x.shape), lambda dy: (gather(dy), None)
+
+
+def reversing_order(lengths: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
+    """Returns the order that turns each example around within its own length; padding stays where it is.
+
+    Args:
+      lengths: ``[batch]`` in steps.
+      time: steps of the padded batch.
+
+    Returns:
+      int32 ``[time · batch]``, time first, for ``permute_steps``.
+    """
+    step = tf.range(time)[:, tf.newaxis]
+    source = tf.where(step < lengths, lengths - 1 - step, step)
+    batch = tf.shape(lengths)[0]
+    return tf.reshape(source * batch + tf.range(batch), [-1])
+
+
+class Direction(Module):
+    """The weights of one cell, and one pass over time with it.
+
+    Args:
+      input_size: channels of the input.
+      hidden_size: units.
+      cell_type: ``lstm``, ``gru`` (reset after the product, as cuDNN's), ``classic_gru``, ``layernorm_lstm``.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+      use_cudnn: whether cuDNN computes it where it can; the weights are the same.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
+                 regularizer: Any = None, use_cudnn: bool = True) -> None:
+        super().__init__(name="direction")
+        self.cell: Cell = CELLS[cell_type]
+        self.hidden_size = hidden_size
+        self.use_cudnn = use_cudnn
+        columns = self.cell.gates * hidden_size
+        self.kernel = self.weight([input_size, columns], initializer, regularizer=regularizer)
+        self.recurrent_kernel = self.weight(
+            [hidden_size, columns - hidden_size if cell_type == "classic_gru" else columns], initializer,
+            regularizer=regularizer)
+        if cell_type == "classic_gru":
+            self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
+        start = tf.concat([tf.zeros([hidden_size]), tf.ones([hidden_size]),
+                           tf.zeros([2 * hidden_size])], 0)  # an LSTM's forget gate begins open
+        if cell_type == "layernorm_lstm":
+            self.scale = self.weight([5 * hidden_size], "ones")
+            self.offset = self.weight([5 * hidden_size], lambda _: tf.concat([start, tf.zeros([hidden_size])], 0))
+        else:
+            self.bias = self.weight([columns], (lambda _: start) if cell_type == "lstm" else "zeros")
+        if cell_type == "gru":
+            self.recurrent_bias = self.weight([hidden_size], "zeros")
+
+    def project(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns the input's share of the gates for ``[rows, input]``, bias included, in the compute type."""
+        projected = tf.matmul(rows, cast_weight(self.kernel, rows.dtype))
+        if self.cell.name == "layernorm_lstm":
+            return projected
+        return add_bias(projected, tf.convert_to_tensor(self.bias))
+
+    def step_weights(self, dtype: tf.DType) -> list[tf.Tensor]:
+        """Returns what ``Cell.step`` multiplies by: matrices in ``dtype``, all else FP32."""
+        weights = [cast_weight(self.recurrent_kernel, dtype)]
+        if self.cell.name == "classic_gru":
+            weights.append(cast_weight(self.candidate_kernel, dtype))
+        elif self.cell.name == "gru":
+            weights.append(tf.convert_to_tensor(self.recurrent_bias))
+        elif self.cell.name == "layernorm_lstm":
+            weights += [tf.convert_to_tensor(self.scale), tf.convert_to_tensor(self.offset)]
+        return weights
+
+    def initial_states(self, batch: tf.Tensor) -> list[tf.Tensor]:
+        """Returns zeros ``[batch, hidden]``, FP32, for each state of the cell."""
+        return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+        """Runs over ``[time, batch, input]``; see ``recurrence`` for what comes back.
+
+        Args:
+          x: in the compute type.
+          lengths: ``[batch]`` in steps.
+        """
+        states = self.initial_states(tf.shape(x)[1])
+        if self.use_cudnn and cudnn_serves(self.cell):
+            return cudnn_recurrence(self, x, lengths, states)
+        columns = self.cell.gates * self.hidden_size
+        projected = self.project(tf.reshape(x, [-1, x.shape[-1]]))
+        projected = tf.reshape(projected, tf.concat([tf.shape(x)[:2], [columns]], 0))
+        return recurrence(self.cell, projected, states, self.step_weights(x.dtype))
+
+
+class RecurrentLayer(Module):
+    """One recurrent layer in one or both directions (Schuster and Paliwal 1997), exact on padded batches.
+
+    Args:
+      input_size: channels of the input.
+      hidden_size: units of each direction.
+      cell_type: see ``Direction``.
+      bidirectional: whether a second pass from each example's end is put beside the first one.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+      use_cudnn: see ``Direction``.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
+                 initializer: Any = None, regularizer: Any = None, use_cudnn: bool = True) -> None:
+        super().__init__(name="recurrent_layer")
+        self.output_size = hidden_size * (2 if bidirectional else 1)
+
+        def direction() -> Direction:
+            return Direction(input_size, hidden_size, cell_type, initializer, regularizer, use_cudnn)
+
+        self.forward, self.backward = direction(), direction() if bidirectional else None
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs ``[time, batch, output_size]``, 0 after each example's end.
+
+        Args:
+          x: ``[time, batch, input]`` in the compute type.
+          lengths: ``[batch]`` int32, in steps.
+        """
+        outputs = [self.forward(x, lengths)[0]]
+        if self.backward is not None:
+            order = reversing_order(lengths, tf.shape(x)[0])
+            outputs.append(permute_steps(self.backward(permute_steps(x, order), lengths)[0], order))
+        held = tf.range(tf.shape(x)[0])[:, tf.newaxis] < lengths
+        return tf.where(held[:, :, tf.newaxis], tf.concat(outputs, -1), tf.zeros([], x.dtype))
+
+
+class RecurrentStack(Module):
+    """Recurrent layers, one on the other; each gets both directions of the one below.
+
+    Args:
+      input_size: channels of the input.
+      hidden_size: units of each direction of each layer.
+      num_layers: how many.
+      cell_type: see ``Direction``.
+      bidirectional: see ``RecurrentLayer``.
+      dropout_rate: the share of each layer's output that is dropped.
+      drop_last: whether the last layer's output is dropped too, as by cells with output dropout;
+        cuDNN drops only between layers.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+      use_cudnn: see ``Direction``.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int, cell_type: str, bidirectional: bool = False,
+                 dropout_rate: float = 0.0, drop_last: bool = False, initializer: Any = None,
+                 regularizer: Any = None, use_cudnn: bool = True) -> None:
+        super().__init__(name="recurrent_stack")
+        self.dropout_rate, self.drop_last = dropout_rate, drop_last
+        self.layers = []
+        for _ in range(num_layers):
+            self.layers.append(RecurrentLayer(
+                input_size, hidden_size, cell_type, bidirectional, initializer, regularizer, use_cudnn))
+            input_size = self.layers[-1].output_size
+        self.output_size = input_size
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Transforms ``[batch, time, input]`` to ``[batch, time, output_size]``, in the type of ``x``.
+
+        Args:
+          x: in the compute type.
+          lengths: ``[batch]`` int32, in steps.
+          training: whether dropout is on.
+        """
+        x = tf.transpose(x, [1, 0, 2])  # steps are whole blocks of memory
+        for number, layer in enumerate(self.layers, 1):
+            x = layer(x, lengths)
+            if number < len(self.layers) or self.drop_last:
+                x = dropout(x, self.dropout_rate, training)
+        return tf.transpose(x, [1, 0, 2])

@@ -1,0 +1,120 @@
+"""The loop of a recurrent layer over time, with its own gradient.
+
+Only the recurrent product and the gates are inside the loop: the input was projected for all steps
+at once, and the weights' gradients are one product over all steps. Against the gradient that
+TensorFlow derives of ``tf.while_loop`` nothing but the gates is kept, and no weight gradient is
+added up step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.rnn.cells import Cell, Tensors
+
+STEPS_AT_ONCE = 4  # steps in one turn of the loop: a turn has costs of its own
+
+
+def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Runs a cell over time.
+
+    Args:
+      cell: what a step computes.
+      x: the projected input, time first, ``[time, batch, gates · hidden]``, in the compute type.
+      states: initial states ``[batch, hidden]`` each, FP32, the output first.
+      weights: the cell's; matrices in the compute type, all else FP32.
+
+    Returns:
+      For each state its values after every step, ``[time, batch, hidden]``: the output in the
+      compute type, an inner state in FP32. Steps beyond an example's end are computed from
+      whatever is there; the caller puts them out.
+    """
+    num_states = cell.num_states
+
+    @tf.custom_gradient
+    def run(x: tf.Tensor, *others: tf.Tensor) -> Any:
+        first, used = others[:num_states], others[num_states:]
+        histories, saved = _forward(cell, x, first, used)
+
+        def grad(*dy: tf.Tensor) -> list[tf.Tensor]:
+            return _backward(cell, x, first, used, histories, saved, dy)
+
+        return [history[1:] for history in histories], grad
+
+    return list(run(x, *states, *weights))
+
+
+def _turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any) -> Any:
+    """Runs ``body`` for steps 0, 1, …: several in one turn of the loop, and what is left one by one."""
+    for at_once in (STEPS_AT_ONCE, 1):
+        def turn(step: tf.Tensor, carried: Any, at_once: int = at_once) -> tuple[tf.Tensor, Any]:
+            for offset in range(at_once):
+                carried = body(step + offset, carried)
+            return step + at_once, carried
+
+        start = 0 if at_once == STEPS_AT_ONCE else steps - steps % STEPS_AT_ONCE
+        _, carried = tf.while_loop(
+            lambda step, _, at_once=at_once: step + at_once <= steps, turn, (tf.convert_to_tensor(start), carried))
+    return carried
+
+
+def _array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.TensorArray:
+    return tf.TensorArray(dtype, steps, element_shape=tf.TensorShape(like), clear_after_read=False)
+
+
+def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tuple[list[tf.Tensor], Tensors]:
+    """Returns each state's history, the initial one first ``[time + 1, batch, hidden]``, and what all steps saved."""
+    steps, kept = tf.shape(x)[0], _kept_types(cell, x)
+    rows, hidden = states[0].shape
+    histories = tuple(_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
+                      for state, dtype in zip(states, kept, strict=True))
+    saved = tuple(_array(tf.float32 if wide else x.dtype, steps, [rows, columns * hidden])
+                  for columns, wide in cell.saved)
+
+    def body(step: tf.Tensor, carried: Any) -> Any:
+        states, histories, saved = carried
+        new, keep = cell.step(x[step], states, weights)
+        histories = tuple(array.write(step + 1, tf.cast(state, dtype))
+                          for array, state, dtype in zip(histories, new, kept, strict=True))
+        return new, histories, tuple(array.write(step, value) for array, value in zip(saved, keep, strict=True))
+
+    _, histories, saved = _turns(steps, body, (tuple(states), histories, saved))
+    return [array.stack() for array in histories], tuple(array.stack() for array in saved)
+
+
+def _kept_types(cell: Cell, x: tf.Tensor) -> list[tf.DType]:
+    return [x.dtype, tf.float32][:cell.num_states]
+
+
+def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histories: Sequence[tf.Tensor],
+              saved: Tensors, dy: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the gradients of ``x``, of the initial states and of the weights."""
+    steps, hidden = tf.shape(x)[0], first[0].shape[-1]
+    rows = (x.shape[1], hidden)
+    arrays = (_array(x.dtype, steps, x.shape[1:]), *(_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))
+    sums = tuple(tf.zeros_like(weight) for weight in weights[len(weights) - cell.num_sums:])
+    d_states = tuple(tf.zeros_like(state) for state in first)
+
+    def body(turn: tf.Tensor, carried: Any) -> Any:
+        d_states, arrays, sums = carried
+        step = steps - 1 - turn
+        d_states = tuple(d + tf.cast(given[step], tf.float32) for d, given in zip(d_states, dy, strict=True))
+        found = cell.step_gradient(d_states, tuple(tensor[step] for tensor in saved),
+                                   tuple(history[step] for history in histories),
+                                   tuple(history[step + 1] for history in histories), weights)
+        arrays = tuple(array.write(step, tf.cast(value, x.dtype))
+                       for array, value in zip(arrays, (found.x, *found.rows), strict=True))
+        return found.states, arrays, tuple(a + b for a, b in zip(sums, found.sums, strict=True))
+
+    d_states, arrays, sums = _turns(steps, body, (d_states, arrays, sums))
+    dx, *row_gradients = (array.stack() for array in arrays)
+
+    def flat(tensor: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(tensor, [-1, tensor.shape[-1]])
+
+    by_weight = cell.weight_gradients(
+        flat(histories[0][:-1]), flat(dx), tuple(flat(r) for r in row_gradients), tuple(flat(s) for s in saved))
+    return [dx, *d_states, *by_weight, *sums]
