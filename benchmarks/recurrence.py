@@ -4,8 +4,8 @@
     python benchmarks/recurrence.py --cell gru --torch_python ~/torch/bin/python
 
 All take turns, one pass each a round, with the same shapes, weights for every direction, and the gradients of the
-inputs and all weights; the table has the medians. PyTorch (its nn.GRU or nn.LSTM in FP32, and under bfloat16 autocast) is
-measured when ``--torch_python`` names an interpreter that has it; it gets as many threads.
+inputs and all weights; the table has the medians. PyTorch (its nn.GRU or nn.LSTM in FP32, and under bfloat16 autocast)
+is measured when ``--torch_python`` names an interpreter that has it; it gets as many threads.
 """
 
 from __future__ import annotations

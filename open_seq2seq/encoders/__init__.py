@@ -1,7 +1,8 @@
 """Encoders that configs can name."""
 
+from open_seq2seq.encoders.deep_speech2_encoder import DeepSpeech2Encoder
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 
-__all__ = ["Encoder", "TDNNEncoder", "TransformerEncoder"]
+__all__ = ["DeepSpeech2Encoder", "Encoder", "TDNNEncoder", "TransformerEncoder"]

@@ -37,7 +37,8 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
         parts = tf.split(tensor, direction.cell.gates, axis=-1)
         return [parts[gate] for gate in order]
 
-    matrices = [*by_gate(cast_weight(direction.kernel, dtype)), *by_gate(cast_weight(direction.recurrent_kernel, dtype))]
+    matrices = [matrix for kernel in (direction.kernel, direction.recurrent_kernel)
+                for matrix in by_gate(cast_weight(kernel, dtype))]
     biases = [tf.cast(bias, dtype) for bias in by_gate(tf.convert_to_tensor(direction.bias))]
     recurrent = [tf.zeros([hidden], dtype) for _ in order]
     if name == "gru":

@@ -33,7 +33,7 @@ def _norm(x, scale, offset):
 def _layer_norm_lstm(x, h, c, w, u, scale, offset):
     z = tf.split(tf.linalg.matvec(w, x, transpose_a=True) + tf.linalg.matvec(u, h, transpose_a=True), 4)
     scales, offsets = tf.split(scale, 5), tf.split(offset, 5)
-    i, f, o, g = (_norm(*parts) for parts in zip(z, scales, offsets))
+    i, f, o, g = (_norm(*parts) for parts in zip(z, scales, offsets, strict=False))
     c = _norm(tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g), scales[4], offsets[4])
     return tf.sigmoid(o) * tf.tanh(c), c
 

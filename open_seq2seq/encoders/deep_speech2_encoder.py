@@ -1,0 +1,179 @@
+"""The encoder of Deep Speech 2: convolutions over time and frequency, recurrent layers, a dense layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.activations import resolve_activation
+from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
+from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.dense import add_bias
+from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.layers import RecurrentStack
+from open_seq2seq.parts.rnn.row_convolution import RowConvolution
+from open_seq2seq.utils.errors import ConfigError
+
+# Names that configs give, and the cells that they mean.
+RNN_TYPES = {"cudnn_gru": "gru", "cudnn_lstm": "lstm", "gru": "gru", "lstm": "lstm", "layernorm_lstm": "layernorm_lstm",
+             "classic_gru": "classic_gru"}
+_LAYOUTS = ["channels_last", "channels_first", "BTFC", "BCTF", "BFTC", "BCFT"]
+_CONV_LAYER = {
+    "kernel_size": Param((list, tuple), doc="Taps over time and frequency."),
+    "stride": Param((list, tuple), doc="Steps over time and frequency."),
+    "num_channels": Param(int, doc="Channels of the output."),
+    "padding": Param(["SAME", "VALID"], doc="Whether frames at the edges are kept."),
+}
+
+
+class DeepSpeech2Encoder(Encoder):
+    """Deep Speech 2 (Amodei et al. 2015, https://arxiv.org/abs/1512.02595).
+
+    Convolutions with batch norm, recurrent layers (each gets both directions of the one below), on request a row
+    convolution, and a dense layer with dropout. Padding never matters.
+
+    Attributes:
+      output_size: channels of the outputs.
+      time_stride: frames of the input from one output to the next.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_required_params(),
+            "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, after recurrent layers "
+                                       "and the dense one."),
+            "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
+                                 "padding. May be empty."),
+            "activation_fn": Param((callable, str, type(None)), doc="Activation of convolutions and of the dense "
+                                   "layer: a function, or its name: relu, relu20 (which clips at 20)…"),
+            "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none."),
+            "row_conv": Param(bool, doc="Whether a row convolution of row_conv_width follows the recurrent layers."),
+            "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs."),
+            "use_cudnn_rnn": Param(bool, doc="Whether GPUs run the recurrence in cuDNN, where that computes rnn_type; "
+                                   "weights and results do not depend on it."),
+            "rnn_cell_dim": Param(int, doc="Units of each direction of a recurrent layer."),
+            "rnn_type": Param(list(RNN_TYPES), doc="Cell. gru resets after the product, as cuDNN's, classic_gru before "
+                              "it. With the prefix cudnn_ dropout is between layers; else behind the last one too."),
+            "rnn_unidirectional": Param(bool, doc="Whether recurrent layers go forward only."),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_optional_params(),
+            "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames"),
+            "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
+                                 "convolutions in memory; activations are BTFC, and the weights do not depend on it."),
+            "bn_momentum": Param(float, 0.99, "Share of the moving statistics that a step keeps."),
+            "bn_epsilon": Param(float, 1e-3, "Added to the variance."),
+            "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer."),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params, path = self.params, self.params_path
+        layers, problems = _checked_layers(params["conv_layers"], f"{path}/conv_layers")
+        problems += _problems(params, path)
+        if problems:
+            raise ConfigError(problems)
+        initializer, regularizer = self.make_initializer(), self.make_regularizer()
+        self._activation = resolve_activation(params["activation_fn"], f"{path}/activation_fn")
+        settings = BlockSettings(self._activation, "batch_norm", params["bn_momentum"], params["bn_epsilon"],
+                                 initializer, regularizer)
+        size = self._build_convolutions(layers, settings)
+        rate, plain = 1.0 - params["dropout_keep_prob"], not params["rnn_type"].startswith("cudnn_")
+        self.rnn = RecurrentStack(size, params["rnn_cell_dim"], params["num_rnn_layers"], RNN_TYPES[params["rnn_type"]],
+                                  not params["rnn_unidirectional"], rate, plain, initializer, regularizer,
+                                  params["use_cudnn_rnn"])
+        size, width = self.rnn.output_size, params["row_conv_width"]
+        self.row_convolution = RowConvolution(
+            size, width, self._activation, params["bn_momentum"], params["bn_epsilon"], initializer,
+            regularizer) if params["row_conv"] and width > 1 else None
+        self.output_size = params["n_hidden"]
+        self.kernel = self.weight([size, self.output_size], initializer, regularizer=regularizer)
+        self.bias = self.weight([self.output_size], "zeros")
+
+    def _build_convolutions(self, layers: list[Mapping[str, Any]], settings: BlockSettings) -> int:
+        """Makes them; returns how many numbers a frame has after the last one."""
+        width, channels, self.time_stride = self.params["num_audio_features"], 1, 1
+        self.convolutions: list[ConvBlock] = []
+        for layer in layers:
+            windows = [Window(size, stride, padding=layer["padding"])
+                       for size, stride in zip(layer["kernel_size"], layer["stride"], strict=True)]
+            shape = BlockShape("conv2d", 1, windows, layer["num_channels"], 0.0)
+            self.convolutions.append(ConvBlock(channels, shape, settings))
+            width, channels = windows[1].outputs(width), layer["num_channels"]
+            self.time_stride *= windows[0].stride
+        if width < 1:
+            raise ConfigError([f"'{self.params_path}/conv_layers' leave nothing of "
+                               f"{self.params['num_audio_features']} features: use the padding SAME."])
+        return width * channels
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Encodes features.
+
+        Args:
+          input_dict: ``source_tensors``: features ``[batch, time, num_audio_features]`` and lengths ``[batch]`` in
+            frames, int32.
+
+        Returns:
+          ``outputs`` ``[batch, time', n_hidden]`` in the compute type, ``src_length`` and ``outputs_length``
+          ``[batch]``, in frames of the outputs.
+        """
+        x, lengths = input_dict["source_tensors"][:2]
+        lengths = tf.cast(lengths, tf.int32)
+        x = tf.ensure_shape(tf.cast(x, self.compute_dtype), [None, None, self.params["num_audio_features"]])
+        x = tf.where(tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis], x, tf.zeros([], x.dtype))
+        x = x[..., tf.newaxis]
+        for block in self.convolutions:
+            x, lengths = block(x, lengths, training=self.training)
+        x = tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], x.shape[2] * x.shape[3]])
+        x = self.rnn(x, lengths, self.training)
+        if self.row_convolution is not None:
+            x = self.row_convolution(x, tf.sequence_mask(lengths, tf.shape(x)[1]), self.training)
+        return {"outputs": self._dense(x), "src_length": lengths, "outputs_length": lengths}
+
+    def _dense(self, x: tf.Tensor) -> tf.Tensor:
+        rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), cast_weight(self.kernel, x.dtype))
+        rows = add_bias(rows, tf.convert_to_tensor(self.bias))
+        rows = rows if self._activation is None else self._activation(rows)
+        rows = dropout(rows, 1.0 - self.params["dropout_keep_prob"], self.training)
+        return tf.reshape(rows, [tf.shape(x)[0], tf.shape(x)[1], self.output_size])
+
+
+def _checked_layers(layers: list[Any], path: str) -> tuple[list[Mapping[str, Any]], list[str]]:
+    checked: list[Mapping[str, Any]] = []
+    problems: list[str] = []
+    for number, layer in enumerate(layers):
+        place = f"{path}/{number}"
+        if not isinstance(layer, Mapping):
+            problems.append(f"'{place}' is {layer!r} but has to be a dict.")
+            continue
+        params, found = check_params(layer, _CONV_LAYER, {}, place)
+        if not found:
+            found = [f"'{place}/{name}' is {params[name]} but has to be two whole numbers, over time and frequency, of "
+                     "at least 1." for name in ("kernel_size", "stride")
+                     if len(params[name]) != 2 or not all(isinstance(n, int) and n >= 1 for n in params[name])]
+        problems += found
+        checked.append(params)
+    return checked, problems
+
+
+def _problems(params: Mapping[str, Any], path: str) -> list[str]:
+    problems = [f"'{path}/{name}' is {params[name]} but has to be at least {least}."
+                for name, least in (("num_rnn_layers", 0), ("n_hidden", 1), ("rnn_cell_dim", 1))
+                if params[name] < least]
+    if params["num_audio_features"] is None:
+        problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
+    if not 0.0 < params["dropout_keep_prob"] <= 1.0:
+        problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
+                        "most 1.")
+    if not 0.0 <= params["bn_momentum"] < 1.0:
+        problems.append(f"'{path}/bn_momentum' is {params['bn_momentum']} but has to be at least 0 and below 1.")
+    return problems

@@ -1,0 +1,52 @@
+"""Row convolution: what a unidirectional network sees of the frames to come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.activations import Activation, activate_kept
+from open_seq2seq.parts.batch_norm import BatchNorm
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.conv_blocks.convolution import Window
+
+
+class RowConvolution(Module):
+    """A filter over time for each channel, batch norm and activation, in FP32.
+
+    After Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7; but as the published recipes
+    have it the window lies around each frame, not behind it.
+
+    Args:
+      channels: of the input and the output.
+      width: taps of the filters, in frames.
+      activation: the last step; None for none.
+      momentum: of batch norm.
+      epsilon: of batch norm.
+      initializer: of the filters.
+      regularizer: of the filters and of batch norm's scale.
+    """
+
+    def __init__(self, channels: int, width: int, activation: Activation | None, momentum: float, epsilon: float,
+                 initializer: Any = None, regularizer: Any = None) -> None:
+        super().__init__(name="row_convolution")
+        self.window = Window(width)
+        self.activation = activation
+        self.kernel = self.weight([width, channels, 1], initializer, regularizer=regularizer)
+        self.norm = BatchNorm(channels, momentum, epsilon, regularizer=regularizer)
+
+    def __call__(self, x: tf.Tensor, held: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Transforms ``[batch, time, channels]``.
+
+        Args:
+          x: 0 where ``held`` is False; so is the result.
+          held: boolean ``[batch, time]``, False where there is padding.
+          training: which statistics normalise.
+        """
+        wide = tf.pad(tf.cast(x, tf.float32), [[0, 0], self.window.pads(tf.shape(x)[1]), [0, 0]])
+        # Time as the height of an image of width 1.
+        y = tf.nn.depthwise_conv2d(wide[:, :, tf.newaxis], tf.convert_to_tensor(self.kernel)[:, tf.newaxis],
+                                   [1, 1, 1, 1], "VALID")[:, :, 0]
+        y = self.norm(y, held, training)
+        return tf.cast(activate_kept(y, self.activation, held[:, :, tf.newaxis], 1.0), x.dtype)
