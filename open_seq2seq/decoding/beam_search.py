@@ -66,6 +66,7 @@ class _Search(NamedTuple):
     start_id: int
     eos_id: int
     n_best: int
+    are_log_probs: bool
 
 
 def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
@@ -74,7 +75,8 @@ def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
 
 
 def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Tensor, beam_size: int, vocab_size: int,
-                alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int, n_best: int = 1) -> BeamResult:
+                alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int, n_best: int = 1,
+                are_log_probs: bool = False) -> BeamResult:
     """Searches for the sequences of highest log probability / length penalty.
 
     Each step keeps the ``beam_size`` best unfinished hypotheses, and the best finished
@@ -99,6 +101,8 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Ten
       start_id: id that the first step gets.
       eos_id: id that ends a hypothesis.
       n_best: how many hypotheses are returned, at most ``beam_size``.
+      are_log_probs: whether ``step_fn`` returns log probabilities, or sums of several models' weighted ones, none
+        above 0, that count as they are.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.
@@ -107,7 +111,7 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Ten
         raise ValueError(f"n_best ({n_best}) has to be between 1 and beam_size ({beam_size}), and vocab_size "
                          f"({vocab_size}) at least 2.")
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)
-    search = _Search(step_fn, beam_size, vocab_size, alpha, max_lengths, start_id, eos_id, n_best)
+    search = _Search(step_fn, beam_size, vocab_size, alpha, max_lengths, start_id, eos_id, n_best, are_log_probs)
     state = _initial_state(search, batch_size, initial_cache)
     state = tf.while_loop(
         lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)), lambda *s: tuple(_advance(search, _State(*s))),
@@ -179,7 +183,9 @@ def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, t
     width = 2 * beam if beam > 1 else 1
     per_beam = min(width, search.vocab_size)
     values, ids = top_k(logits, per_beam)
-    log_probs = values - values[:, :, :1] + tf.math.log(_highest_probability(logits, ids))
+    log_probs = values
+    if not search.are_log_probs:
+        log_probs = values - values[:, :, :1] + tf.math.log(_highest_probability(logits, ids))
     log_probs += state.alive_log_probs[:, :, tf.newaxis]
     flat = tf.stack([tf.shape(logits)[0], beam * per_beam])
     best, index = tf.math.top_k(tf.reshape(log_probs, flat), width)

@@ -2,11 +2,12 @@
 
 from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
+from open_seq2seq.losses.multi_task_loss import MultiTaskCTCEntropyLoss
 from open_seq2seq.losses.sequence_loss import (
     BasicSequenceLoss,
     CrossEntropyWithSmoothing,
     PaddedCrossEntropyLossWithSmoothing,
 )
 
-__all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm",
+__all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm", "MultiTaskCTCEntropyLoss",
            "PaddedCrossEntropyLossWithSmoothing"]

@@ -146,7 +146,7 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
 
 
 # What the builder fills in by itself; a config need not give them.
-_DERIVED = {"batch_size", "mode", "src_vocab_size", "tgt_vocab_size", "dtype"}
+_DERIVED = {"batch_size", "mode", "src_vocab_size", "tgt_vocab_size", "dtype", "GO_SYMBOL", "END_SYMBOL"}
 
 
 def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:

@@ -1,0 +1,82 @@
+"""Joint CTC and attention: two decoders on one encoder."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
+from open_seq2seq.utils.errors import ConfigError
+
+_CLASS = (type, str)
+
+
+class JointCTCAttentionDecoder(Decoder):
+    """An attention decoder that is trained, and searched, together with CTC.
+
+    Kim et al. 2016, https://arxiv.org/abs/1609.06773; joint search after Watanabe et al. 2017, algorithm 2. CTC has all
+    symbols but GO_SYMBOL and END_SYMBOL, and the blank. What it returns is the attention decoder's, and ``ctc_output``.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "ctc_decoder": Param(_CLASS, doc="CTC decoder class."),
+            "attn_decoder": Param(_CLASS, doc="Attention decoder class."),
+            "attn_decoder_params": Param(dict, doc="Parameters of the attention decoder."),
+            "ctc_decoder_params": Param(dict, doc="Parameters of the CTC decoder."),
+            "beam_search_params": Param(dict, doc="More of the attention decoder's: beam_width, length_penalty; and "
+                                        "ctc_weight: what CTC's log probabilities count in the search, from 0 to 1, "
+                                        "0.3 by default."),
+            "language_model_params": Param(dict, doc="More of the attention decoder's: use_language_model, which has "
+                                           "to be False."),
+            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer."),
+            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer."),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols"),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params = self.params
+        search = dict(params["beam_search_params"])
+        self.ctc_weight = search.pop("ctc_weight", 0.3)
+        if not isinstance(self.ctc_weight, (int, float)) or not 0.0 <= self.ctc_weight <= 1.0:
+            raise ConfigError([f"'{self.params_path}/beam_search_params/ctc_weight' is {self.ctc_weight!r} but has to "
+                               "be a number from 0 to 1."])
+        if (params["GO_SYMBOL"], params["END_SYMBOL"]) != (params["tgt_vocab_size"] - 2, params["tgt_vocab_size"] - 1):
+            raise ConfigError([f"'{self.params_path}': GO_SYMBOL and END_SYMBOL have to be the last two ids, so that "
+                               "those before them are CTC's: set autoregressive to True in data_layer_params."])
+        shared = {key: params[key] for key in ("dtype", "initializer", "initializer_params", "regularizer",
+                                               "regularizer_params")}
+        symbols = {key: params[key] for key in ("GO_SYMBOL", "END_SYMBOL", "tgt_vocab_size")}
+        self.attention = _decoder_class(params["attn_decoder"], f"{self.params_path}/attn_decoder")(
+            {**shared, **params["attn_decoder_params"], **search, **params["language_model_params"], **symbols},
+            model, "attn_decoder", mode)
+        self.ctc = _decoder_class(params["ctc_decoder"], f"{self.params_path}/ctc_decoder")(
+            {**shared, **params["ctc_decoder_params"], "tgt_vocab_size": params["tgt_vocab_size"] - 1},
+            model, "ctc_decoder", mode)
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Decodes by both decoders; see ``ListenAttendSpellDecoder`` and ``FullyConnectedCTCDecoder``."""
+        encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
+        if targets is None and self.ctc_weight == 0.0:
+            return self.attention.decode(input_dict, self.training)
+        ctc = self.ctc.decode({"encoder_output": encoded}, self.training)
+        if targets is not None:
+            return {**self.attention.decode(input_dict, self.training), "ctc_output": ctc}
+        scorer = CtcPrefixScorer(ctc["logits"], ctc["src_length"], self.params["END_SYMBOL"])
+        return {**self.attention.search(encoded, scorer, float(self.ctc_weight)), "ctc_output": ctc}
+
+
+def _decoder_class(value: Any, path: str) -> Any:
+    """Returns the class that a config gives: itself, an exported name, or ``package.module.Class``."""
+    if not isinstance(value, str):
+        return value
+    module, _, name = value.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module or "open_seq2seq.decoders"), name)
+    except (ImportError, AttributeError):
+        raise ConfigError([f"'{path}' is {value!r}, but there is no such class."]) from None

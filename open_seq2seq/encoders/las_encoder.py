@@ -1,0 +1,156 @@
+"""The encoder of Listen, Attend and Spell: convolutions over time, then recurrent layers that may pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
+from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.activations import resolve_activation
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
+from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.rnn.layers import RecurrentStack
+from open_seq2seq.utils.errors import ConfigError
+
+_RECURRENT = {
+    "type": Param(["lstm", "gru"], doc="Cell."),
+    "num_layers": Param(int, doc="Layers."),
+    "hidden_dim": Param(int, doc="Units of each direction."),
+}
+_RECURRENT_OPTIONAL = {
+    "dropout_keep_prob": Param((float, type(None)), None, "Share of each layer's output that dropout keeps."),
+    "pool": Param(bool, False, "Whether the largest of neighbouring frames are taken."),
+    "pool_size": Param(int, 2, "How many of them."),
+    "stride": Param(int, 2, "Frames from one group to the next."),
+}
+
+
+class PooledRecurrence(Module):
+    """Bidirectional recurrent layers, and the largest values of neighbouring frames on request.
+
+    Args:
+      input_size: channels of the input.
+      params: an entry of ``recurrent_layers``, checked.
+      keep_prob: of entries that do not say.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+    """
+
+    def __init__(self, input_size: int, params: Mapping[str, Any], keep_prob: float, initializer: Any,
+                 regularizer: Any) -> None:
+        super().__init__(name="pooled_recurrence")
+        keep = keep_prob if params["dropout_keep_prob"] is None else params["dropout_keep_prob"]
+        self.rnn = RecurrentStack(input_size, params["hidden_dim"], params["num_layers"], params["type"], True, 1.0 - keep,
+                                  True, initializer, regularizer)
+        self.window = Window(params["pool_size"], params["stride"], padding="VALID") if params["pool"] else None
+        self.output_size = self.rnn.output_size
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns ``[batch, time', output_size]`` and its lengths; groups that are not full are left out."""
+        x = self.rnn(x, lengths, training)
+        if self.window is None:
+            return x, lengths
+        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # a pool of nothing is an error to some kernels
+        x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
+        return x, self.window.outputs(lengths)
+
+
+class ListenAttendSpellEncoder(Encoder):
+    """The listener (Chan et al. 2015, https://arxiv.org/abs/1508.01211), with convolutions before it.
+
+    Each recurrent layer gets both directions of the one below. Padding never matters.
+
+    Attributes:
+      output_size: channels of the outputs.
+      time_stride: frames of the input from one output to the next.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_required_params(),
+            "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where a layer does not "
+                                       "say."),
+            "recurrent_layers": Param(list, doc="Recurrent layers: type (lstm, gru), num_layers, hidden_dim, and "
+                                      "optionally dropout_keep_prob, pool, pool_size, stride. May be empty."),
+            "convnet_layers": Param(list, doc="Convolutions, as TDNNEncoder has them, without residual connections. "
+                                    "May be empty."),
+            "activation_fn": Param((callable, str, type(None)), doc="Activation of convolutions: a function, or its "
+                                   "name: relu, relu20 (which clips at 20)…"),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_optional_params(),
+            "data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; "
+                                 "activations are channels last, and the weights do not depend on it."),
+            "normalization": Param(["batch_norm", None], "batch_norm", "Normalisation after each convolution."),
+            "bn_momentum": Param(float, 0.90, "Share of the moving statistics that a step keeps."),
+            "bn_epsilon": Param(float, 1e-3, "Added to the variance."),
+            "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer."),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params, path = self.params, self.params_path
+        entries, recurrent = self._checked(path)
+        initializer, regularizer = self.make_initializer(), self.make_regularizer()
+        settings = BlockSettings(resolve_activation(params["activation_fn"], f"{path}/activation_fn"),
+                                 params["normalization"], params["bn_momentum"], params["bn_epsilon"], initializer,
+                                 regularizer)
+        channels, self.time_stride = params["num_audio_features"], 1
+        self.blocks: list[ConvBlock] = []
+        for entry in entries:
+            self.blocks.append(ConvBlock(channels, entry.shape, settings))
+            channels = entry.shape.channels
+            self.time_stride *= entry.shape.windows[0].stride ** entry.shape.repeat
+        self.recurrences: list[PooledRecurrence] = []
+        for entry in recurrent:
+            self.recurrences.append(
+                PooledRecurrence(channels, entry, params["dropout_keep_prob"], initializer, regularizer))
+            channels = self.recurrences[-1].output_size
+            self.time_stride *= entry["stride"] if entry["pool"] else 1
+        self.output_size = channels
+
+    def _checked(self, path: str) -> tuple[list[ConvnetEntry], list[dict[str, Any]]]:
+        params = self.params
+        entries, problems = (check_convnet_layers(params["convnet_layers"], params["dropout_keep_prob"],
+                                                  f"{path}/convnet_layers") if params["convnet_layers"] else ([], []))
+        problems += [f"'{path}/convnet_layers/{number}' has a residual connection or is over frequency: this encoder "
+                     "has neither; use TDNNEncoder." for number, entry in enumerate(entries)
+                     if entry.residual or entry.kind == "conv2d"]
+        recurrent = []
+        for number, layer in enumerate(params["recurrent_layers"]):
+            place = f"{path}/recurrent_layers/{number}"
+            checked, found = check_params(layer, _RECURRENT, _RECURRENT_OPTIONAL, place)
+            recurrent.append(checked)
+            problems += found or [f"'{place}/{name}' is {checked[name]} but has to be at least 1." for name in
+                                  ("num_layers", "hidden_dim", "pool_size", "stride") if checked[name] < 1]
+        if params["num_audio_features"] is None:
+            problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
+        if not params["convnet_layers"] and not params["recurrent_layers"]:
+            problems.append(f"'{path}' has neither convnet_layers nor recurrent_layers: give at least one.")
+        if not 0.0 < params["dropout_keep_prob"] <= 1.0:
+            problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
+                            "most 1.")
+        if problems:
+            raise ConfigError(problems)
+        return entries, recurrent
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Encodes features; see ``TDNNEncoder``."""
+        x, lengths = input_dict["source_tensors"][:2]
+        lengths = tf.cast(lengths, tf.int32)
+        x = tf.ensure_shape(tf.cast(x, self.compute_dtype), [None, None, self.params["num_audio_features"]])
+        x = tf.where(tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis], x, tf.zeros([], x.dtype))
+        for block in self.blocks:
+            x, lengths = block(x, lengths, training=self.training)
+        for recurrence in self.recurrences:
+            x, lengths = recurrence(x, lengths, self.training)
+        return {"outputs": x, "src_length": lengths, "outputs_length": lengths}

@@ -1,0 +1,53 @@
+"""The loss of joint CTC and attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.losses.ctc_loss import CTCLoss
+from open_seq2seq.losses.loss import Loss, LossTerm
+from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
+from open_seq2seq.utils.errors import ConfigError
+
+
+class MultiTaskCTCEntropyLoss(Loss):
+    """(1 - λ) · cross-entropy of the attention decoder + λ · CTC (Kim et al. 2016, https://arxiv.org/abs/1609.06773).
+
+    For the output of a ``JointCTCAttentionDecoder``. Targets end with an end symbol, which CTC does not get.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Loss.get_required_params(),
+            "ctc_loss_params": Param(dict, doc="Parameters of CTCLoss."),
+            "seq_loss_params": Param(dict, doc="Parameters of BasicSequenceLoss."),
+            "lambda_value": Param(float, doc="Weight of CTC, from 0 to 1."),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols"),
+            "batch_size": Param(int, doc="Set by the model; the loss counts the utterances that it gets.",
+                                unit="utterances"),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "loss", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params, weight = self.params, self.params["lambda_value"]
+        if not 0.0 <= weight <= 1.0:
+            raise ConfigError([f"'{self.params_path}/lambda_value' is {weight} but has to be from 0 to 1."])
+        sizes = {"batch_size": params["batch_size"]}
+        self.sequence = BasicSequenceLoss(
+            {"tgt_vocab_size": params["tgt_vocab_size"], **sizes, **params["seq_loss_params"]}, model, "seq_loss", mode)
+        self.ctc = CTCLoss(
+            {"tgt_vocab_size": params["tgt_vocab_size"] - 1, **sizes, **params["ctc_loss_params"]}, model, "ctc_loss",
+            mode)
+
+    def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
+        ids, lengths = input_dict["target_tensors"][:2]
+        by_ctc = self.ctc.compute_loss({
+            **input_dict, "decoder_output": input_dict["decoder_output"]["ctc_output"],
+            "target_tensors": [ids, lengths - 1]})
+        by_attention = self.sequence.compute_loss(input_dict)
+        weight = self.params["lambda_value"]
+        return [*(term._replace(weight=(1.0 - weight) * term.weight, name="attention") for term in by_attention),
+                *(term._replace(weight=weight * term.weight, name="ctc" if term.name == "loss" else term.name)
+                  for term in by_ctc)]

@@ -1,0 +1,109 @@
+"""Attention of recurrent decoders: additive scores, aware of where they looked before on request."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.precision import cast_weight
+
+KINDS = ("bahdanau", "chorowski", "zhaopeng")
+_FILTERS, _TAPS = 10, 101
+
+
+class Memory(NamedTuple):
+    """What does not change from step to step; hypotheses of an utterance share it.
+
+    Attributes:
+      keys: ``[batch, source, units]`` in the compute type.
+      values: ``[batch, source, channels]`` in the compute type.
+      held: boolean ``[batch, source]``, False where there is padding.
+    """
+
+    keys: tf.Tensor
+    values: tf.Tensor
+    held: tf.Tensor
+
+
+class AdditiveAttention(Module):
+    """Scores ``v · tanh(key + query + place)``, a softmax over the source, and the mean of the values by it.
+
+    ``bahdanau``: no place (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473), ``v`` normalised, with a scale of its
+    own (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). ``chorowski``: the place is what a convolution
+    over the weights of the steps before tells (Chorowski et al. 2015, https://arxiv.org/abs/1506.07503). ``zhaopeng``:
+    the sum of those weights, by a fertility that follows from the query (Tu et al. 2016,
+    https://arxiv.org/abs/1601.04811).
+
+    Args:
+      kind: one of ``KINDS``.
+      memory_size: channels of the source.
+      query_size: channels of the query.
+      units: size of the space in which both are compared.
+      use_coverage: whether ``chorowski`` sees the sum of the weights of all steps, instead of the last one's.
+      initializer: of the matrices.
+      regularizer: of the matrices.
+    """
+
+    def __init__(self, kind: str, memory_size: int, query_size: int, units: int, use_coverage: bool = True,
+                 initializer: Any = None, regularizer: Any = None) -> None:
+        super().__init__(name="attention")
+        self._kind = kind
+        self._adds_up = use_coverage or kind == "zhaopeng"
+        self.memory_kernel = self.weight([memory_size, units], initializer, regularizer=regularizer)
+        self.query_kernel = self.weight([query_size, units], initializer, regularizer=regularizer)
+        self.score_vector = self.weight([units], lambda shape: tf.keras.initializers.GlorotUniform(1)([*shape, 1])[:, 0])
+        self.bias = self.weight([units], "zeros")
+        if kind == "bahdanau":
+            self.score_scale = self.weight([], lambda _: tf.constant(units ** -0.5))
+        elif kind == "chorowski":
+            self.place_filters = self.weight([_TAPS, 1, _FILTERS], initializer)
+            self.place_bias = self.weight([_FILTERS], "zeros")
+            self.place_kernel = self.weight([_FILTERS, units], initializer, regularizer=regularizer)
+        else:
+            self.fertility_vector = self.weight([query_size, 1], initializer)
+            self.place_kernel = self.weight([1, units], initializer, regularizer=regularizer)
+
+    def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
+        """Returns what the steps share, for ``[batch, source, memory_size]`` in the compute type."""
+        rows = tf.matmul(tf.reshape(values, [-1, values.shape[-1]]), cast_weight(self.memory_kernel, values.dtype))
+        keys = tf.reshape(rows, tf.concat([tf.shape(values)[:2], [rows.shape[-1]]], 0))
+        return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
+
+    def __call__(self, query: tf.Tensor, looked: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Attends once for each hypothesis.
+
+        Args:
+          query: ``[batch, beam, query_size]`` in the compute type.
+          looked: what came back before, ``[batch, beam, source]`` FP32; zeros at first.
+          memory: from ``memory``.
+
+        Returns:
+          The contexts ``[batch, beam, memory_size]``, the weights and what to give as ``looked`` next,
+          ``[batch, beam, source]`` FP32.
+        """
+        dtype = memory.keys.dtype
+        inside = tf.matmul(query, cast_weight(self.query_kernel, dtype)) + tf.cast(self.bias, dtype)
+        inside = inside[:, :, tf.newaxis] + memory.keys[:, tf.newaxis]
+        if self._kind != "bahdanau":
+            inside += tf.cast(self._place(query, looked), dtype)
+        vector = self.score_vector
+        if self._kind == "bahdanau":
+            vector = vector * (self.score_scale / tf.norm(vector))
+        scores = tf.cast(tf.linalg.matvec(tf.tanh(inside), tf.cast(vector, dtype)), tf.float32)
+        # All but minus infinity, so that an empty source gives numbers.
+        weights = tf.nn.softmax(tf.where(memory.held[:, tf.newaxis], scores, -1e9))
+        context = tf.matmul(tf.cast(weights, dtype), memory.values)
+        return context, weights, looked + weights if self._adds_up else weights
+
+    def _place(self, query: tf.Tensor, looked: tf.Tensor) -> tf.Tensor:
+        """Returns what the weights so far tell of each place, ``[batch, beam, source, units]`` FP32."""
+        if self._kind == "zhaopeng":
+            fertility = tf.sigmoid(tf.matmul(tf.cast(query, tf.float32), self.fertility_vector))
+            return (fertility * looked)[..., tf.newaxis] * self.place_kernel[0]
+        shape = tf.shape(looked)
+        rows = tf.reshape(looked, [shape[0] * shape[1], shape[2], 1])
+        found = tf.nn.conv1d(rows, self.place_filters, 1, "SAME") + self.place_bias
+        found = tf.matmul(tf.reshape(found, [-1, _FILTERS]), self.place_kernel)
+        return tf.reshape(found, tf.concat([shape, [found.shape[-1]]], 0))
