@@ -75,7 +75,7 @@ class ListenAttendSpellDecoder(Decoder):
         params = self.params
         attention, problems = check_params(params["attention_params"], _ATTENTION, _ATTENTION_OPTIONAL,
                                            f"{self.params_path}/attention_params")
-        size = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         problems = problems or self._problems(attention, size)
         if problems:
             raise ConfigError(problems)
@@ -94,7 +94,7 @@ class ListenAttendSpellDecoder(Decoder):
                                          regularizer=regularizer)
         self.output_bias = self.weight([params["tgt_vocab_size"]], "zeros")
 
-    def _problems(self, attention: Mapping[str, Any], size: int | None) -> list[str]:
+    def _problems(self, attention: Mapping[str, Any], size: Any) -> list[str]:
         params, path = self.params, self.params_path
         numbers = {**{name: params[name] for name in ("tgt_emb_size", "hidden_dim", "num_layers", "beam_width")},
                    **{f"attention_params/{name}": attention[name] for name in ("attention_dim", "num_heads")}}
@@ -118,8 +118,9 @@ class ListenAttendSpellDecoder(Decoder):
 
         Returns:
           ``outputs``: ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With targets also ``logits``
-          ``[batch, time, vocabulary]`` in FP32, and on request ``alignments`` ``[batch, time, heads, source]``. Without:
-          ``logits`` None, ``beam_ids`` ``[batch, beam, length]``, ``beam_scores`` and ``beam_lengths`` ``[batch, beam]``.
+          ``[batch, time, vocabulary]`` in FP32, and on request ``alignments`` ``[batch, time, heads, source]``.
+          Without: ``logits`` None, ``beam_ids`` ``[batch, beam, length]``, ``beam_scores`` and ``beam_lengths``
+          ``[batch, beam]``.
         """
         if input_dict.get("target_tensors") is None:
             return self.search(input_dict["encoder_output"])

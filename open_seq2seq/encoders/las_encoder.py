@@ -45,8 +45,8 @@ class PooledRecurrence(Module):
                  regularizer: Any) -> None:
         super().__init__(name="pooled_recurrence")
         keep = keep_prob if params["dropout_keep_prob"] is None else params["dropout_keep_prob"]
-        self.rnn = RecurrentStack(input_size, params["hidden_dim"], params["num_layers"], params["type"], True, 1.0 - keep,
-                                  True, initializer, regularizer)
+        self.rnn = RecurrentStack(input_size, params["hidden_dim"], params["num_layers"], params["type"], True,
+                                  1.0 - keep, True, initializer, regularizer)
         self.window = Window(params["pool_size"], params["stride"], padding="VALID") if params["pool"] else None
         self.output_size = self.rnn.output_size
 
@@ -111,11 +111,11 @@ class ListenAttendSpellEncoder(Encoder):
             channels = entry.shape.channels
             self.time_stride *= entry.shape.windows[0].stride ** entry.shape.repeat
         self.recurrences: list[PooledRecurrence] = []
-        for entry in recurrent:
+        for layers in recurrent:
             self.recurrences.append(
-                PooledRecurrence(channels, entry, params["dropout_keep_prob"], initializer, regularizer))
+                PooledRecurrence(channels, layers, params["dropout_keep_prob"], initializer, regularizer))
             channels = self.recurrences[-1].output_size
-            self.time_stride *= entry["stride"] if entry["pool"] else 1
+            self.time_stride *= layers["stride"] if layers["pool"] else 1
         self.output_size = channels
 
     def _checked(self, path: str) -> tuple[list[ConvnetEntry], list[dict[str, Any]]]:

@@ -27,11 +27,17 @@ class Memory(NamedTuple):
     held: tf.Tensor
 
 
+def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Returns ``[…, columns]``, ``[…, rows]`` times one matrix, as one product of two matrices."""
+    product = tf.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix)
+    return tf.reshape(product, tf.concat([tf.shape(x)[:-1], [matrix.shape[1]]], 0))
+
+
 class AdditiveAttention(Module):
     """Scores ``v · tanh(key + query + place)``, a softmax over the source, and the mean of the values by it.
 
-    ``bahdanau``: no place (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473), ``v`` normalised, with a scale of its
-    own (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). ``chorowski``: the place is what a convolution
+    ``bahdanau``: no place (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473), ``v`` normalised, with a scale of
+    its own (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). ``chorowski``: the place is what a convolution
     over the weights of the steps before tells (Chorowski et al. 2015, https://arxiv.org/abs/1506.07503). ``zhaopeng``:
     the sum of those weights, by a fertility that follows from the query (Tu et al. 2016,
     https://arxiv.org/abs/1601.04811).
@@ -53,7 +59,7 @@ class AdditiveAttention(Module):
         self._adds_up = use_coverage or kind == "zhaopeng"
         self.memory_kernel = self.weight([memory_size, units], initializer, regularizer=regularizer)
         self.query_kernel = self.weight([query_size, units], initializer, regularizer=regularizer)
-        self.score_vector = self.weight([units], lambda shape: tf.keras.initializers.GlorotUniform(1)([*shape, 1])[:, 0])
+        self.score_vector = self.weight([units, 1], initializer)
         self.bias = self.weight([units], "zeros")
         if kind == "bahdanau":
             self.score_scale = self.weight([], lambda _: tf.constant(units ** -0.5))
@@ -67,8 +73,7 @@ class AdditiveAttention(Module):
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
         """Returns what the steps share, for ``[batch, source, memory_size]`` in the compute type."""
-        rows = tf.matmul(tf.reshape(values, [-1, values.shape[-1]]), cast_weight(self.memory_kernel, values.dtype))
-        keys = tf.reshape(rows, tf.concat([tf.shape(values)[:2], [rows.shape[-1]]], 0))
+        keys = times_matrix(values, cast_weight(self.memory_kernel, values.dtype))
         return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
 
     def __call__(self, query: tf.Tensor, looked: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -84,14 +89,14 @@ class AdditiveAttention(Module):
           ``[batch, beam, source]`` FP32.
         """
         dtype = memory.keys.dtype
-        inside = tf.matmul(query, cast_weight(self.query_kernel, dtype)) + tf.cast(self.bias, dtype)
+        inside = times_matrix(query, cast_weight(self.query_kernel, dtype)) + tf.cast(self.bias, dtype)
         inside = inside[:, :, tf.newaxis] + memory.keys[:, tf.newaxis]
         if self._kind != "bahdanau":
             inside += tf.cast(self._place(query, looked), dtype)
-        vector = self.score_vector
+        vector = tf.convert_to_tensor(self.score_vector)
         if self._kind == "bahdanau":
             vector = vector * (self.score_scale / tf.norm(vector))
-        scores = tf.cast(tf.linalg.matvec(tf.tanh(inside), tf.cast(vector, dtype)), tf.float32)
+        scores = tf.cast(times_matrix(tf.tanh(inside), tf.cast(vector, dtype))[..., 0], tf.float32)
         # All but minus infinity, so that an empty source gives numbers.
         weights = tf.nn.softmax(tf.where(memory.held[:, tf.newaxis], scores, -1e9))
         context = tf.matmul(tf.cast(weights, dtype), memory.values)
@@ -100,10 +105,11 @@ class AdditiveAttention(Module):
     def _place(self, query: tf.Tensor, looked: tf.Tensor) -> tf.Tensor:
         """Returns what the weights so far tell of each place, ``[batch, beam, source, units]`` FP32."""
         if self._kind == "zhaopeng":
-            fertility = tf.sigmoid(tf.matmul(tf.cast(query, tf.float32), self.fertility_vector))
+            vector = tf.convert_to_tensor(self.fertility_vector)
+            fertility = tf.sigmoid(times_matrix(tf.cast(query, tf.float32), vector))
             return (fertility * looked)[..., tf.newaxis] * self.place_kernel[0]
         shape = tf.shape(looked)
         rows = tf.reshape(looked, [shape[0] * shape[1], shape[2], 1])
         found = tf.nn.conv1d(rows, self.place_filters, 1, "SAME") + self.place_bias
-        found = tf.matmul(tf.reshape(found, [-1, _FILTERS]), self.place_kernel)
+        found = times_matrix(found, tf.convert_to_tensor(self.place_kernel))
         return tf.reshape(found, tf.concat([shape, [found.shape[-1]]], 0))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.attention import AdditiveAttention, Memory
+from open_seq2seq.parts.rnn.attention import AdditiveAttention, Memory, times_matrix
 from open_seq2seq.parts.rnn.layers import Direction
 
 
@@ -31,8 +31,8 @@ class SpellerState(NamedTuple):
 class Speller(Module):
     """Recurrent layers, and heads that attend from the last one's output.
 
-    A head's output is a matrix times [cell output ; context]; those of all heads are the network's output and, beside the
-    next symbol, its next input (Luong et al. 2015, https://arxiv.org/abs/1508.04025, section 3.3).
+    A head's output is a matrix times [cell output ; context]; those of all heads are the network's output and,
+    beside the next symbol, its next input (Luong et al. 2015, https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:
       input_size: channels of an embedded symbol.
@@ -47,7 +47,8 @@ class Speller(Module):
     """
 
     def __init__(self, input_size: int, memory_size: int, hidden_size: int, num_layers: int, cell_type: str,
-                 attention: dict[str, Any], num_heads: int = 1, initializer: Any = None, regularizer: Any = None) -> None:
+                 attention: dict[str, Any], num_heads: int = 1, initializer: Any = None,
+                 regularizer: Any = None) -> None:
         super().__init__(name="speller")
         self._hidden_size = hidden_size
         self.output_size = num_heads * hidden_size
@@ -111,7 +112,7 @@ class Speller(Module):
         outputs, looked, weights = [], [], []
         for head, kernel, before, memory in zip(self.heads, self.output_kernels, state.looked, memories, strict=True):
             context, weight, after = head(x, before, memory)
-            outputs.append(tf.matmul(tf.concat([x, context], -1), cast_weight(kernel, x.dtype)))
+            outputs.append(times_matrix(tf.concat([x, context], -1), cast_weight(kernel, x.dtype)))
             looked.append(tf.ensure_shape(after, before.shape))
             weights.append(weight)
         return SpellerState(cells, tf.ensure_shape(tf.concat(outputs, -1), state.attended.shape), looked), weights
