@@ -151,8 +151,10 @@ class Convolution2D(Module):
         """Returns ``[batch, time', frequency', out_channels]`` in the type of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
-        return tf.nn.conv2d(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
-                            dilations=[time.dilation, frequency.dilation])
+        y = tf.nn.conv2d(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
+                         dilations=[time.dilation, frequency.dilation])
+        # In a graph padding of so many frames leaves no dimension known.
+        return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 
 
 def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Sequence[Window],

@@ -75,6 +75,20 @@ def test_padding_changes_nothing_in_training(kind: str):
         np.testing.assert_allclose(one, other, atol=2e-5 * max(1.0, np.abs(one).max()))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_graph_for_all_shapes(kind: str):
+    encoder = make(**KINDS[kind])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, FEATURES]), tf.TensorSpec([None], tf.int32)],
+                 autograph=False)
+    def run(features: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        return encoder.encode({"source_tensors": [features, lengths]})["outputs"]
+
+    for lengths in ((23, 9), (12, 30, 14)):
+        tensors = utterances(lengths)
+        np.testing.assert_allclose(run(*tensors), encode(encoder, tensors)["outputs"], atol=2e-6)
+
+
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 def test_lengths(padding: str):
     encoder = make(conv_layers=[{**layer, "padding": padding} for layer in CONVOLUTIONS[:1]], num_rnn_layers=1)
