@@ -13,7 +13,8 @@ LOSS_SCALERS = ("Backoff", "LogMax")
 
 _POSITIVE = ("batch_size_per_gpu", "eval_batch_size_per_gpu", "num_epochs", "max_steps", "print_loss_steps",
              "print_samples_steps", "print_bench_info_steps", "save_summaries_steps", "save_checkpoint_steps",
-             "eval_steps", "num_checkpoints", "iter_size", "num_gpus", "xla_buckets")
+             "eval_steps", "num_checkpoints", "iter_size", "num_gpus", "num_cpu_towers",
+             "xla_buckets")
 
 
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:
@@ -29,7 +30,7 @@ def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]
       Problems, one sentence each.
     """
     problems = _not_positive(params)
-    problems += _dtype_problems(params) + _loss_scaling_problems(params)
+    problems += _dtype_problems(params) + _loss_scaling_problems(params) + _device_problems(params)
     if section == "train":
         problems += _length_problems(params) + _cadence_problems(params) + _xla_problems(params)
     if section == "eval" and mode == "train_eval" and params.get("eval_steps") is None:
@@ -41,6 +42,25 @@ def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]
 def _not_positive(params: Mapping[str, Any]) -> list[str]:
     return [f"'{key}' is {params[key]!r} but has to be at least 1." for key in _POSITIVE
             if type(params.get(key)) in (int, float) and params[key] < 1]
+
+
+def _device_problems(params: Mapping[str, Any]) -> list[str]:
+    gpus, ids, towers = (params.get(name) for name in ("num_gpus", "gpu_ids", "num_cpu_towers"))
+    if ids is not None and (type(ids) is not list or not ids or len({*map(repr, ids)}) < len(ids)
+                            or any(type(number) is not int or number < 0 for number in ids)):
+        return [f"'gpu_ids' is {ids!r} but has to be a list of numbers of GPUs from 0, each once, like [0, 2]."]
+    if ids is not None and type(gpus) is int and gpus != len(ids):
+        return [f"'num_gpus' is {gpus} but 'gpu_ids' names {len(ids)}: leave num_gpus out (--num_gpus=null)."]
+    several = [text for text, given in ((f"'num_gpus' is {gpus}", type(gpus) is int and gpus > 1),
+                                        (f"'gpu_ids' is {ids}", ids is not None)) if given]
+    if params.get("use_horovod") and (several or towers is not None):
+        what = several[0] if several else f"'num_cpu_towers' is {towers}"
+        return [f"{what}, but with use_horovod each process has one device: leave it out, and start as many processes "
+                "as there are devices."]
+    if towers is not None and several:
+        return [f"{several[0]} and 'num_cpu_towers' is {towers}, but a run is either on GPUs or on the CPU: leave one "
+                "of them out."]
+    return []
 
 
 def _length_problems(params: Mapping[str, Any]) -> list[str]:

@@ -196,6 +196,7 @@ class BatchStream:
       seed: of the shuffling.
       world_size: number of ranks.
       rank: this rank, from 0.
+      replicas: how many consecutive ranks from there are read by this process, by a thread each.
       iter_size: micro-batches that each rank takes for one update.
       max_shapes: how many static shapes batches may be padded to; None for any.
       describe: example number → how a message names it, ``DataLayer.describe_example``.
@@ -206,8 +207,9 @@ class BatchStream:
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, unit: str = "sentences", shuffle: bool = True,
-                 bucketed: bool = True, seed: int = 0, world_size: int = 1, rank: int = 0, iter_size: int = 1,
-                 max_shapes: int | None = None, describe: Callable[[int], str] = _say_example) -> None:
+                 bucketed: bool = True, seed: int = 0, world_size: int = 1, rank: int = 0, replicas: int = 1,
+                 iter_size: int = 1, max_shapes: int | None = None,
+                 describe: Callable[[int], str] = _say_example) -> None:
         if unit == "sentences" and batch_size > len(lengths):
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, but there are only "
                             f"{len(lengths)} training examples: lower it or give more data.")
@@ -220,6 +222,7 @@ class BatchStream:
                 "batch_size_per_gpu or iter_size."])
         self._shuffle, self._seed = shuffle, seed
         self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
+        self._replicas = replicas
         self._plans: dict[int, Future] = {}
         self._lock = threading.Lock()
 
@@ -258,10 +261,11 @@ class BatchStream:
         Args:
           start: number of micro-batches that all ranks together have consumed before.
         """
-        index = start + self.rank
-        while True:
-            yield index, self.examples(index)
-            index += self.world_size
+        return self.by_rank()[0].iterate(start)
+
+    def by_rank(self) -> list[RankStream]:
+        """Returns the micro-batches of each rank of this process."""
+        return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
     def plan(self, epoch: int) -> EpochPlan:
         """Returns the plan of an epoch, and has the next one's computed in the background."""
@@ -275,7 +279,9 @@ class BatchStream:
         with self._lock:
             if epoch not in self._plans:
                 future: Future = Future()
-                self._plans = {e: f for e, f in self._plans.items() if e == epoch - 1}
+                # Of several readers one may be in the next epoch already.
+                kept = 1 if self._replicas == 1 else 2
+                self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= kept}
                 self._plans[epoch] = future
                 threading.Thread(target=self._work, args=(epoch, future), name="epoch-plan", daemon=True).start()
             return self._plans[epoch]
@@ -287,11 +293,30 @@ class BatchStream:
             future.set_exception(error)
 
 
-class OnePassLoader(BatchLoader):
-    """Loader over one plan: its micro-batches are dealt out to the ranks in turn."""
+@dataclass(frozen=True)
+class RankStream:
+    """The micro-batches of a ``BatchStream`` that one rank takes."""
 
-    def __init__(self, data_layer: Any, plan: EpochPlan, world_size: int, rank: int, prefetch: int) -> None:
-        self._own = range(rank, len(plan), world_size)
+    stream: BatchStream
+    rank: int
+
+    def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields (number, example numbers); see ``BatchStream.iterate``."""
+        index = start + self.rank
+        while True:
+            yield index, self.stream.examples(index)
+            index += self.stream.world_size
+
+
+class OnePassLoader(BatchLoader):
+    """Loader over one plan: its micro-batches are dealt out to the ranks in turn.
+
+    Args:
+      ranks: those whose batches are loaded here, in the order of the plan.
+    """
+
+    def __init__(self, data_layer: Any, plan: EpochPlan, world_size: int, ranks: range, prefetch: int) -> None:
+        self._own = [number for number in range(len(plan)) if number % world_size in ranks]
         super().__init__(data_layer, _PlanStream(plan, self._own), 0, prefetch)
 
     def __len__(self) -> int:
@@ -301,7 +326,7 @@ class OnePassLoader(BatchLoader):
 @dataclass(frozen=True)
 class _PlanStream:
     plan: EpochPlan
-    own: range
+    own: list[int]
 
     def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
         return ((index, self.plan.batch(index)) for index in self.own[start:])
@@ -323,9 +348,18 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
 
 
 def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_size: int = 1, rank: int = 0,
-                       prefetch: int = DEFAULT_PREFETCH) -> OnePassLoader:
+                       replicas: int = 1, prefetch: int = DEFAULT_PREFETCH) -> OnePassLoader:
     """Returns a loader over one pass of a data layer, with a length: over all ranks, every example exactly once.
 
     Ranks may get numbers of batches that differ by one, and none at all.
+
+    Args:
+      data_layer: the layer.
+      batch_size: instead of the layer's own, in the layer's unit.
+      world_size: number of ranks.
+      rank: the first whose batches are wanted.
+      replicas: of how many ranks from there they are wanted.
+      prefetch: how many finished batches wait at most.
     """
-    return OnePassLoader(data_layer, evaluation_plan(data_layer, batch_size), world_size, rank, prefetch)
+    ranks = range(rank, rank + replicas)
+    return OnePassLoader(data_layer, evaluation_plan(data_layer, batch_size), world_size, ranks, prefetch)

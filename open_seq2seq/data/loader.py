@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,6 +108,32 @@ class BatchLoader:
     def __del__(self) -> None:
         if hasattr(self, "_stop"):
             self._stop.set()
+
+
+class LoaderGroup:
+    """Loaders for the replicas of one process: gives the first one's next batch, then the second one's, and so on.
+
+    Args:
+      data_layer: see ``BatchLoader``, and so for ``start``.
+      streams: one for each replica.
+    """
+
+    def __init__(self, data_layer: BatchMaker, streams: Sequence[ExampleStream], start: int = 0) -> None:
+        self._loaders = [BatchLoader(data_layer, stream, start) for stream in streams]
+        self._turns = itertools.cycle(self._loaders)
+
+    def __next__(self) -> dict[str, Any]:
+        return next(next(self._turns))
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long the consumer has waited for batches so far."""
+        return sum(loader.wait_seconds for loader in self._loaders)
+
+    def close(self) -> None:
+        """Stops the threads."""
+        for loader in self._loaders:
+            loader.close()
 
 
 def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:

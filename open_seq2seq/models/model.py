@@ -113,6 +113,12 @@ class Model(Component):
 def _run_params() -> dict[str, Any]:
     return {
         "use_horovod": Param(bool, False, "Run on all processes that mpiexec or horovodrun started, one device each."),
+        "num_gpus": Param(_STEPS, None, "GPUs that a process trains on, a replica on each; 1 by default, or as many as "
+                          "gpu_ids names. With use_horovod each process has one.", "GPUs"),
+        "gpu_ids": Param((list, type(None)), None, "Which of the machine's GPUs a process uses, like [0, 2]; the first "
+                         "ones by default."),
+        "num_cpu_towers": Param(_STEPS, None, "So many replicas on the CPU, as num_gpus has on GPUs, to try what "
+                                "several devices do where there are none.", "replicas"),
         "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves what gradients take on the "
                                  "wire; they are added up in FP16, each tensor times a power of two of its own."),
         "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for one another at the start, until "
@@ -120,7 +126,6 @@ def _run_params() -> dict[str, Any]:
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one has given no sign for so long: it "
                                   "is stopped, stuck or cut off. A rank that dies is noticed at once. None switches "
                                   "both off.", "seconds"),
-        "num_gpus": Param([1], 1, "A process runs on one device; kept so that old configs load."),
         "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens"),

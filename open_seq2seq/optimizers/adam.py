@@ -88,8 +88,9 @@ class LazyAdam(Adam):
         rows, values = gradient.indices, gradient.values
         m = beta1 * tf.gather(slots["m"], rows) + (np.float32(1.0) - beta1) * values
         v = beta2 * tf.gather(slots["v"], rows) + (np.float32(1.0) - beta2) * tf.square(values)
-        slots["m"].scatter_update(tf.IndexedSlices(m, rows))
-        slots["v"].scatter_update(tf.IndexedSlices(v, rows))
+        # By their handles: a slot that has a copy on each of several devices knows no scatter_update.
+        for slot, new in ((slots["m"], m), (slots["v"], v)):
+            tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=rows, updates=new)
         change = step[1] * m / (tf.sqrt(v) + self.params["epsilon"])
         variable.scatter_sub(tf.IndexedSlices(change, rows))
 

@@ -30,7 +30,8 @@ class Adagrad(Optimizer):
         # In plain ops, because XLA has no kernel of Adagrad for rows.
         rows, values = gradient.indices, gradient.values
         sums = tf.gather(slots["accumulator"], rows) + tf.square(values)
-        slots["accumulator"].scatter_update(tf.IndexedSlices(sums, rows))
+        # By its handle: a slot that has a copy on each of several devices knows no scatter_update.
+        tf.raw_ops.ResourceScatterUpdate(resource=slots["accumulator"].handle, indices=rows, updates=sums)
         variable.scatter_sub(tf.IndexedSlices(step * values * tf.math.rsqrt(sums), rows))
 
 

@@ -19,6 +19,31 @@ def is_keras_optimizer(value: Any) -> bool:
         c.__name__ == "Optimizer" and c.__module__.startswith(("keras.", "tensorflow.keras")) for c in value.__mro__)
 
 
+def _on_each_device(optimizer_class: Any) -> Any:
+    """Returns a Keras optimizer class that updates the variables of one device.
+
+    Keras' own classes, where a variable has copies on several devices, update all of them at each
+    call; here each replica makes its own update of its own copy.
+    """
+
+    class OnEachDevice(optimizer_class):
+        def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+            for gradient, variable in zip(grads, trainable_variables, strict=True):
+                value = variable.value if isinstance(variable, tf.keras.Variable) else variable
+                self.update_step(gradient, value, learning_rate)
+
+        def _apply_weight_decay(self, variables: Any) -> None:
+            if self.weight_decay is None:
+                return
+            for variable in variables:
+                value = variable.value if isinstance(variable, tf.keras.Variable) else variable
+                if self._use_weight_decay(value):
+                    value.assign_sub(value * self.weight_decay * self.learning_rate)
+
+    OnEachDevice.__name__ = optimizer_class.__name__
+    return OnEachDevice
+
+
 class KerasOptimizer(Optimizer):
     """Makes a Keras optimizer an optimizer of the toolkit.
 
@@ -40,7 +65,7 @@ class KerasOptimizer(Optimizer):
             raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
                                "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
         try:
-            self._keras = optimizer_class(learning_rate=0.0, **params)
+            self._keras = _on_each_device(optimizer_class)(learning_rate=0.0, **params)
         except (TypeError, ValueError) as error:
             raise ConfigError([f"'optimizer_params' do not fit {optimizer_class.__name__}: {error}."]) from error
         self._params = MappingProxyType(dict(params))

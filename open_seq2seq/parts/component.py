@@ -22,6 +22,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.observation import observed_call
 from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.stacks import Stack
 
 _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
 
@@ -127,7 +128,7 @@ class Component(Module):
         self._params = MappingProxyType(checked)
         self._model = model
         self._mode = mode
-        self._training = False
+        self._training_scopes = Stack()
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -169,7 +170,7 @@ class Component(Module):
     @property
     def training(self) -> bool:
         """True while the forward pass of a training step is traced (dropout on)."""
-        return self._training
+        return bool(self._training_scopes.entries) and self._training_scopes.entries[-1]
 
     @property
     def compute_dtype(self) -> tf.DType:
@@ -184,11 +185,11 @@ class Component(Module):
     @contextlib.contextmanager
     def in_training(self, training: bool) -> Iterator[None]:
         """Sets ``self.training`` while a body runs."""
-        before, self._training = self._training, training
+        self._training_scopes.entries.append(training)
         try:
             yield
         finally:
-            self._training = before
+            self._training_scopes.entries.pop()
 
     def make_initializer(self, default: Any = None) -> Any:
         """Returns the configured initialiser, or ``default`` when none is configured."""

@@ -7,29 +7,31 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-_CACHES: list[dict] = []
+from open_seq2seq.utils.stacks import Stack
+
+_CACHES = Stack()
 
 
 @contextlib.contextmanager
 def weight_cast_scope() -> Iterator[None]:
     """Within this context a weight is cast once, however often it is read."""
-    _CACHES.append({})
+    _CACHES.entries.append({})
     try:
         yield
     finally:
-        _CACHES.pop()
+        _CACHES.entries.pop()
 
 
 def cast_weight(variable: tf.Variable, dtype: tf.DType) -> tf.Tensor:
     """Returns the variable's value in ``dtype``; the gradient arrives in FP32."""
     if variable.dtype == dtype:
         return tf.convert_to_tensor(variable)
-    if not _CACHES:
+    if not _CACHES.entries:
         return tf.cast(variable, dtype)
     # The graph is part of the key: a tensor of a loop body is no use outside of it.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     key = (id(variable), dtype, id(graph))
-    cache = _CACHES[-1]
+    cache = _CACHES.entries[-1]
     if key not in cache:
         cache[key] = (tf.cast(variable, dtype), variable)
     return cache[key][0]

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-_SCOPES: list[list] = []
+from open_seq2seq.utils.stacks import Stack
+
+_SCOPES = Stack()
 
 
 @contextlib.contextmanager
@@ -19,11 +21,11 @@ def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
       seed: the run's ``random_seed``.
       batch_index: int64 scalar, the number of the micro-batch since the start of training.
     """
-    _SCOPES.append([seed, tf.cast(batch_index, tf.int64), 0])
+    _SCOPES.entries.append([seed, tf.cast(batch_index, tf.int64), 0])
     try:
         yield
     finally:
-        _SCOPES.pop()
+        _SCOPES.entries.pop()
 
 
 def next_seed() -> tf.Tensor:
@@ -32,9 +34,9 @@ def next_seed() -> tf.Tensor:
     Raises:
       RuntimeError: called outside ``random_scope``, where no seed is known.
     """
-    if not _SCOPES:
+    if not _SCOPES.entries:
         raise RuntimeError("Random numbers are drawn outside a training step: wrap the call in random_scope.")
-    scope = _SCOPES[-1]
+    scope = _SCOPES.entries[-1]
     scope[2] += 1
     # The number of the draw and the run's seed share one word, the micro-batch has the other.
     return tf.stack([tf.constant((scope[0] << 20) + scope[2], tf.int64), scope[1]])
@@ -56,7 +58,7 @@ class Draws(NamedTuple):
 
 def draws_so_far() -> Draws | None:
     """Returns the place that the current ``random_scope`` has reached; None outside of one."""
-    return Draws(*_SCOPES[-1]) if _SCOPES else None
+    return Draws(*_SCOPES.entries[-1]) if _SCOPES.entries else None
 
 
 @contextlib.contextmanager
@@ -70,8 +72,8 @@ def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] =
     if draws is None:
         yield
         return
-    _SCOPES.append([draws.seed, copy(draws.batch_index), draws.drawn])
+    _SCOPES.entries.append([draws.seed, copy(draws.batch_index), draws.drawn])
     try:
         yield
     finally:
-        _SCOPES.pop()
+        _SCOPES.entries.pop()

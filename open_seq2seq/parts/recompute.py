@@ -17,13 +17,14 @@ import tensorflow as tf
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import draws_so_far, replayed_draws
 from open_seq2seq.parts.xla import is_for_xla, tracing_for_xla
+from open_seq2seq.utils.stacks import Stack
 
-_DEPTH = [0]
+_INSIDE = Stack()
 
 
 def is_recomputing() -> bool:
     """Whether a backward pass is computing a layer again: what it records was recorded before."""
-    return _DEPTH[0] > 0
+    return bool(_INSIDE.entries)
 
 
 def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
@@ -66,12 +67,12 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
 @contextlib.contextmanager
 def _again(for_xla: bool) -> Iterator[None]:
     """What held while the forward pass was traced holds again."""
-    _DEPTH[0] += 1
+    _INSIDE.entries.append(True)
     try:
         with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():
             yield
     finally:
-        _DEPTH[0] -= 1
+        _INSIDE.entries.pop()
 
 
 def _copies_after(dy: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:

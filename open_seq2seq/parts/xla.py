@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-_DEPTH = [0]
+from open_seq2seq.utils.stacks import Stack
+
+_INSIDE = Stack()
 
 
 @contextlib.contextmanager
@@ -15,13 +17,13 @@ def tracing_for_xla() -> Iterator[None]:
     No shape depends on a value (padding is computed, then ignored), and no operation is
     used that XLA lacks.
     """
-    _DEPTH[0] += 1
+    _INSIDE.entries.append(True)
     try:
         yield
     finally:
-        _DEPTH[0] -= 1
+        _INSIDE.entries.pop()
 
 
 def is_for_xla() -> bool:
     """Returns whether code is being traced inside ``tracing_for_xla``."""
-    return _DEPTH[0] > 0
+    return bool(_INSIDE.entries)

@@ -1,6 +1,7 @@
 """Runners: who computes, and how gradients and results meet."""
 
 from open_seq2seq.runners.build import make_runner
+from open_seq2seq.runners.devices import one_device
 from open_seq2seq.runners.runner import Runner
 
-__all__ = ["Runner", "make_runner"]
+__all__ = ["Runner", "make_runner", "one_device"]

@@ -6,10 +6,12 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+from open_seq2seq.runners.devices import take_devices
 from open_seq2seq.runners.preflight import time_limit
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import launched_as
+from open_seq2seq.utils.tf_config import ClusterTask, cluster_task
 
 _INSTALL = "run make horovod, or scripts/install_horovod.sh path/to/python"
 
@@ -18,14 +20,48 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
     """Returns the runner that a model's parameters ask for; to be called before TensorFlow uses a device.
 
     Raises:
-      UserError: Horovod is asked for but is not there, or several processes were started without it.
+      UserError: Horovod, or a device, is asked for but is not there, or several processes were started without it.
       ConfigError: parameters that do not work on several ranks.
     """
-    if not params.get("use_horovod"):
-        if (size := launched_as()[1]) > 1:
-            raise UserError(f"This is one of {size} processes, but 'use_horovod' is False, so each would train by "
-                            "itself: add --use_horovod=True, or start one process.")
+    task = cluster_task()
+    if params.get("use_horovod"):
+        if task is not None:
+            raise UserError("'use_horovod' is True, but TF_CONFIG names the processes of a cluster: unset TF_CONFIG, "
+                            "or leave use_horovod out.")
+        runner = _horovod_runner(params)
+    elif task is not None:
+        runner = _cluster_runner(params, task)
+    elif (size := launched_as()[1]) > 1:
+        raise UserError(f"This is one of {size} processes, but 'use_horovod' is False, so each would train by "
+                        "itself: add --use_horovod=True, or start one process.")
+    else:
+        runner = _own_runner(params)
+    check_params(params, runner)
+    return runner
+
+
+def _own_runner(params: Mapping[str, Any]) -> Runner:
+    """Returns the runner of a process that is by itself."""
+    devices = take_devices(params)
+    if len(devices) == 1:
         return Runner()
+    from open_seq2seq.runners.tower import TowerRunner, mirrored_strategy
+
+    return TowerRunner(mirrored_strategy(devices))
+
+
+def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
+    if (params.get("num_cpu_towers") or 1) > 1:
+        raise ConfigError([f"'num_cpu_towers' is {params['num_cpu_towers']}, but with TF_CONFIG a process has one "
+                           "replica on the CPU: leave it out, and start more processes."])
+    take_devices(params)
+    from open_seq2seq.runners.cluster import ClusterRunner
+
+    with time_limit(params.get("connect_seconds")):
+        return ClusterRunner(task)
+
+
+def _horovod_runner(params: Mapping[str, Any]) -> Runner:
     if importlib.util.find_spec("horovod") is None:
         raise UserError(f"'use_horovod' is True but Horovod is not installed for this Python: {_INSTALL}.")
     try:
@@ -36,9 +72,7 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
     from open_seq2seq.runners.horovod import HorovodRunner
 
     with time_limit(params.get("connect_seconds")):
-        runner = HorovodRunner(hvd, params.get("hvd_compression"))
-    check_params(params, runner)
-    return runner
+        return HorovodRunner(hvd, params.get("hvd_compression"))
 
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:
@@ -49,6 +83,6 @@ def check_params(params: Mapping[str, Any], runner: Runner) -> None:
     if problems:
         raise ConfigError(problems)
     policy = params.get("on_divergence", "stop")
-    if runner.world_size > 1 and policy != "stop":
-        raise ConfigError([f"'on_divergence' is {policy!r}, but several ranks can only stop: leave it out, and go on "
-                           "from a checkpoint by --continue_learning."])
+    if runner.num_processes > 1 and policy != "stop":
+        raise ConfigError([f"'on_divergence' is {policy!r}, but several processes can only stop: leave it out, and go "
+                           "on from a checkpoint by --continue_learning."])

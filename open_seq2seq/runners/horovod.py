@@ -51,7 +51,7 @@ class HorovodRunner(Runner):
         self._hvd = hvd
         self._reduction = Reduction(hvd, compression)
         self.process_rank = self.replica_rank = hvd.rank()
-        self.world_size = hvd.size()
+        self.world_size = self.num_processes = hvd.size()
         self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
         self.overlaps = self.world_size > 1
         self._threads = take_share(self.local_rank, self.local_size)

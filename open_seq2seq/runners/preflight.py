@@ -72,7 +72,7 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     Raises:
       UserError: processes that would not compute the same; on all of them alike.
     """
-    if runner.world_size == 1:
+    if runner.num_processes == 1:
         return []
     flat = dict(flatten(config))
     devices = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
@@ -123,7 +123,7 @@ def check_data(runner: Runner, section: str, lengths: np.ndarray) -> None:
     Raises:
       UserError: they differ; on all ranks alike.
     """
-    if runner.world_size == 1:
+    if runner.num_processes == 1:
         return
     array = np.ascontiguousarray(lengths)
     own = {"examples": str(len(array)), "lengths": hashlib.sha256(array.ravel().data).hexdigest()}

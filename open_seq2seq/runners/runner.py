@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
 Gradients = dict[str, Any]
+
+
+class Compiled:
+    """A function for replicas: each of this process's replicas runs it on arguments of its own.
+
+    Args:
+      function: compiled; it takes one replica's arguments.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Sequence[Any]) -> list[Any]:
+        """Runs the function.
+
+        Args:
+          arguments: for each of the function's arguments, a list of what each replica gets. Where there
+            is less than there are replicas, which is allowed to functions without collective
+            operations, there are as many results.
+
+        Returns:
+          The replicas' results, in their order.
+        """
+        return [self._function(*(values[0] for values in arguments))]
+
+    @property
+    def traces(self) -> int:
+        """How often the function was traced."""
+        return int(self._function.experimental_get_tracing_count())
 
 
 class Runner:
@@ -18,14 +49,18 @@ class Runner:
 
     Attributes:
       process_rank: number of this process.
-      replica_rank: number of this process's first replica.
+      num_processes: how many processes there are.
+      replica_rank: number of the replica that is running or being traced; outside of one, of this process's first.
+      local_replicas: how many replicas this process has; their numbers are consecutive.
       world_size: how many replicas take a micro-batch each in one step.
       overlaps: whether ``reduce`` and ``agree`` may be called in the function that computes the gradients, so that
         those which are ready travel while others are computed.
     """
 
     process_rank = 0
-    replica_rank = 0
+    num_processes = 1
+    replica_rank: Any = 0
+    local_replicas = 1
     world_size = 1
     overlaps = False
 
@@ -38,9 +73,32 @@ class Runner:
         """Returns lines for the log that say who computes; none where there is nothing to say."""
         return []
 
-    def run(self, step: Callable[[Any], Any], batch: Any) -> Any:
-        """Runs a step on this runner's replicas."""
-        return step(batch)
+    def scope(self) -> AbstractContextManager[None]:
+        """Within this context variables are made: models, optimizers, training steps."""
+        return contextlib.nullcontext()
+
+    def compile(self, function: Callable[..., Any], signature: Sequence[Any] | None = None,
+                use_xla_jit: bool = False) -> Any:
+        """Makes a function for this process's replicas.
+
+        Args:
+          function: what one replica does; in it the collective operations are allowed.
+          signature: the specs of its arguments; by default they follow from the first call.
+          use_xla_jit: compile it by XLA; then collective operations are not allowed in it.
+
+        Returns:
+          A ``Compiled``.
+        """
+        return Compiled(compiled_graph(function, signature, use_xla_jit))
+
+    def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs a function that assigns variables, in a function for replicas; each replica has its own variables.
+
+        Args:
+          function: called without collective operations.
+          arguments: tensors, or nests of them, equal on all replicas.
+        """
+        return function(*arguments)
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         """Adds tensors up over all replicas.
@@ -70,3 +128,9 @@ class Runner:
 
     def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
         """Gives variables the values that they have in the chief's process."""
+
+
+def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None, use_xla_jit: bool = False) -> Any:
+    """Returns the ``tf.function`` of a function: one trace, whatever the sizes that vary."""
+    return tf.function(function, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,
+                       reduce_retracing=signature is None)

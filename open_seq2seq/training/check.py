@@ -22,12 +22,15 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
     """Builds what the mode would use, reads the first examples, runs one step, and prints what it found."""
     lender = None
     for section, spec in specs.items():
-        model = build_model(spec, lender=lender)
+        with runner.scope():
+            model = build_model(spec, lender=lender)
         if section == "train":
             lender = model
         _check_data(section, model)
         if section == "train":
-            _check_training(Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0))
+            with runner.scope():
+                trainer = Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0)
+            _check_training(trainer)
     deco_print("The config can be run.")
     return 0
 

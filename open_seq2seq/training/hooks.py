@@ -77,7 +77,7 @@ class ProgressHook(Hook):
 
     def begin(self, trainer: Trainer) -> None:
         self._meter = Meter(trainer)
-        if trainer.runner.world_size > 1:  # mpiexec gives the first rank a terminal of its own, and mixes outputs
+        if trainer.runner.num_processes > 1:  # mpiexec gives the first rank a terminal of its own, and mixes outputs
             self._live = False
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:

@@ -60,10 +60,11 @@ class Incident:
 
     def examine(self) -> None:
         """Runs the micro-batches again with the present weights until one is not finite."""
-        attempt, trainer = self._divergence.attempt, self._trainer
+        attempt, runner, offset = self._divergence.attempt, self._trainer.runner, self._trainer.offset
         for number, batch in enumerate(attempt.batches, (self.step - 1) * len(attempt.batches)):
             self._batch = batch
-            self._micro_batch = trainer.offset + number * trainer.runner.world_size + trainer.runner.replica_rank
+            consumed, replica = divmod(number, runner.local_replicas)
+            self._micro_batch = offset + consumed * runner.world_size + runner.replica_rank + replica
             self._found = self._examine()
             if not self._found.finite:
                 break

@@ -31,7 +31,7 @@ class InteractiveModel:
         if not inputs:
             return []
         batch = self.model.data_layer.make_interactive_batch(inputs)
-        return [result for _, result in sorted(self._pass.predict(batch), key=lambda row: row[0])]
+        return [result for _, result in sorted(self._pass.predict([batch])[0], key=lambda row: row[0])]
 
 
 def prompt(interactive: InteractiveModel) -> None:

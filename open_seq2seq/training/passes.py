@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -33,7 +34,7 @@ class EvaluationPass:
         self.model = model
         self._runner = runner
         self._predicts = predict and model.predicts_in_evaluation
-        self._step = tf.function(self._evaluate, autograph=False, input_signature=[model.data_layer.input_signature])
+        self._step = runner.compile(self._evaluate, [model.data_layer.input_signature])
 
     def _evaluate(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
         with weight_cast_scope():
@@ -51,11 +52,12 @@ class EvaluationPass:
         """
         losses: list[tuple[dict[str, float], dict[str, float]]] = []
         results: list[Any] = []
-        for batch in _timed_batches(self.model, self._runner, report_progress):
-            means, units, outputs = tf.nest.map_structure(np.asarray, self._runner.run(self._step, batch))
-            losses.append((means, units))
-            if self._predicts:
-                results.append(self.model.evaluate(batch, outputs))
+        for batches in _timed_batches(self.model, self._runner, report_progress):
+            for batch, fetched in zip(batches, self._step(batches), strict=True):
+                means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
+                losses.append((means, units))
+                if self._predicts:
+                    results.append(self.model.evaluate(batch, outputs))
         loss = _mean_loss(self._runner.gather(losses))
         deco_print(f"Validation loss: {loss:.4f}", offset=1)
         gathered = self._runner.gather(results)
@@ -76,20 +78,21 @@ class InferencePass:
     def __init__(self, model: Model, runner: Runner) -> None:
         self._model = model
         self._runner = runner
-        self._step = tf.function(self._predict, autograph=False, input_signature=[model.data_layer.input_signature])
+        self._step = runner.compile(self._predict, [model.data_layer.input_signature])
 
     def _predict(self, batch: Any) -> list[tf.Tensor]:
         with weight_cast_scope():
             return self._model.predict(batch)
 
-    def predict(self, batch: dict[str, Any]) -> Any:
-        """Returns the model's results for one batch, as ``Model.infer`` gives them."""
-        outputs = self._runner.run(self._step, batch)
-        return self._model.infer(batch, [np.asarray(output) for output in outputs])
+    def predict(self, batches: list[dict[str, Any]]) -> list[Any]:
+        """Returns the model's results for at most as many batches as replicas, as ``Model.infer`` gives them."""
+        return [self._model.infer(batch, [np.asarray(output) for output in outputs])
+                for batch, outputs in zip(batches, self._step(batches), strict=True)]
 
     def run(self, output_file: str) -> None:
         """Decodes every example and writes ``output_file``."""
-        results = [self.predict(batch) for batch in _timed_batches(self._model, self._runner, True)]
+        rounds = _timed_batches(self._model, self._runner, True)
+        results = [result for batches in rounds for result in self.predict(batches)]
         gathered = self._runner.gather(results)
         if self._runner.is_chief:
             self._model.finalize_inference(gathered, output_file)
@@ -107,22 +110,29 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
     return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
 
 
-def _timed_batches(model: Model, runner: Runner, report: bool) -> Iterator[dict[str, Any]]:
-    """Yields this rank's batches of one pass; with ``report``, prints its progress and speed as they are consumed."""
-    plan = evaluation_batches(model.data_layer, world_size=runner.world_size, rank=runner.replica_rank)
+def _timed_batches(model: Model, runner: Runner, report: bool) -> Iterator[list[dict[str, Any]]]:
+    """Yields this process's batches of one pass, as many at a time as it has replicas; fewer may come last.
+
+    With ``report``, prints its progress and speed as they are consumed.
+    """
+    plan = evaluation_batches(model.data_layer, world_size=runner.world_size, rank=runner.replica_rank,
+                              replicas=runner.local_replicas)
     total = len(plan)
     stride = max(total // 10, 1)
     started, objects, timed = time.perf_counter(), 0, 0
     with contextlib.closing(plan):
-        for number, batch in enumerate(plan, start=1):
-            TRAIL.note(f"{model.mode} batch", number, [batch["ids"]], model.data_layer.describe_example)
-            yield batch
-            if number == 1:  # the first batch pays for tracing
+        done = 0
+        while batches := list(itertools.islice(plan, runner.local_replicas)):
+            before, done = done, done + len(batches)
+            ids = [batch["ids"] for batch in batches]
+            TRAIL.note(f"{model.mode} batch", done, ids, model.data_layer.describe_example)
+            yield batches
+            if before == 0:  # the first batches pay for tracing
                 started = time.perf_counter()
             else:
-                timed, objects = timed + 1, objects + model.num_objects(batch)
-            if report and (number == 1 or number % stride == 0 or number == total):
-                deco_print(f"Processed {number}/{total} batches")
+                timed, objects = timed + 1, objects + sum(model.num_objects(batch) for batch in batches)
+            if report and (before == 0 or done // stride > before // stride or done == total):
+                deco_print(f"Processed {done}/{total} batches")
     seconds = time.perf_counter() - started
     if report and timed:
         deco_print(f"Avg time per step: {seconds / timed:.3f}s")

@@ -16,7 +16,7 @@ from open_seq2seq.models.builder import ModelSpec, build_model, describe_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
-from open_seq2seq.runners import Runner, make_runner
+from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
 from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training import saving
@@ -46,10 +46,12 @@ def run(options: RunOptions) -> int:
     """
     specs = describe_sections(options)
     first = specs[options.config.sections[0]]
-    params = first.full_params
+    interactive = options.mode == "interactive_infer"
+    params = one_device(first.full_params) if interactive else first.full_params
     runner = make_runner(params)
-    if options.mode == "interactive_infer" and runner.world_size > 1:
-        raise UserError("The mode interactive_infer talks to one process: start it without mpiexec or horovodrun.")
+    if interactive and runner.world_size > 1:
+        raise UserError("The mode interactive_infer talks to one process: start it without mpiexec or horovodrun, and "
+                        "without TF_CONFIG.")
     notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
     with time_limit(params["connect_seconds"]):
         notes += check_agreement(runner, _what_counts(options), resolve_dtype(params["dtype"]).compute.name)
@@ -147,8 +149,9 @@ def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, run
 
 def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, seed: int,
                   runner: Runner) -> Trainer:
-    model = build_model(specs["train"], seed)
-    eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+    with runner.scope():
+        model = build_model(specs["train"], seed)
+        eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
     for section, built in (("train", model), ("eval", eval_model)):
         if built is not None:
             check_data(runner, section, built.data_layer.lengths)
@@ -156,7 +159,8 @@ def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogD
     if logdir.root is not None:
         saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
-    return Trainer(model, eval_model, runner, seed, saver, summaries_dir)
+    with runner.scope():
+        return Trainer(model, eval_model, runner, seed, saver, summaries_dir)
 
 
 def _in_dtype(specs: dict[str, ModelSpec], dtype: str) -> dict[str, ModelSpec]:
@@ -203,7 +207,8 @@ def _average(trainer: Trainer) -> None:
 
 
 def _restored_model(spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
-    model = build_model(spec)
+    with runner.scope():
+        model = build_model(spec)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
         check_data(runner, model.mode, model.data_layer.lengths)
     if runner.is_chief:

@@ -65,54 +65,53 @@ class TrainStep:
         # The backward pass and the reduction in one function: what is ready travels while the rest is computed.
         self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
         signature = [model.data_layer.input_signature]
-        self._single = tf.function(self._update_from_one, input_signature=signature, autograph=False,
-                                   jit_compile=use_xla_jit or None)
-        self._weigh = tf.function(self._weigh_one, input_signature=signature, autograph=False,
-                                  jit_compile=use_xla_jit or None)
-        # Gradients of lookups have as many rows as a batch has tokens: no trace for each number of them.
-        self._add = tf.function(_add_sums, autograph=False, reduce_retracing=True)
-        self._finish = tf.function(self._update_from_sums, autograph=False, reduce_retracing=True)
+        self._single = runner.compile(self._update_from_one, signature, use_xla_jit)
+        self._weigh = runner.compile(self._weigh_one, signature, use_xla_jit)
+        self._add = runner.compile(_add_sums)
+        self._finish = runner.compile(self._update_from_sums)
         self._together: Any = None
 
     def __call__(self, batches: list[Any], tallies: Mapping[str, float] | None = None) -> Tensors:
         """Makes one update.
 
         Args:
-          batches: ``iter_size`` micro-batches.
-          tallies: numbers to be added up over all replicas on the same journey; they are among the results.
+          batches: ``iter_size`` micro-batches for each replica of this process: first one for each of them, and so on.
+          tallies: numbers to be added up over all processes on the same journey; they are among the results.
 
         Returns:
           ``loss`` (of the whole update, all replicas), ``finite_loss``, ``applied``, ``learning_rate``,
-          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``; on several
-          replicas ``objects`` and ``stop_votes``; and, when asked for, ``gradients`` and ``underflow``: tensors,
-          not fetched.
+          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, the
+          tallies; and, when asked for, ``gradients`` and ``underflow``: tensors, not fetched.
         """
         if self._exact_in_one_go:
-            return self._runner.run(self._single, batches[0])
-        carried = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
+            return self._single(batches)[0]
+        replicas = self._runner.local_replicas
+        carried = [{name: tf.constant(value if number == 0 else 0.0, tf.float32)
+                    for name, value in (tallies or {}).items()} for number in range(replicas)]
         if self._overlapping:
-            self._together = self._together or self._make_together(carried)
-            return self._together(batches[0], carried)
+            self._together = self._together or self._make_together(carried[0])
+            return self._together(batches, carried)[0]
         sums: Any = None
-        for batch in batches:
-            weighed = self._runner.run(self._weigh, batch)
+        for start in range(0, len(batches), replicas):
+            weighed = self._weigh(batches[start:start + replicas])
             sums = weighed if sums is None else self._add(sums, weighed)
-        return self._finish(sums, carried)
+        return self._finish(sums, carried)[0]
 
     @property
     def traces(self) -> int:
         """How often the step was traced; more than one a function means retracing."""
         functions = (self._single, self._weigh, self._finish, self._together)
-        return sum(f.experimental_get_tracing_count() for f in functions if f is not None)
+        return sum(f.traces for f in functions if f is not None)
 
     def _make_together(self, tallies: Tensors) -> Any:
         signature = [self._model.data_layer.input_signature, {name: tf.TensorSpec([], tf.float32) for name in tallies}]
-        return tf.function(lambda batch, carried: self._update_from_sums(self._weigh_one(batch), carried),
-                           input_signature=signature, autograph=False)
+        return self._runner.compile(
+            lambda batch, carried: self._update_from_sums(self._weigh_one(batch), carried), signature)
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns, by unit, the local means of the loss and their units."""
-        micro_batch = self.offset + self.batches * self._runner.world_size + self._runner.replica_rank
+        rank = tf.cast(self._runner.replica_rank, tf.int64)
+        micro_batch = self.offset + self.batches * self._runner.world_size + rank
         compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
         with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable:
             terms, _ = self._model.loss_terms(batch, training=True)
@@ -161,7 +160,8 @@ class TrainStep:
             loss += self._regularization()
         for name, gradient in self._regularization_gradients().items():
             means[name] = add_gradients(means[name], gradient) if name in means else gradient
-        return {**self._apply(means), **tallies, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
+        results = self._runner.update(self._apply, means)
+        return {**results, **tallies, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
 
     def _regularization_gradients(self) -> Tensors:
         if not self._regularized:

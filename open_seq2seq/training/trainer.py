@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.batching import BatchLoader, BatchStream
+from open_seq2seq.data.batching import BatchStream
+from open_seq2seq.data.loader import LoaderGroup
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
@@ -99,7 +100,8 @@ class Trainer:
         return BatchStream(
             layer.lengths, batch_size=layer.params["batch_size"], unit=layer.params["batch_size_unit"],
             shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
-            world_size=runner.world_size, rank=runner.replica_rank, iter_size=self._iter_size,
+            world_size=runner.world_size, rank=runner.replica_rank, replicas=runner.local_replicas,
+            iter_size=self._iter_size,
             max_shapes=self.model.params["xla_buckets"], describe=layer.describe_example)
 
     def _make_optimizer(self) -> MixedPrecisionOptimizer:
@@ -205,7 +207,7 @@ class Trainer:
 
     def _run_steps(self, hooks: list[hook_module.Hook], stop: StopRequest) -> bool:
         """Trains to the end or until a signal; returns False after a recovery that put the run elsewhere."""
-        loader = BatchLoader(self._batches, self._stream, start=self.micro_batch)
+        loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
         try:
             with contextlib.closing(loader):
                 while not self.finished and not self._stops(stop):
@@ -224,16 +226,16 @@ class Trainer:
 
         Votes travel with an update's gradients, and are read one update later, as the divergence detector does.
         """
-        return stop.requested if self.runner.world_size == 1 else bool(self._votes_before)
+        return stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
 
-    def _make_step(self, loader: BatchLoader, stop: StopRequest) -> dict[str, Any]:
+    def _make_step(self, loader: LoaderGroup, stop: StopRequest) -> dict[str, Any]:
         waited = loader.wait_seconds
-        batches = [next(loader) for _ in range(self._iter_size)]
+        batches = [next(loader) for _ in range(self._iter_size * self.runner.local_replicas)]
         self.waited += loader.wait_seconds - waited
         self._batch = batches[-1]
         objects = sum(self.model.num_objects(batch) for batch in batches)
         TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
-        several = self.runner.world_size > 1
+        several = self.runner.num_processes > 1
         results = self._train_step(batches, {"objects": objects, "stop_votes": stop.requested} if several else None)
         self.step += 1
         self._uncounted.append(results["objects"] if several else objects)
@@ -249,14 +251,22 @@ class Trainer:
 
     def _average_statistics(self) -> None:
         """Each rank has its own moving averages of what it saw (batch norm): all get their mean."""
-        world_size = self.runner.world_size
-        statistics = {name: variable for name, variable in self.variables.items()
-                      if not variable.trainable and variable.dtype == tf.float32} if world_size > 1 else {}
-        if statistics:
-            values = {name: variable.read_value() for name, variable in statistics.items()}
+        if self.runner.world_size > 1 and self._statistics:
+            self._mean_statistics()
+
+    @property
+    def _statistics(self) -> dict[str, tf.Variable]:
+        return {name: v for name, v in self.variables.items() if not v.trainable and v.dtype == tf.float32}
+
+    @functools.cached_property
+    def _mean_statistics(self) -> Any:
+        def assign_means() -> None:
+            values = {name: variable.read_value() for name, variable in self._statistics.items()}
             sums = self.runner.reduce(values, "statistics", exact=True)
-            for name, variable in statistics.items():
-                variable.assign(sums[name] / world_size)
+            for name, variable in self._statistics.items():
+                variable.assign(sums[name] / self.runner.world_size)
+
+        return self.runner.compile(assign_means, [])
 
     def synchronize(self) -> None:
         """Gives all ranks the chief's weights and optimizer."""
@@ -295,7 +305,7 @@ class Trainer:
 
     def try_batch(self, examples: np.ndarray) -> None:
         """Makes an update from these examples, for its memory and time; the weights are changed by it."""
-        self._train_step([self._batches.make_batch(examples)] * self._iter_size)
+        self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
 
     def describe_shapes(self) -> list[str]:
         """Returns lines about the static shapes that batches are padded to; none without ``xla_buckets``."""
@@ -349,7 +359,7 @@ class Trainer:
             self._sample_step = tf.function(
                 self._sample_outputs, autograph=False, input_signature=[self.model.data_layer.input_signature])
         with self.pause():
-            outputs = [np.asarray(output) for output in self.runner.run(self._sample_step, self._batch)]
+            outputs = [np.asarray(output) for output in self._sample_step(self._batch)]
             return self.model.maybe_print_logs(self._batch, outputs, self.step)
 
     def _sample_outputs(self, batch: Any) -> list[tf.Tensor]:

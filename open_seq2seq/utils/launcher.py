@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -9,6 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from typing import NoReturn
+
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.tf_config import cluster_task
 
 # (rank, number of processes), as Open MPI, horovodrun --gloo, and MPICH and its kin name them.
 _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
@@ -28,6 +32,9 @@ def _number(name: str) -> int | None:
 
 def launched_as() -> tuple[int, int]:
     """Returns (rank, number of processes); (0, 1) for a process that no launcher started."""
+    with contextlib.suppress(UserError):  # whoever uses TF_CONFIG says what is wrong with it
+        if (task := cluster_task()) is not None:
+            return task.rank, len(task.hosts)
     for rank_name, size_name in _VARIABLES:
         rank, size = _number(rank_name), _number(size_name)
         if rank is not None and size is not None:

@@ -177,7 +177,7 @@ def test_without_horovod_the_message_names_make_horovod(monkeypatch):
 
 def test_several_ranks_can_only_stop_on_divergence():
     class TwoRanks(Runner):
-        world_size = 2
+        num_processes = 2
 
     with pytest.raises(ConfigError, match="on_divergence"):
         build.check_params({"on_divergence": "roll_back"}, TwoRanks())

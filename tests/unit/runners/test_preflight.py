@@ -20,7 +20,7 @@ class OneOfSome(Runner):
     """A rank in a thread."""
 
     def __init__(self, meeting: Meeting, rank: int) -> None:
-        self._meeting, self.process_rank, self.world_size = meeting, rank, meeting.size
+        self._meeting, self.process_rank, self.num_processes = meeting, rank, meeting.size
 
     def gather(self, results):
         return [item for row in zip(*self._meeting.exchange(self.process_rank, "gather", results), strict=True)

@@ -8,10 +8,10 @@ import tensorflow as tf
 from open_seq2seq.training.hooks import ProgressHook
 
 
-def make_trainer(in_half=False, world_size=1):
+def make_trainer(in_half=False, num_processes=1):
     return SimpleNamespace(step=1, objects=10, waited=0.0, paused=0.0, last_step=5, steps_per_epoch=None,
                            in_half=in_half, model=SimpleNamespace(object_name="tokens"),
-                           runner=SimpleNamespace(world_size=world_size))
+                           runner=SimpleNamespace(num_processes=num_processes))
 
 
 @pytest.mark.parametrize(("in_half", "scale", "skipped", "expected"), [
@@ -30,10 +30,10 @@ def test_line(capsys, in_half, scale, skipped, expected):
     assert expected in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("world_size", "live"), [(1, True), (2, False)])
-def test_only_a_single_process_rewrites_its_line_on_a_terminal(capsys, monkeypatch, world_size, live):
+@pytest.mark.parametrize(("num_processes", "live"), [(1, True), (2, False)])
+def test_only_a_single_process_rewrites_its_line_on_a_terminal(capsys, monkeypatch, num_processes, live):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    trainer = make_trainer(world_size=world_size)
+    trainer = make_trainer(num_processes=num_processes)
     hook = ProgressHook(100)
     hook.begin(trainer)
     trainer.step = 2

@@ -1,0 +1,131 @@
+"""Several processes without Horovod: each with one or more replicas, by tf.distribute's MultiWorkerMirroredStrategy."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.runners.runner import Compiled, compiled_graph
+from open_seq2seq.runners.tower import TowerRunner
+from open_seq2seq.utils.console import mute
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.launcher import let_others_speak
+from open_seq2seq.utils.tf_config import ClusterTask
+
+# What collective operations raise when a process does not answer: one that ended, was stopped, or cannot be reached.
+_LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
+_TASK = re.compile(r"/job:(chief|worker)/replica:0/task:(\d+)")
+
+
+class ClusterRunner(TowerRunner):
+    """The processes that ``TF_CONFIG`` names, with their towers; see ``Runner``.
+
+    Making one waits until all processes are there. It has to be made before TensorFlow uses a
+    device. All processes but the first are silent; errors still appear.
+
+    Args:
+      task: which of the processes this is.
+    """
+
+    def __init__(self, task: ClusterTask) -> None:
+        self.process_rank = task.rank
+        self._task = task
+        with self._naming_the_lost():
+            super().__init__(tf.distribute.MultiWorkerMirroredStrategy())
+        self._join = compiled_graph(self._join_first, [tf.TensorSpec([None], tf.int32)])
+        if not self.is_chief:
+            mute()
+
+    def describe(self) -> list[str]:
+        return [f"Processes of TF_CONFIG: {self.num_processes} ({', '.join(self._task.hosts)})", *super().describe()]
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        with self._naming_the_lost(), super().scope():
+            yield
+
+    def compile(self, function: Callable[..., Any], signature: Sequence[Any] | None = None,
+                use_xla_jit: bool = False) -> Any:
+        return _Guarded(super().compile(function, signature, use_xla_jit), self._naming_the_lost)
+
+    @contextlib.contextmanager
+    def _naming_the_lost(self) -> Iterator[None]:
+        """Turns the errors that the end of another process brings here into one sentence."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if not isinstance(error, _LOST) and "ollective" not in str(error):
+                raise
+            let_others_speak(after_collective=True)  # the watchdog may know better
+            own = self._task.rank
+            ranks = [self._task.rank_of(job, int(index)) for job, index in _TASK.findall(str(error))]
+            lost = next((rank for rank in ranks if rank != own and rank < len(self._task.hosts)), None)
+            which = "another process of the cluster" if lost is None else (
+                f"another process of the cluster, it seems rank {lost} ({self._task.hosts[lost]}),")
+            raise UserError(f"Stopped, because {which} ended or does not answer: its own output says why. Start all "
+                            "processes again; --continue_learning goes on from the last checkpoint.") from error
+
+    def gather(self, results: list[Any]) -> list[Any]:
+        lists = self._gather_objects(results)
+        size = self.local_replicas
+        longest = max(len(held) for held in lists)
+        return [result for start in range(0, longest, size) for held in lists for result in held[start:start + size]]
+
+    def share(self, value: Any) -> Any:
+        return self._gather_objects(value if self.is_chief else None)[0]
+
+    def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
+        def assign(values: Mapping[str, tf.Tensor]) -> None:
+            for name, value in values.items():
+                variables[name].assign(value)
+
+        def take_over() -> None:
+            chief = tf.equal(self.replica_rank, 0)
+            values: dict[str, dict[str, tf.Tensor]] = {}
+            for name, variable in variables.items():  # whoever is not the chief adds zeros
+                own = variable.read_value()
+                values.setdefault(own.dtype.name, {})[name] = tf.where(chief, own, tf.zeros_like(own))
+            for of_type in values.values():
+                self.update(assign, self.reduce(of_type))
+
+        self.compile(take_over, [])()
+
+    def _gather_objects(self, value: Any) -> list[Any]:
+        """Returns the values of all processes: any Python objects that pickle."""
+        data = pickle.dumps(value)
+        words = np.frombuffer(data + b"\0" * (-len(data) % 4), np.int32)  # collective operations know no bytes
+        sizes = self._concatenate(np.array([len(words)], np.int32))
+        pieces = np.split(self._concatenate(words), np.cumsum(sizes)[:-1])
+        return [pickle.loads(piece.tobytes()) for piece in pieces]
+
+    def _concatenate(self, values: np.ndarray) -> np.ndarray:
+        """Joins what the processes have, int32 ``[n]``, in order of rank."""
+        with self._naming_the_lost():
+            return self._join(values).numpy()
+
+    def _join_first(self, values: tf.Tensor) -> tf.Tensor:
+        # The first replica of a process has something, the others have nothing.
+        of_replicas = [values, *[values[:0]] * (self.local_replicas - 1)]
+        return self._strategy.gather(self._deal(of_replicas), axis=0)
+
+
+class _Guarded(Compiled):
+    """A function of which errors are told in words."""
+
+    def __init__(self, function: Compiled, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
+        super().__init__(function)
+        self._guard = guard
+
+    def __call__(self, *arguments: Sequence[Any]) -> list[Any]:
+        with self._guard():
+            return list(self._function(*arguments))
+
+    @property
+    def traces(self) -> int:
+        return int(self._function.traces)

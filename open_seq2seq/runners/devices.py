@@ -1,0 +1,79 @@
+"""Which devices of this machine a process takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.utils.errors import UserError
+
+_STARTED = ("TensorFlow has started in this process with other devices than the config asks for: give num_gpus, "
+            "gpu_ids and num_cpu_towers before anything else uses TensorFlow.")
+
+
+def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a model's parameters, changed so that they ask for one device."""
+    ids = params.get("gpu_ids")
+    return {**params, "num_gpus": None, "num_cpu_towers": None, "gpu_ids": ids[:1] if ids else None}
+
+
+def take_devices(params: Mapping[str, Any]) -> list[str]:
+    """Takes the devices that a config asks for, and hides the machine's other GPUs from this process.
+
+    To be called before TensorFlow uses a device.
+
+    Args:
+      params: the model's: ``num_gpus``, ``gpu_ids``, ``num_cpu_towers``.
+
+    Returns:
+      Their names within this process: ``["GPU:0", "GPU:1"]``; ``["CPU:0"]`` where there is no GPU.
+
+    Raises:
+      UserError: there are not as many.
+    """
+    towers = params.get("num_cpu_towers")
+    if towers:
+        _show_gpus([])
+        _divide_cpu(towers)
+        return [f"CPU:{number}" for number in range(towers)]
+    gpus = tf.config.list_physical_devices("GPU")
+    ids = params.get("gpu_ids") or list(range(params.get("num_gpus") or 1))
+    if not gpus and (len(ids) > 1 or params.get("gpu_ids")):
+        raise UserError(f"{_asked(params)}, but TensorFlow finds no GPU on this machine; to try several replicas "
+                        f"without GPUs, give --num_cpu_towers={len(ids)} instead.")
+    if not gpus:
+        return ["CPU:0"]
+    if max(ids) >= len(gpus):
+        raise UserError(f"{_asked(params)}, but TensorFlow finds {len(gpus)} on this machine, number 0 to "
+                        f"{len(gpus) - 1}.")
+    return _show_gpus([gpus[number] for number in ids])
+
+
+def _asked(params: Mapping[str, Any]) -> str:
+    ids = params.get("gpu_ids")
+    return f"'gpu_ids' asks for the GPUs {ids}" if ids else f"'num_gpus' asks for {params.get('num_gpus')} GPUs"
+
+
+def _show_gpus(chosen: list[Any]) -> list[str]:
+    """Makes these GPUs the visible ones; returns their names."""
+    if tf.config.get_visible_devices("GPU") != chosen:
+        try:
+            tf.config.set_visible_devices(chosen, "GPU")
+        except RuntimeError as error:
+            if any(gpu not in tf.config.get_visible_devices("GPU") for gpu in chosen):
+                raise UserError(_STARTED) from error
+    visible = tf.config.get_visible_devices("GPU")
+    return [f"GPU:{visible.index(gpu)}" for gpu in chosen]
+
+
+def _divide_cpu(towers: int) -> None:
+    """Makes so many devices of the CPU; all compute with the same threads."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or [None]) >= towers:
+        return
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * towers)
+    except RuntimeError as error:
+        raise UserError(_STARTED) from error

@@ -1,0 +1,231 @@
+"""Real runs on several devices of one process, and on several processes under TF_CONFIG."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.integration.conftest import ROOT, start_process
+from tests.integration.test_horovod import NO_DROPOUT, assert_identical, losses, on_ranks
+
+# Saves every replica's weights at the end, and prints exact losses; on the last replica alone, a gradient can be made
+# to overflow.
+HOOK = '''
+import os
+import signal
+import numpy as np
+import tensorflow as tf
+from open_seq2seq.training.hooks import Hook
+
+class Keep(Hook):
+    def after_step(self, trainer, results):
+        print("exact", trainer.step, repr(float(results["loss"])), bool(results["applied"]),
+              float(results["loss_scale"]), flush=True)
+
+    def end(self, trainer):
+        variables = {**trainer.variables, **trainer.optimizer.state()}
+        for replica in range(trainer.runner.local_replicas):
+            np.savez(root + f"/weights-{trainer.runner.process_rank + replica}.npz",
+                     **{name: getattr(v, "values", [v])[replica].numpy() for name, v in variables.items()})
+
+base_params["hooks"] = [Keep]
+
+class OverflowHook(Hook):
+    def begin(self, trainer):
+        runner, reduce = trainer.runner, trainer.runner.reduce
+        def bring(tensors, name="gradients"):
+            last = tf.equal(runner.replica_rank, runner.world_size - 1)
+            bad = tf.where(tf.equal(trainer.optimizer.updates, 2) & tf.equal(trainer.optimizer.skipped, 0) & last,
+                           float("inf"), 0.0)
+            return reduce({n: t + bad if not n.startswith(" ") and tf.is_tensor(t) else t
+                           for n, t in tensors.items()}, name)
+        runner.reduce = bring
+
+class DyingHook(Hook):
+    def after_step(self, trainer, results):
+        if trainer.step == 6 and trainer.runner.is_chief:
+            trainer.wait_for_checkpoint()
+            os.kill(os.getpid(), signal.SIGKILL)
+'''
+FEW = ("--max_steps=6", "--save_checkpoint_steps=null")
+
+
+@pytest.fixture
+def workspace(workspace):
+    with open(workspace / "config.py", "a", encoding="utf-8") as config:
+        config.write(HOOK)
+    return workspace
+
+
+def ran(command, *arguments):
+    code, output, errors = command(*arguments)
+    assert code == 0, output + errors
+    return output
+
+
+def weights(workspace: Path, rank: int) -> dict[str, np.ndarray]:
+    with np.load(workspace / f"weights-{rank}.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("settings", [
+    ("--max_grad_norm=1.0",),
+    ("--larc_params={larc_eta: 0.001}", "--ema_decay=0.9", "--decoupled_weight_decay=0.1"),
+    ("--dtype=mixed_bfloat16", "--loss_scaling=Backoff"),
+], ids=["clipping", "larc", "backoff"])
+def test_two_towers_are_iter_size_2(workspace, command, settings):
+    if settings[0].startswith("--dtype"):
+        with open(workspace / "config.py", "a", encoding="utf-8") as config:
+            config.write('base_params["hooks"] = [OverflowHook, Keep]\n')
+    common = (*NO_DROPOUT, *FEW, *settings)
+    single = ran(command, *common, "--iter_size=2")
+    one = weights(workspace, 0)
+    towers = ran(command, *common, "--num_cpu_towers=2")
+    assert "Towers: 2 in this process (CPU:0, CPU:1)" in towers
+    np.testing.assert_allclose(losses(towers), losses(single), rtol=1e-5)
+    applied = re.findall(r"exact \d+ \S+ (True|False) (\S+)", single)
+    assert re.findall(r"exact \d+ \S+ (True|False) (\S+)", towers) == applied
+    assert [flag for flag, _ in applied].count("False") == settings[0].startswith("--dtype")
+    assert_identical(weights(workspace, 0), weights(workspace, 1))
+    for name, array in weights(workspace, 0).items():
+        np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def judged(output):
+    found = re.findall(r"(?:Validation loss|BLEU|chrF): .*", output)
+    assert len(found) == 3, output
+    return found
+
+
+def test_one_checkpoint_on_any_number_of_towers(workspace, command):
+    """Trained on two towers with all that looks at a run; evaluated and decoded on 1, 2 and 3; resumed on 1 and 3."""
+    output = ran(command, "--mode=train_eval", "--num_cpu_towers=2", "--print_samples_steps=4",
+                 "--save_summaries_steps=4", "--print_bench_info_steps=4", "--ema_decay=0.9", "--num_checkpoints=9",
+                 "--summaries=[gradients, gradient_norm, variables, loss_scale, gradient_underflow]")
+    assert "Running evaluation" in output and "Avg tokens per second" in output
+    evaluations, files = [], []
+    for towers in (1, 2, 3):
+        evaluations.append(judged(ran(command, "--mode=eval", f"--num_cpu_towers={towers}", "--batch_size_per_gpu=4")))
+        ran(command, "--mode=infer", f"--num_cpu_towers={towers}", "--batch_size_per_gpu=4",
+            f"--infer_output_file={workspace}/out-{towers}.txt")
+        files.append((workspace / f"out-{towers}.txt").read_bytes())
+    assert evaluations[0] == evaluations[1] == evaluations[2]
+    assert files[0] == files[1] == files[2]
+    more = ("--ema_decay=0.9", "--continue_learning")
+    assert "was taken on 2 ranks, and training goes on with 1 rank from batch 24" in ran(
+        command, *more, "--max_steps=14")
+    assert "was taken on 1 rank, and training goes on with 3 ranks" in ran(
+        command, *more, "--max_steps=16", "--num_cpu_towers=3")
+    assert_identical(weights(workspace, 0), weights(workspace, 2))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+def test_a_run_goes_on_with_horovod_as_it_would_with_towers(workspace, command):
+    settings = ("--batch_size_per_gpu=8", *NO_DROPOUT)
+    ran(command, *settings, "--max_steps=4", "--num_cpu_towers=2")
+    code, output = on_ranks(2, workspace, *settings, "--continue_learning", "--max_steps=8",
+                            f"--logdir={workspace}/run")
+    assert code == 0, output
+    whole = losses(ran(command, *settings, "--max_steps=8", "--num_cpu_towers=2", f"--logdir={workspace}/whole"))
+    assert len(losses(output)) == 4
+    np.testing.assert_allclose(losses(output), whole[4:], rtol=1e-5)
+
+
+def test_a_killed_run_ends_in_the_same_bits(workspace, command, monkeypatch):
+    settings = ("--num_cpu_towers=2", "--max_steps=9", "--save_checkpoint_steps=4", "--dtype=mixed")
+    with open(workspace / "config.py", "a", encoding="utf-8") as config:
+        config.write('base_params["hooks"] = [DyingHook] if os.environ.get("DYING") else [Keep]\n')
+    monkeypatch.setenv("DYING", "1")
+    process = start_process(workspace, *settings)
+    monkeypatch.delenv("DYING")
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == -signal.SIGKILL, output
+    assert "Resuming training at step 4" in ran(command, *settings, "--continue_learning")
+    parts = weights(workspace, 1)
+    ran(command, *settings, f"--logdir={workspace}/whole")
+    assert_identical(parts, weights(workspace, 0))
+
+
+def cluster(workspace: Path, processes: int, *arguments: str) -> list[subprocess.Popen]:
+    """Starts the command as the processes of a cluster."""
+    sockets = [socket.socket() for _ in range(processes)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    hosts = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    started = []
+    for index in range(processes):
+        task = json.dumps({"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}})
+        started.append(subprocess.Popen(
+            [sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": task, "TF_NUM_INTRAOP_THREADS": "1"}))
+    return started
+
+
+def test_two_processes_of_a_cluster_are_iter_size_2(workspace, command):
+    few = (*NO_DROPOUT, *FEW, "--max_grad_norm=1.0")
+    processes = cluster(workspace, 2, *few, "--mode=train_eval", f"--logdir={workspace}/two")
+    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    together = [weights(workspace, rank) for rank in range(2)]
+    single = ran(command, *few, "--mode=train_eval", "--iter_size=2", f"--logdir={workspace}/one")
+    np.testing.assert_allclose(losses(outputs[0]), losses(single), rtol=1e-5)
+    assert judged(outputs[0]) == judged(single)
+    assert losses(outputs[1]) == []  # silent
+    assert_identical(*together)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_of_a_cluster_that_dies_ends_the_others(workspace, victim):
+    processes = cluster(workspace, 2, "--max_steps=1000000", "--save_checkpoint_steps=1")
+    deadline = time.time() + 240
+    while not list((workspace / "run").glob("model.ckpt-*/state.json")) and time.time() < deadline:
+        time.sleep(0.1)
+    processes[victim].kill()
+    killed = time.time()
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    assert time.time() - killed < 30
+    other = processes[1 - victim]
+    assert other.returncode not in (0, None)
+    assert "another process of the cluster" in outputs[1 - victim], outputs[1 - victim][-2000:]
+
+
+def test_check_and_interactive_mode(workspace, command, monkeypatch):
+    assert "The config can be run" in ran(command, "--max_steps=1", "--num_cpu_towers=2", "--check")
+    ran(command, "--max_steps=1", "--num_cpu_towers=2")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a b c\n"))
+    ran(command, "--mode=interactive_infer", "--num_cpu_towers=2")
+
+
+REFUSED = {
+    "more GPUs than there are": ("--num_gpus=17", "17 GPUs"),
+    "GPUs twice": ("--gpu_ids=[0, 0]", "each once"),
+    "GPUs and their number": ("--gpu_ids=[0, 1]", "--num_gpus=3", "leave num_gpus out"),
+    "CPU and GPUs": ("--num_cpu_towers=2", "--num_gpus=2", "either on GPUs or on the CPU"),
+    "towers under Horovod": ("--num_cpu_towers=2", "--use_horovod=True", "each process has one device"),
+    "GPUs under Horovod": ("--num_gpus=2", "--use_horovod=True", "each process has one device"),
+    "no towers": ("--num_cpu_towers=0", "at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(workspace, command, name):
+    *arguments, expected = REFUSED[name]
+    code, _, errors = command(*arguments)
+    assert code == 2 and expected in errors and "Traceback" not in errors
+    assert errors.count("Error: ") == 1
