@@ -126,6 +126,8 @@ def _run_params() -> dict[str, Any]:
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one has given no sign for so long: it "
                                   "is stopped, stuck or cut off. A rank that dies is noticed at once. None switches "
                                   "both off.", "seconds"),
+        "sync_batch_norm": Param(bool, False, "On several replicas batch norm takes the statistics of all batches "
+                                 "together, in place of each its own."),
         "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens"),

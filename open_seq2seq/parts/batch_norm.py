@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks, sum_over_ranks
 from open_seq2seq.parts.recompute import is_recomputing
 from open_seq2seq.parts.xla import is_for_xla
 
@@ -15,11 +16,12 @@ _SCOPE = "norm"
 
 
 def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float,
-                    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                    count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of those that count (Ioffe and Szegedy 2015, section 3).
 
     With n rows that count, x̂ = (x − μ) / √(σ² + ε) and dy the gradient:
     ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``. Of ``x`` nothing but itself is kept for that.
+    Where ranks are joined (``parts.ranks``), n, the statistics and these sums are those of all ranks.
 
     Args:
       x: ``[rows, channels]``, any float type; finite where rows do not count.
@@ -27,30 +29,34 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
       gamma: FP32 ``[channels]``.
       beta: FP32 ``[channels]``.
       epsilon: added to the variance.
+      count: FP32 scalar, the rows that count, of all ranks where they are joined; by default the sum of ``held``.
 
     Returns:
       The normalised rows in the type of ``x``; the mean and the variance ``[channels]``, FP32, which have no gradient.
     """
-    count = tf.maximum(tf.reduce_sum(held), 1.0)
+    count = tf.maximum(tf.reduce_sum(held) if count is None else count, 1.0)
+    ranks = ranks_now()
 
     @tf.custom_gradient
     def run(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         with tf.name_scope(_SCOPE):
             wide = tf.cast(x, tf.float32)
             # A product with zeros and ones is the quickest masked sum down the columns.
-            mean = tf.matmul(held, wide)[0] / count
+            mean = sum_over_ranks(tf.matmul(held, wide)[0])[0] / count
             centered = wide - mean
-            variance = tf.matmul(held, tf.square(centered))[0] / count
+            variance = sum_over_ranks(tf.matmul(held, tf.square(centered))[0])[0] / count
             inverse = tf.math.rsqrt(variance + epsilon)
             y = tf.cast(centered * (inverse * gamma) + beta, x.dtype)
 
         def grad(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            with tf.name_scope(_SCOPE):
+            with tf.name_scope(_SCOPE), rejoined_ranks(ranks):
                 again = tf.cast(_copy_after(dy, x), tf.float32) - mean
                 wide_dy = tf.cast(dy, tf.float32) * tf.transpose(held)
                 d_beta = tf.matmul(held, wide_dy)[0]
                 d_gamma = tf.matmul(held, wide_dy * again)[0] * inverse
-                shared = again * (d_gamma * inverse / count) + d_beta / count
+                # What a rank's loss owes to the statistics, it owes to the rows of all ranks.
+                slope, offset = sum_over_ranks(d_gamma, d_beta)
+                shared = again * (slope * inverse / count) + offset / count
                 dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(held)
                 return tf.cast(dx, x.dtype), d_gamma, d_beta
 
@@ -115,10 +121,11 @@ class BatchNorm(Module):
 
     def _by_batch(self, rows: tf.Tensor, mask: tf.Tensor | None, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
         held = tf.ones([1, tf.shape(rows)[0]]) if mask is None else tf.cast(tf.reshape(mask, [1, -1]), tf.float32)
-        y, mean, variance = normalize_batch(rows, held, gamma, beta, self.epsilon)
+        (count,) = sum_over_ranks(tf.reduce_sum(held))
+        y, mean, variance = normalize_batch(rows, held, gamma, beta, self.epsilon, count)
         if not is_recomputing():
             # A replica without rows must leave the moving statistics alone.
-            rate = tf.where(tf.reduce_sum(held) > 0.0, 1.0 - self.momentum, 0.0)
+            rate = tf.where(count > 0.0, 1.0 - self.momentum, 0.0)
             for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 change = rate * (tf.stop_gradient(new) - moving)
                 # The update of a batch that holds NaN is skipped; its statistics must leave no trace either.

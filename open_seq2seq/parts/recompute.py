@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import draws_so_far, replayed_draws
+from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks
 from open_seq2seq.parts.xla import is_for_xla, tracing_for_xla
 from open_seq2seq.utils.stacks import Stack
 
@@ -38,13 +39,13 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
         variables need not.
       inputs: tensors; those that are no floating-point numbers have no gradient.
     """
-    draws, for_xla = draws_so_far(), is_for_xla()
+    draws, for_xla, ranks = draws_so_far(), is_for_xla(), ranks_now()
 
     @tf.custom_gradient
     def run(*inputs: tf.Tensor) -> Any:
         def grad(dy: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             learned = [v for v in variables if v.trainable and v.dtype.is_floating]
-            with _again(for_xla), tf.GradientTape(watch_accessed_variables=False) as tape:
+            with _again(for_xla), rejoined_ranks(ranks), tf.GradientTape(watch_accessed_variables=False) as tape:
                 copies = _copies_after(dy, inputs)
                 watched = [copy for copy in copies if copy.dtype.is_floating]
                 tape.watch([*watched, *learned])

@@ -82,6 +82,9 @@ def check_params(params: Mapping[str, Any], runner: Runner) -> None:
                 for name, seconds in times.items() if seconds is not None and seconds <= 0]
     if problems:
         raise ConfigError(problems)
+    if runner.world_size > 1 and params.get("sync_batch_norm") and params.get("use_xla_jit"):
+        raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but what XLA compiles cannot meet other "
+                           "replicas in the middle: set one of them to False."])
     policy = params.get("on_divergence", "stop")
     if runner.num_processes > 1 and policy != "stop":
         raise ConfigError([f"'on_divergence' is {policy!r}, but several processes can only stop: leave it out, and go "

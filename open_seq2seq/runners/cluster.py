@@ -38,7 +38,7 @@ class ClusterRunner(TowerRunner):
         self._task = task
         with self._naming_the_lost():
             super().__init__(tf.distribute.MultiWorkerMirroredStrategy())
-        self._join = compiled_graph(self._join_first, [tf.TensorSpec([None], tf.int32)])
+        self._join = compiled_graph(self._join_first, [tf.TensorSpec([None], tf.int64)])
         if not self.is_chief:
             mute()
 
@@ -99,13 +99,13 @@ class ClusterRunner(TowerRunner):
     def _gather_objects(self, value: Any) -> list[Any]:
         """Returns the values of all processes: any Python objects that pickle."""
         data = pickle.dumps(value)
-        words = np.frombuffer(data + b"\0" * (-len(data) % 4), np.int32)  # collective operations know no bytes
-        sizes = self._concatenate(np.array([len(words)], np.int32))
+        words = np.frombuffer(data + b"\0" * (-len(data) % 8), np.int64)  # collective operations know no bytes
+        sizes = self._concatenate(np.array([len(words)], np.int64))
         pieces = np.split(self._concatenate(words), np.cumsum(sizes)[:-1])
         return [pickle.loads(piece.tobytes()) for piece in pieces]
 
     def _concatenate(self, values: np.ndarray) -> np.ndarray:
-        """Joins what the processes have, int32 ``[n]``, in order of rank."""
+        """Joins what the processes have, int64 ``[n]``, in order of rank."""
         with self._naming_the_lost():
             return self._join(values).numpy()
 

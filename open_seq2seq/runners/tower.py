@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,8 @@ class TowerRunner(Runner):
             outputs = self._strategy.run(lambda *own: inner(*own), args=[self._deal(values) for values in arguments])
             return self._strategy.experimental_local_results(outputs)
 
+        # TensorFlow tells functions apart by their code, and would take all of these for one that is traced again.
+        functools.update_wrapper(replicas, function)
         everyone = None if signature is None else [[spec] * self.local_replicas for spec in signature]
         return _Towers(compiled_graph(replicas, everyone), self.local_replicas)
 

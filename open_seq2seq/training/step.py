@@ -16,6 +16,7 @@ from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import regularized_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.ranks import joined_ranks
 from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.runners.runner import Runner
 
@@ -43,11 +44,13 @@ class TrainStep:
       report_gradients: return the gradients with the results, for summaries.
       underflow: measures at summary steps what half precision loses of the gradients, or None.
       use_xla_jit: compile the step.
+      sync_batch_norm: batch norm takes the statistics of all replicas' batches together.
     """
 
     def __init__(self, model: Model, optimizer: MixedPrecisionOptimizer, variables: dict[str, tf.Variable],
                  runner: Runner, seed: int, iter_size: int = 1, report_gradients: bool = False,
-                 use_xla_jit: bool = False, underflow: UnderflowMeter | None = None) -> None:
+                 use_xla_jit: bool = False, underflow: UnderflowMeter | None = None,
+                 sync_batch_norm: bool = False) -> None:
         self._model = model
         self._optimizer = optimizer
         self._variables = variables
@@ -57,6 +60,7 @@ class TrainStep:
         self._report_gradients = report_gradients
         self._underflow = underflow
         self._use_xla_jit = use_xla_jit
+        self._joins_ranks = sync_batch_norm and runner.world_size > 1
         trainable = {id(variable) for variable in variables.values()}
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -113,7 +117,8 @@ class TrainStep:
         rank = tf.cast(self._runner.replica_rank, tf.int64)
         micro_batch = self.offset + self.batches * self._runner.world_size + rank
         compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
-        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable:
+        joined = joined_ranks(self._reduce_inside if self._joins_ranks else None)
+        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable, joined:
             terms, _ = self._model.loss_terms(batch, training=True)
         return local_means(terms)
 
@@ -136,14 +141,29 @@ class TrainStep:
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(list(self._variables.values()))
             means, units = self._forward(batch)
-            scaled = {unit: self._optimizer.scale(mean) for unit, mean in means.items()}
+            weights = self._common_weights(units) if self._joins_ranks else units
+            scaled = {unit: self._optimizer.scale(
+                mean * tf.math.divide_no_nan(units[unit], weights[unit]) if self._joins_ranks else mean)
+                for unit, mean in means.items()}
         weighed = {}
         for unit, loss in scaled.items():
-            gradients = {name: map_values(lambda v, n=units[unit]: tf.cast(v, tf.float32) * n, gradient)
+            gradients = {name: map_values(lambda v, n=weights[unit]: tf.cast(v, tf.float32) * n, gradient)
                          for name, gradient in self._gradients(tape, loss).items()}
             weighed[unit] = {**gradients, _LOSS: means[unit] * units[unit], _UNITS: units[unit]}
         self.batches.assign_add(1)
         return weighed
+
+    def _reduce_inside(self, tensors: Tensors, name: str) -> Tensors:
+        return self._runner.reduce(tensors, name, exact=True)
+
+    def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns what all replicas' gradients are multiplied by: the mean of their units.
+
+        Where a replica's loss depends on other replicas' batches, all have to differentiate parts of one loss, each
+        as large as its share of the units, not means of their own.
+        """
+        sums = self._reduce_inside({f" {unit}": value for unit, value in units.items()}, "units")
+        return {unit: sums[f" {unit}"] / self._runner.world_size for unit in units}
 
     def _update_from_sums(self, sums: dict[str, Tensors], tallies: Tensors) -> Tensors:
         means: Tensors = {}

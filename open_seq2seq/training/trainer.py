@@ -89,7 +89,7 @@ class Trainer:
             model, self.optimizer, self.trainable, runner, seed, self._iter_size,
             report_gradients=params["save_summaries_steps"] is not None
             and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
-            use_xla_jit=params["use_xla_jit"], underflow=self.underflow)
+            use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"])
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
         self.summaries = Summaries(summaries_dir, self) if summaries_dir else None
         self._sample_step: Any = None

@@ -143,6 +143,18 @@ def test_a_run_goes_on_with_horovod_as_it_would_with_towers(workspace, command):
     np.testing.assert_allclose(losses(output), whole[4:], rtol=1e-5)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+def test_joined_batch_norm_is_the_same_by_horovod(workspace, command):
+    settings = (*NO_DROPOUT, "--max_steps=4", "--save_checkpoint_steps=null", "--sync_batch_norm=True",
+                "--encoder_params/norm_params={type: batch_norm}", "--decoder_params/norm_params={type: batch_norm}")
+    towers = losses(ran(command, *settings, "--num_cpu_towers=2"))
+    apart = losses(ran(command, *settings[:-3], *settings[-2:], "--num_cpu_towers=2"))
+    code, output = on_ranks(2, workspace, *settings)
+    assert code == 0, output
+    np.testing.assert_allclose(losses(output), towers, rtol=1e-5)
+    assert not np.allclose(apart, towers, rtol=1e-5)
+
+
 def test_a_killed_run_ends_in_the_same_bits(workspace, command, monkeypatch):
     settings = ("--num_cpu_towers=2", "--max_steps=9", "--save_checkpoint_steps=4", "--dtype=mixed")
     with open(workspace / "config.py", "a", encoding="utf-8") as config:

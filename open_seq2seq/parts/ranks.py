@@ -1,0 +1,76 @@
+"""Sums over ranks in the middle of a forward pass, with their gradients."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.utils.stacks import Stack
+
+# (name → tensors, name of the reduction) → their sums over ranks.
+Reduce = Callable[[dict[str, Any], str], dict[str, Any]]
+
+_RANKS = Stack()
+
+
+class _Joined:
+    """How to add up over ranks, and how often that was done."""
+
+    def __init__(self, reduce: Reduce) -> None:
+        self._reduce, self._count = reduce, 0
+
+    def sums(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns the sums; each call has a name of its own."""
+        self._count += 1
+        tensors = {f" {number}": tf.convert_to_tensor(value) for number, value in enumerate(values)}
+        return list(self._reduce(tensors, f"inside.{self._count}").values())
+
+
+@contextlib.contextmanager
+def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
+    """Within this context ``sum_over_ranks`` adds up over ranks.
+
+    Args:
+      reduce: adds up over ranks; reductions that may be under way together have different names. None: every
+        rank is by itself.
+    """
+    with rejoined_ranks(None if reduce is None else _Joined(reduce)):
+        yield
+
+
+@contextlib.contextmanager
+def rejoined_ranks(joined: _Joined | None) -> Iterator[None]:
+    """Within this context holds what ``ranks_now`` returned, where a layer is computed again."""
+    _RANKS.entries.append(joined)
+    try:
+        yield
+    finally:
+        _RANKS.entries.pop()
+
+
+def ranks_now() -> _Joined | None:
+    """Returns what ``rejoined_ranks`` takes; None where each rank is by itself."""
+    return _RANKS.entries[-1] if _RANKS.entries else None
+
+
+def sum_over_ranks(*values: tf.Tensor) -> Sequence[tf.Tensor]:
+    """Returns FP32 tensors added up over all ranks; unchanged outside of ``joined_ranks``.
+
+    What a rank's loss owes to a sum, it owes to the values of all ranks: the gradient is a sum over ranks too.
+    """
+    joined = ranks_now()
+    if joined is None:
+        return values
+
+    @tf.custom_gradient
+    def add_up(*values: tf.Tensor) -> Any:
+        def grad(*gradients: tf.Tensor) -> list[tf.Tensor]:
+            return joined.sums(gradients)
+
+        return joined.sums(values), grad
+
+    return add_up(*values)
+
