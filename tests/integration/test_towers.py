@@ -131,6 +131,7 @@ def test_one_checkpoint_on_any_number_of_towers(workspace, command):
     assert_identical(weights(workspace, 0), weights(workspace, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
 def test_a_run_goes_on_with_horovod_as_it_would_with_towers(workspace, command):
     settings = ("--batch_size_per_gpu=8", *NO_DROPOUT)
@@ -143,6 +144,7 @@ def test_a_run_goes_on_with_horovod_as_it_would_with_towers(workspace, command):
     np.testing.assert_allclose(losses(output), whole[4:], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
 def test_joined_batch_norm_is_the_same_by_horovod(workspace, command):
     settings = (*NO_DROPOUT, "--max_steps=4", "--save_checkpoint_steps=null", "--sync_batch_norm=True",
@@ -155,6 +157,7 @@ def test_joined_batch_norm_is_the_same_by_horovod(workspace, command):
     assert not np.allclose(apart, towers, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_in_the_same_bits(workspace, command, monkeypatch):
     settings = ("--num_cpu_towers=2", "--max_steps=9", "--save_checkpoint_steps=4", "--dtype=mixed")
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
