@@ -86,6 +86,18 @@ def test_a_bad_batch_stops_the_run_and_is_named(workspace, command):
     assert "Resuming training at step 50" in out and "Rolled back to model.ckpt-50" in out
 
 
+@pytest.mark.parametrize("policy", ["roll_back", "lower_precision"])
+def test_towers_recover_and_name_the_examples_of_one(workspace, command, policy):
+    """The bad example is in batch 57 of the data: in the 29th update of two towers, the first one's."""
+    code, out, err = command("--mode=train", NAN, "--num_cpu_towers=2", f"--on_divergence={policy}", "--max_steps=40",
+                             "--dtype=mixed_bfloat16")
+    assert code == 0, err
+    assert "DIVERGED at step 29" in out and "points.csv:901\n" in out
+    assert json.loads((workspace / "run/divergence/step-29/event.json").read_text())["ids"] == list(range(896, 912))
+    assert "Rolled back to model.ckpt-25" in out or "Goes on in float32 from model.ckpt-25" in out
+    assert_all_finite(workspace / "run")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_roll_back_from_a_bad_batch(workspace, command, clean_loss, dtype):
     code, out, err = command("--mode=train_eval", NAN, "--on_divergence=roll_back", f"--dtype={dtype}",
