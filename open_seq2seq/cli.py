@@ -19,7 +19,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.utils.errors import ConfigError, UserError
-from open_seq2seq.utils.launcher import announce, end_all, launched_as, let_others_speak, who
+from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
@@ -32,6 +32,7 @@ _SWITCHES = {
     "--no_dir_check": "turn problems of the logdir into warnings",
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step by XLA",
+    "--elastic": "go on when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
     "--benchmark": "measure training speed, and save nothing",
 }
@@ -120,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       error, but ends at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if launched_as()[1] == 1:
+    if is_alone():
         return _exit_code(arguments)
     try:
         code = _exit_code(arguments)
@@ -287,7 +288,8 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
     return RunOptions(
         mode=config.mode, config=config, infer_output_file=flags.infer_output_file,
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
-        benchmark=flags.benchmark, enable_logs=flags.enable_logs, check=flags.check, argv=arguments)
+        benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
+        check=flags.check, argv=arguments)
 
 
 def import_tensorflow() -> None:

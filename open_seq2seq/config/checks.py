@@ -14,7 +14,7 @@ LOSS_SCALERS = ("Backoff", "LogMax")
 _POSITIVE = ("batch_size_per_gpu", "eval_batch_size_per_gpu", "num_epochs", "max_steps", "print_loss_steps",
              "print_samples_steps", "print_bench_info_steps", "save_summaries_steps", "save_checkpoint_steps",
              "eval_steps", "num_checkpoints", "iter_size", "num_gpus", "num_cpu_towers",
-             "xla_buckets")
+             "xla_buckets", "elastic_commit_steps")
 
 
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:

@@ -20,6 +20,7 @@ class RunOptions:
       no_dir_check: problems of the logdir are warnings; implied by ``benchmark``.
       benchmark: the config was rewritten for timing.
       enable_logs: save output, config, command line and git state; checkpoints go to ``<logdir>/logs``.
+      elastic: processes may be lost and may join while training goes on.
       check: build and check everything, then stop before the first step.
       argv: the arguments as they were given.
     """
@@ -31,6 +32,7 @@ class RunOptions:
     no_dir_check: bool = False
     benchmark: bool = False
     enable_logs: bool = False
+    elastic: bool = False
     check: bool = False
     argv: list[str] = field(default_factory=list)
 

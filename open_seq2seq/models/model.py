@@ -128,6 +128,9 @@ def _run_params() -> dict[str, Any]:
                                   "both off.", "seconds"),
         "sync_batch_norm": Param(bool, False, "On several replicas batch norm takes the statistics of all batches "
                                  "together, in place of each its own."),
+        "elastic_commit_steps": Param(int, 10, "With --elastic: every so many updates the run's state is kept in host "
+                                      "memory, and processes may join; after the loss of one, the updates since are "
+                                      "made again.", "updates"),
         "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens"),

@@ -62,6 +62,15 @@ def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
 
 
 def _horovod_runner(params: Mapping[str, Any]) -> Runner:
+    hvd = load_horovod()
+    from open_seq2seq.runners.horovod import HorovodRunner
+
+    with time_limit(params.get("connect_seconds")):
+        return HorovodRunner(hvd, params.get("hvd_compression"))
+
+
+def load_horovod() -> Any:
+    """Returns the module ``horovod.tensorflow``; raises UserError where it is not there or does not load."""
     if importlib.util.find_spec("horovod") is None:
         raise UserError(f"'use_horovod' is True but Horovod is not installed for this Python: {_INSTALL}.")
     try:
@@ -69,10 +78,7 @@ def _horovod_runner(params: Mapping[str, Any]) -> Runner:
     except ImportError as error:
         raise UserError(f"'use_horovod' is True but Horovod does not load ({str(error).splitlines()[0]}); it has to be "
                         f"built for this TensorFlow: {_INSTALL}.") from error
-    from open_seq2seq.runners.horovod import HorovodRunner
-
-    with time_limit(params.get("connect_seconds")):
-        return HorovodRunner(hvd, params.get("hvd_compression"))
+    return hvd
 
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from open_seq2seq.runners.preflight import NETWORK_HINTS
 from open_seq2seq.runners.reduction import Reduction
 from open_seq2seq.runners.runner import Gradients, Runner
-from open_seq2seq.utils.console import mute
+from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 
 # Horovod's and Open MPI's settings for ranks that compute on CPUs, where nobody has set them. Horovod's thread wakes
@@ -42,22 +42,26 @@ class HorovodRunner(Runner):
     """
 
     def __init__(self, hvd: Any, compression: str | None = None) -> None:
-        set_defaults()
+        self._hvd = hvd
         try:
-            hvd.init()
+            self._start()
         except ValueError as error:
             reason = str(error).splitlines()[0]
             raise UserError(f"Horovod could not join the ranks ({reason}): {NETWORK_HINTS}.") from error
-        self._hvd = hvd
         self._reduction = Reduction(hvd, compression)
         self.process_rank = self.replica_rank = hvd.rank()
         self.world_size = self.num_processes = hvd.size()
         self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
         self.overlaps = self.world_size > 1
         self._threads = take_share(self.local_rank, self.local_size)
+        unmute()
         if not self.is_chief:
             mute()
         self._hosts = hvd.allgather_object(socket.gethostname(), name="hosts")
+
+    def _start(self) -> None:
+        set_defaults()
+        self._hvd.init()
 
     def describe(self) -> list[str]:
         hosts = sorted(set(self._hosts))
@@ -71,8 +75,8 @@ class HorovodRunner(Runner):
         return self._reduction(tensors, name, exact)
 
     def agree(self, condition: tf.Tensor) -> tf.Tensor:
-        votes = self._hvd.allreduce(tf.cast(condition, tf.float32), op=self._hvd.Sum, name="agree")
-        return votes > self.world_size - 0.5
+        objections = self._hvd.allreduce(1.0 - tf.cast(condition, tf.float32), op=self._hvd.Sum, name="agree")
+        return objections < 0.5
 
     def gather(self, results: list[Any]) -> list[Any]:
         ranks = self._hvd.allgather_object(results, name="gather")
@@ -81,9 +85,9 @@ class HorovodRunner(Runner):
     def share(self, value: Any) -> Any:
         return self._hvd.broadcast_object(value if self.is_chief else None, root_rank=0, name="share")
 
-    def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
+    def broadcast(self, variables: Mapping[str, tf.Variable], root: int = 0) -> None:
         for name, variable in variables.items():
-            variable.assign(self._hvd.broadcast(variable.read_value(), root_rank=0, name=f"broadcast.{name}"))
+            variable.assign(self._hvd.broadcast(variable.read_value(), root_rank=root, name=f"broadcast.{name}"))
 
 
 def set_defaults() -> None:

@@ -100,6 +100,9 @@ class Runner:
         """
         return function(*arguments)
 
+    def check_ranks(self) -> None:
+        """To be called where a process works by itself for long: raises where the others are not to be waited for."""
+
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         """Adds tensors up over all replicas.
 

@@ -55,12 +55,13 @@ class Watchdog:
       token: a secret that all processes of the run know.
       seconds: silence that means a failure.
       on_failure: called once, in the thread, after the first failure anywhere.
+      goes_on: the others go on without a rank that died or is silent, so that it is no error.
       trail: where this process stands.
     """
 
     def __init__(self, members: list[Member], rank: int, listener: Any, token: str, seconds: float,
-                 on_failure: OnFailure = end_here, trail: Trail = TRAIL) -> None:
-        self._members, self._rank, self._seconds = members, rank, seconds
+                 on_failure: OnFailure = end_here, trail: Trail = TRAIL, goes_on: bool = False) -> None:
+        self._members, self._rank, self._seconds, self._goes_on = members, rank, seconds, goes_on
         self._on_failure, self._trail = on_failure, trail
         self._network = Network(listener, members, rank, token)
         self._places = dict.fromkeys(range(len(members)), "")
@@ -74,10 +75,12 @@ class Watchdog:
         self._own_is_told = threading.Event()
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._forget: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Starts watching."""
+        """Starts watching, and telling the others of errors of this process (``launcher.announce``)."""
         self._thread.start()
+        self._forget = announce_by(self.announce)
 
     def announce(self, problem: str, code: int) -> None:
         """Tells the others that this process ends because of an error of its own, which it has printed.
@@ -92,6 +95,7 @@ class Watchdog:
 
     def leave(self) -> None:
         """Says goodbye to the others, whom this process's end is then no failure, and stops watching."""
+        self._forget()
         self._leaving.set()
         self._thread.join(_SEND_SECONDS + 10 * self._tick)
 
@@ -203,7 +207,8 @@ class Watchdog:
         if not failure.told and now < self._speak_at:
             return False
         if not failure.told or (self._rank == 0 and failure.kind == FAILED):
-            say(f"Error: {failure.sentence()}\n")
+            survived = self._goes_on and failure.kind != FAILED
+            say(f"{'WARNING' if survived else 'Error'}: {failure.sentence()}\n")
         self._tell(dataclasses.replace(failure, told=True))
         if failure.kind == SILENT:
             self._members[failure.rank].kill_from(self._members[self._rank])
@@ -214,7 +219,8 @@ class Watchdog:
 
 
 @contextlib.contextmanager
-def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_here) -> Iterator[Watchdog | None]:
+def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_here,
+            goes_on: bool = False) -> Iterator[Watchdog | None]:
     """Context in which the processes of a runner watch one another; all of them have to enter it.
 
     Leaving it in good order waits for the others, still watched. After an error the watchdog goes on,
@@ -224,6 +230,7 @@ def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_h
       runner: only ``gather``, ``share`` and ``process_rank`` are used.
       seconds: silence of a process that means a failure; None for no watchdog.
       on_failure: what this process does when another one fails.
+      goes_on: the others go on without a rank that is lost.
     """
     if seconds is None or len(runner.gather([runner.process_rank])) == 1:
         yield None
@@ -231,10 +238,8 @@ def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_h
     listener = listen()
     members = runner.gather([Member.here(runner.process_rank, listener.getsockname()[1])])
     token = runner.share(secrets.token_hex())
-    watchdog = Watchdog(members, runner.process_rank, listener, token, seconds, on_failure)
+    watchdog = Watchdog(members, runner.process_rank, listener, token, seconds, on_failure, goes_on=goes_on)
     watchdog.start()
-    forget = announce_by(watchdog.announce)
     yield watchdog
     runner.gather([])
-    forget()
     watchdog.leave()

@@ -36,6 +36,11 @@ class GoodState:
     weights: Mapping[str, np.ndarray]
     optimizer: Mapping[str, np.ndarray]
 
+    @classmethod
+    def take(cls, name: str, trainer: Trainer) -> GoodState:
+        """Copies a trainer's state."""
+        return cls(name, trainer.step, _copies(trainer.variables), _copies(trainer.optimizer.state()))
+
     @property
     def updates(self) -> int:
         """Updates made when it was taken."""
@@ -64,7 +69,7 @@ def note_start(trainer: Trainer) -> GoodState | None:
     if trainer.saver is not None and trainer.model.params["save_checkpoint_steps"]:
         trainer.save_checkpoint()
         return None
-    return GoodState(START, trainer.step, _copies(trainer.variables), _copies(trainer.optimizer.state()))
+    return GoodState.take(START, trainer)
 
 
 def good_states(trainer: Trainer, start: GoodState | None) -> Iterator[GoodState]:

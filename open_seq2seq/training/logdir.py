@@ -111,6 +111,14 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     return LogDir(root, folder, folder / BEST_MODELS if folder else None, checkpoint, base)
 
 
+def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
+    """Returns the log directory of a run that is under way, and whose first process has been lost."""
+    given = params.get("logdir")
+    root = Path(given).expanduser() if given else None
+    folder = root / LOGS if root and options.enable_logs else root
+    return LogDir(root, folder, folder / BEST_MODELS if folder else None)
+
+
 def _raise_or_warn(error: UserError, lenient: bool) -> None:
     if not lenient:
         raise error

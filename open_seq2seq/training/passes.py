@@ -123,6 +123,7 @@ def _timed_batches(model: Model, runner: Runner, report: bool) -> Iterator[list[
     with contextlib.closing(plan):
         done = 0
         while batches := list(itertools.islice(plan, runner.local_replicas)):
+            runner.check_ranks()
             before, done = done, done + len(batches)
             ids = [batch["ids"] for batch in batches]
             TRAIL.note(f"{model.mode} batch", done, ids, model.data_layer.describe_example)

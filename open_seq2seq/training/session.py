@@ -20,6 +20,7 @@ from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
 from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training import saving
+from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
@@ -31,7 +32,9 @@ from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 
-_TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
+Models = tuple[Model, Model | None]
+
+TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
            "interactive_infer": "Inference config"}
 
 
@@ -45,6 +48,10 @@ def run(options: RunOptions) -> int:
       UserError: the user's mistake, in one sentence.
     """
     specs = describe_sections(options)
+    if options.elastic:
+        from open_seq2seq.training.elastic import train_elastically
+
+        return train_elastically(options, specs)
     first = specs[options.config.sections[0]]
     interactive = options.mode == "interactive_infer"
     params = one_device(first.full_params) if interactive else first.full_params
@@ -54,7 +61,7 @@ def run(options: RunOptions) -> int:
                         "without TF_CONFIG.")
     notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
     with time_limit(params["connect_seconds"]):
-        notes += check_agreement(runner, _what_counts(options), resolve_dtype(params["dtype"]).compute.name)
+        notes += check_agreement(runner, what_counts(options), resolve_dtype(params["dtype"]).compute.name)
     with contextlib.ExitStack() as stack:
         stack.enter_context(watched(runner, params["watchdog_seconds"]))
         if options.check:
@@ -63,10 +70,10 @@ def run(options: RunOptions) -> int:
             for note in notes:
                 deco_print(note)
             return check_run(options, specs, runner)
-        logdir = _open_logdir(options, first, stack) if runner.is_chief else LogDir(None)
+        logdir = open_logdir(options, first, stack) if runner.is_chief else LogDir(None)
         title = "New benchmarking config" if options.benchmark else None
         for section, spec in specs.items():
-            print_config(title or _TITLES[section], spec.params)
+            print_config(title or TITLES[section], spec.params)
         for note in (resolve_dtype(first.params.get("dtype", "float32")).note, *notes):
             deco_print(note)
         if options.mode in ("train", "train_eval"):
@@ -84,10 +91,10 @@ def run(options: RunOptions) -> int:
     return 0
 
 
-def _what_counts(options: RunOptions) -> dict[str, Any]:
+def what_counts(options: RunOptions) -> dict[str, Any]:
     """Returns what all ranks have to agree on, as plain values."""
     flags = {name: getattr(options, name) for name in
-             ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "check")}
+             ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
     return {**flags, **to_plain(options.config.as_sections())}
 
 
@@ -98,7 +105,8 @@ def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
             for section in config.sections}
 
 
-def _open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
+def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
+    """Checks the log directory, and holds it as long as the stack does; for the chief alone."""
     if options.mode in ("train", "train_eval"):
         stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
     logdir = check_logdir(options, spec.params)
@@ -117,19 +125,29 @@ def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
     return int(time.time()) if given is None else int(given)
 
 
-def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, runner: Runner) -> int:
-    # The chief alone reads files of the logdir; the others, perhaps on other hosts, hear of them.
+def resumed(logdir: LogDir, runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
+    """Returns (the checkpoint to go on from, in the chief's process; its state, in all processes); None without one.
+
+    The chief alone reads files of the logdir; the others, perhaps on other hosts, hear of them.
+    """
     checkpoint = saving.newest(logdir) if logdir.checkpoint is not None else None
-    state = runner.share(None if checkpoint is None else dict(checkpoint.state))
-    seed = runner.share(_seed(specs["train"], state))
+    return checkpoint, runner.share(None if checkpoint is None else dict(checkpoint.state))
+
+
+def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner) -> int:
+    """Returns the run's seed, the same in all processes: that of the state it goes on from, or the config's."""
+    return runner.share(_seed(spec, state))
+
+
+def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, runner: Runner) -> int:
+    checkpoint, state = resumed(logdir, runner)
+    seed = shared_seed(specs["train"], state, runner)
     if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
         deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
         specs = _in_dtype(specs, dtype)
-    trainer = _make_trainer(options, specs, logdir, seed, runner)
-    _start(trainer, logdir, checkpoint, state)
-    if trainer.finished:
-        deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "  # type: ignore[union-attr]
-                   f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
+    trainer = make_trainer(options, build_models(specs, seed, runner), logdir, seed, runner)
+    start(trainer, logdir, checkpoint, state)
+    if nothing_left(trainer, logdir):
         return 0
     while True:
         try:
@@ -141,17 +159,38 @@ def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, run
         del trainer
         gc.collect()
         specs = _in_dtype(specs, str(restart.dtype))
-        trainer = _make_trainer(options, specs, logdir, seed, runner)
+        trainer = make_trainer(options, build_models(specs, seed, runner), logdir, seed, runner)
         restart.put_into(trainer)
         keep_restart(trainer, restart)
-    return _finish(trainer, signum)
+    return finish(trainer, signum)
 
 
-def _make_trainer(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, seed: int,
-                  runner: Runner) -> Trainer:
+def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
+    """Whether a run that is about to start has been finished before; says so."""
+    if trainer.finished:
+        deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
+                   f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
+    return trainer.finished
+
+
+def build_models(specs: dict[str, ModelSpec], seed: int, runner: Runner) -> Models:
+    """Builds the model that is trained, and the one that is evaluated in between, where there is one."""
     with runner.scope():
         model = build_model(specs["train"], seed)
-        eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+        return model, build_model(specs["eval"], lender=model) if "eval" in specs else None
+
+
+def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int, runner: Runner) -> Trainer:
+    """Makes what trains a model with a runner; a collective operation.
+
+    Args:
+      options: of the run.
+      models: what ``build_models`` returned.
+      logdir: where checkpoints go.
+      seed: the run's.
+      runner: who computes.
+    """
+    model, eval_model = models
     for section, built in (("train", model), ("eval", eval_model)):
         if built is not None:
             check_data(runner, section, built.data_layer.lengths)
@@ -168,7 +207,8 @@ def _in_dtype(specs: dict[str, ModelSpec], dtype: str) -> dict[str, ModelSpec]:
     return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
 
 
-def _finish(trainer: Trainer, signum: int | None) -> int:
+def finish(trainer: Trainer, signum: int | None) -> int:
+    """Does what is left to do after the last update, or after the signal that stopped it; returns the exit code."""
     if signum is not None:
         deco_print(f"Stopped at step {trainer.step}; go on with --continue_learning.")
         return 128 + signum
@@ -178,7 +218,15 @@ def _finish(trainer: Trainer, signum: int | None) -> int:
     return 0
 
 
-def _start(trainer: Trainer, logdir: LogDir, checkpoint: Any, state: Mapping[str, Any] | None) -> None:
+def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state: Mapping[str, Any] | None) -> None:
+    """Gives all processes the weights that training begins with: a checkpoint's, another model's, or the initial ones.
+
+    Args:
+      trainer: of this process.
+      logdir: the chief's log directory.
+      checkpoint: to go on from, in the chief's process.
+      state: its state, in all processes.
+    """
     print_parameter_table(trainer.trainable, trainer.variables)
     for line in trainer.describe_shapes():
         deco_print(line)

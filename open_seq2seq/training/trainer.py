@@ -59,6 +59,7 @@ class Trainer:
       paused: seconds spent on evaluation and checkpoints.
       underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
       recovery: watches for divergence and acts on it.
+      last_hooks: hooks that are called after all others.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -94,6 +95,7 @@ class Trainer:
         self.summaries = Summaries(summaries_dir, self) if summaries_dir else None
         self._sample_step: Any = None
         self._batch: dict[str, Any] = {}
+        self.last_hooks: list[hook_module.Hook] = []
 
     def _make_stream(self) -> BatchStream:
         layer, runner = self.model.data_layer, self.runner
@@ -214,7 +216,7 @@ class Trainer:
                     results = self._make_step(loader, stop)
                     for hook in hooks:
                         hook.after_step(self, results)
-                self._settle()
+                self.settle()
         except Divergence as divergence:
             with self.pause():
                 self.recovery.recover(self, divergence)
@@ -244,7 +246,7 @@ class Trainer:
         self.recovery.detector.observe(self.step, batches, results)
         return results
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Makes sure that the present state is the same on all ranks and worth keeping; raises Divergence if not."""
         self._average_statistics()
         self.recovery.detector.settle({**self.variables, **self.optimizer.state()})
@@ -268,9 +270,14 @@ class Trainer:
 
         return self.runner.compile(assign_means, [])
 
+    @property
+    def state_variables(self) -> dict[str, tf.Variable]:
+        """The weights and what the optimizer keeps, by name."""
+        return {**self.variables, **{f"optimizer/{n}": v for n, v in self.optimizer.state().items()}}
+
     def synchronize(self) -> None:
         """Gives all ranks the chief's weights and optimizer."""
-        self.runner.broadcast({**self.variables, **{f"optimizer/{n}": v for n, v in self.optimizer.state().items()}})
+        self.runner.broadcast(self.state_variables)
 
     @functools.cached_property
     def examiner(self) -> Examiner:
@@ -293,7 +300,7 @@ class Trainer:
         if params["save_checkpoint_steps"] and self.saves:
             hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
         hooks += [hook(train_model=self.model, eval_model=self.eval_model) for hook in params["hooks"]]
-        return hooks
+        return hooks + self.last_hooks
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
         """Returns (micro-batches an epoch, example numbers of the batch with the longest example)."""
@@ -327,7 +334,7 @@ class Trainer:
         """Evaluates now; with ``keep_best``, saves the weights when they are better than all before."""
         assert self._evaluation is not None
         with self.pause():
-            self._settle()
+            self.settle()
             deco_print("Running evaluation on a validation set:")
             averages = self.optimizer.averaged_weights
             if averages:
@@ -344,7 +351,7 @@ class Trainer:
         """Saves now, in the chief's process; the files are written in the background."""
         if self.saves:
             with self.pause():
-                self._settle()
+                self.settle()
                 if self.saver is not None:
                     self.saver.save(self)
 

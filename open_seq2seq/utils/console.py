@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TextIO
 
 
 def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
@@ -20,7 +21,19 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
     sys.stdout.flush()
 
 
+_muted: list[TextIO] = []
+
+
 def mute() -> None:
     """Throws away from now on what this process prints; errors, on stderr, still appear."""
     sys.stdout.flush()
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for the rest of the process)
+    _muted.append(sys.stdout)
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until it is unmuted, mostly never)
+
+
+def unmute() -> None:
+    """Prints again what this process prints; does nothing where that was never thrown away."""
+    if _muted:
+        sys.stdout.close()
+        sys.stdout = _muted[0]
+        _muted.clear()

@@ -42,6 +42,11 @@ def launched_as() -> tuple[int, int]:
     return 0, 1
 
 
+def is_alone() -> bool:
+    """Whether no other process belongs to the run, nor can join it."""
+    return launched_as()[1] == 1 and os.environ.get("HOROVOD_ELASTIC") != "1"
+
+
 def who() -> str:
     """Returns `` (rank 1 on host a)`` where there are several processes, else nothing."""
     rank, size = launched_as()
@@ -66,7 +71,12 @@ def let_others_speak(after_collective: bool = False) -> None:
 def announce_by(announcer: Announcer) -> Callable[[], None]:
     """Registers how the other processes are told of a failure of this one; returns what takes it back."""
     _announcers.append(announcer)
-    return lambda: _announcers.remove(announcer)
+
+    def forget() -> None:
+        if announcer in _announcers:
+            _announcers.remove(announcer)
+
+    return forget
 
 
 def announce(problem: str, code: int) -> None:

@@ -24,7 +24,7 @@ def test_the_parameter_page_is_current():
 
 # Of mpiexec, horovodrun, scripts/install_horovod.sh, docker and sbatch.
 LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-interfaces|nccl|no-nccl|build-arg|rm"
-                 r"|nodes)(?![\w-])")
+                 r"|nodes|min-np|max-np|host-discovery-script|blacklist-cooldown-range|reset-limit|elastic-timeout)(?![\w-])")
 
 
 def test_every_flag_in_the_pages_exists():

@@ -62,3 +62,12 @@ def test_an_end_is_not_held_up_by_a_pipe_that_nobody_reads():
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
         assert process.wait(20) == 3
+
+
+def test_one_process_of_an_elastic_job_is_not_alone(monkeypatch):
+    for name in ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "HOROVOD_ELASTIC", "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    assert launcher.is_alone()
+    for name, value in (("HOROVOD_RANK", "0"), ("HOROVOD_SIZE", "1"), ("HOROVOD_ELASTIC", "1")):
+        monkeypatch.setenv(name, value)
+    assert not launcher.is_alone()
