@@ -225,6 +225,9 @@ def test_a_run_survives_a_loss_and_takes_a_newcomer_in(workspace, rank, signum):
         assert job.finish() == 0, job.output[-6000:]
         output, records = job.output, job.records()
     print(output)
+    times = {world: [r["time"] for own in records.values() for r in own if r["world"] == world] for world in (2, 3)}
+    print(f"went on {min(times[2]) - (workspace / 'go').stat().st_mtime:.1f} s after the loss; the newcomer held the "
+          f"others up for {min(t for t in times[3] if t > max(times[2])) - max(times[2]):.1f} s")
     assert [r["step"] for pid, own in records.items() for r in own[-1:] if pid != lost] == [100] * 3
     assert set(records) - before and len(records) == 4  # nobody but the newcomer is new
     updates = history(records)
