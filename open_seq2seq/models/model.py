@@ -120,7 +120,8 @@ def _run_params() -> dict[str, Any]:
         "num_cpu_towers": Param(_STEPS, None, "So many replicas on the CPU, as num_gpus has on GPUs, to try what "
                                 "several devices do where there are none.", "replicas"),
         "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves what gradients take on the "
-                                 "wire; they are added up in FP16, each tensor times a power of two of its own."),
+                                 "wire; they are added up in FP16, each tensor times a power of two of its own. "
+                                 "Several replicas without Horovod refuse it."),
         "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for one another at the start, until "
                                  "all end with a message; None is for ever.", "seconds"),
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one has given no sign for so long: it "

@@ -91,6 +91,10 @@ def check_params(params: Mapping[str, Any], runner: Runner) -> None:
     if runner.world_size > 1 and params.get("sync_batch_norm") and params.get("use_xla_jit"):
         raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but what XLA compiles cannot meet other "
                            "replicas in the middle: set one of them to False."])
+    if runner.world_size > 1 and params.get("hvd_compression") and not params.get("use_horovod"):
+        raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but these replicas add gradients up "
+                           "without Horovod, which never compresses them: leave it out, or start one process a device "
+                           "with --use_horovod=True."])
     policy = params.get("on_divergence", "stop")
     if runner.num_processes > 1 and policy != "stop":
         raise ConfigError([f"'on_divergence' is {policy!r}, but several processes can only stop: leave it out, and go "

@@ -183,3 +183,14 @@ def test_several_ranks_can_only_stop_on_divergence():
         build.check_params({"on_divergence": "roll_back"}, TwoRanks())
     build.check_params({"on_divergence": "roll_back"}, Runner())
     build.check_params({}, TwoRanks())
+
+
+def test_compression_without_horovod_is_refused_where_gradients_are_added_up():
+    class TwoReplicas(Runner):
+        world_size = 2
+
+    with pytest.raises(ConfigError, match="'hvd_compression' is 'fp16'.*without Horovod.*--use_horovod=True"):
+        build.check_params({"hvd_compression": "fp16"}, TwoReplicas())
+    build.check_params({"hvd_compression": "fp16", "use_horovod": True}, TwoReplicas())
+    build.check_params({"hvd_compression": "fp16"}, Runner())
+    build.check_params({"hvd_compression": None}, TwoReplicas())
