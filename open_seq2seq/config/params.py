@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,4 +129,34 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
     for name, spec in optional.items():
         if name not in checked and isinstance(spec, Param):
             checked[name] = copy.deepcopy(spec.default)
+    return checked, problems
+
+
+def check_entries(entries: Sequence[Any], required: Specs, optional: Specs, path: str,
+                  problems_of: Callable[[Mapping[str, Any], str], list[str]],
+                  ) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Checks a list of params dicts, such as the layers of an encoder; see ``check_params``.
+
+    Args:
+      entries: what the user gave.
+      required: of each entry.
+      optional: of each entry.
+      path: where the list stands in the config.
+      problems_of: (entry, where it stands) → what else is wrong with an entry whose names and types are right.
+
+    Returns:
+      (the entries without problems, with defaults filled in, by where they stand; problems: one sentence each).
+    """
+    checked: dict[str, dict[str, Any]] = {}
+    problems: list[str] = []
+    for number, entry in enumerate(entries):
+        place = f"{path}/{number}"
+        if not isinstance(entry, Mapping):
+            problems.append(f"'{place}' is {entry!r} but has to be a dict.")
+            continue
+        params, found = check_params(entry, required, optional, place)
+        found = found or problems_of(params, place)
+        problems += found
+        if not found:
+            checked[place] = params
     return checked, problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import Param, check_entries
 from open_seq2seq.parts.conv_blocks.block import BlockShape
 from open_seq2seq.parts.conv_blocks.convolution import KINDS, Window
 
@@ -59,20 +59,12 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     """
     if not layers:
         return [], [f"'{path}' is empty: give at least one block."]
+    checked, problems = check_entries(layers, _REQUIRED, _OPTIONAL, path, _problems)
     entries: list[ConvnetEntry] = []
-    problems: list[str] = []
-    for number, layer in enumerate(layers):
-        place = f"{path}/{number}"
-        if not isinstance(layer, Mapping):
-            problems.append(f"'{place}' is {layer!r} but has to be a dict.")
-            continue
-        params, found = check_params(layer, _REQUIRED, _OPTIONAL, place)
-        found = found or _problems(params, place)
-        problems += found
-        if not found:
-            entries.append(_entry(params, keep_prob))
-            if params["type"] == "conv2d" and any(entry.kind != "conv2d" for entry in entries):
-                problems.append(f"'{place}/type' is 'conv2d' after layers over time alone, which have no frequencies.")
+    for place, params in checked.items():
+        entries.append(_entry(params, keep_prob))
+        if params["type"] == "conv2d" and any(entry.kind != "conv2d" for entry in entries):
+            problems.append(f"'{place}/type' is 'conv2d' after layers over time alone, which have no frequencies.")
     return entries, problems
 
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import Param, check_entries
+from open_seq2seq.encoders.audio_params import (
+    BN_EPSILON,
+    NUM_AUDIO_FEATURES,
+    activation_param,
+    audio_features,
+    audio_problems,
+    momentum_param,
+)
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
@@ -50,8 +58,7 @@ class DeepSpeech2Encoder(Encoder):
                                        "and the dense one."),
             "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
                                  "padding. May be empty."),
-            "activation_fn": Param((callable, str, type(None)), doc="Activation of convolutions and of the dense "
-                                   "layer: a function, or its name: relu, relu20 (which clips at 20)…"),
+            "activation_fn": activation_param(" of convolutions and of the dense layer"),
             "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none."),
             "row_conv": Param(bool, doc="Whether a row convolution of row_conv_width follows the recurrent layers."),
             "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs."),
@@ -70,15 +77,15 @@ class DeepSpeech2Encoder(Encoder):
             "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames"),
             "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
                                  "convolutions in memory; activations are BTFC, and the weights do not depend on it."),
-            "bn_momentum": Param(float, 0.99, "Share of the moving statistics that a step keeps."),
-            "bn_epsilon": Param(float, 1e-3, "Added to the variance."),
-            "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer."),
+            "bn_momentum": momentum_param(0.99),
+            "bn_epsilon": BN_EPSILON,
+            "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params, path = self.params, self.params_path
-        layers, problems = _checked_layers(params["conv_layers"], f"{path}/conv_layers")
+        layers, problems = check_entries(params["conv_layers"], _CONV_LAYER, {}, f"{path}/conv_layers", _layer_problems)
         problems += _problems(params, path)
         if problems:
             raise ConfigError(problems)
@@ -86,7 +93,7 @@ class DeepSpeech2Encoder(Encoder):
         self._activation = resolve_activation(params["activation_fn"], f"{path}/activation_fn")
         settings = BlockSettings(self._activation, "batch_norm", params["bn_momentum"], params["bn_epsilon"],
                                  initializer, regularizer)
-        size = self._build_convolutions(layers, settings)
+        size = self._build_convolutions(list(layers.values()), settings)
         rate, plain = 1.0 - params["dropout_keep_prob"], not params["rnn_type"].startswith("cudnn_")
         self.rnn = RecurrentStack(size, params["rnn_cell_dim"], params["num_rnn_layers"], RNN_TYPES[params["rnn_type"]],
                                   not params["rnn_unidirectional"], rate, plain, initializer, regularizer,
@@ -126,10 +133,7 @@ class DeepSpeech2Encoder(Encoder):
           ``outputs`` ``[batch, time', n_hidden]`` in the compute type, ``src_length`` and ``outputs_length``
           ``[batch]``, in frames of the outputs.
         """
-        x, lengths = input_dict["source_tensors"][:2]
-        lengths = tf.cast(lengths, tf.int32)
-        x = tf.ensure_shape(tf.cast(x, self.compute_dtype), [None, None, self.params["num_audio_features"]])
-        x = tf.where(tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis], x, tf.zeros([], x.dtype))
+        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.compute_dtype)
         x = x[..., tf.newaxis]
         for block in self.convolutions:
             x, lengths = block(x, lengths, training=self.training)
@@ -147,33 +151,14 @@ class DeepSpeech2Encoder(Encoder):
         return tf.reshape(rows, [tf.shape(x)[0], tf.shape(x)[1], self.output_size])
 
 
-def _checked_layers(layers: list[Any], path: str) -> tuple[list[Mapping[str, Any]], list[str]]:
-    checked: list[Mapping[str, Any]] = []
-    problems: list[str] = []
-    for number, layer in enumerate(layers):
-        place = f"{path}/{number}"
-        if not isinstance(layer, Mapping):
-            problems.append(f"'{place}' is {layer!r} but has to be a dict.")
-            continue
-        params, found = check_params(layer, _CONV_LAYER, {}, place)
-        if not found:
-            found = [f"'{place}/{name}' is {params[name]} but has to be two whole numbers, over time and frequency, of "
-                     "at least 1." for name in ("kernel_size", "stride")
-                     if len(params[name]) != 2 or not all(isinstance(n, int) and n >= 1 for n in params[name])]
-        problems += found
-        checked.append(params)
-    return checked, problems
+def _layer_problems(layer: Mapping[str, Any], place: str) -> list[str]:
+    return [f"'{place}/{name}' is {layer[name]} but has to be two whole numbers, over time and frequency, of at least "
+            "1." for name in ("kernel_size", "stride")
+            if len(layer[name]) != 2 or not all(isinstance(n, int) and n >= 1 for n in layer[name])]
 
 
 def _problems(params: Mapping[str, Any], path: str) -> list[str]:
     problems = [f"'{path}/{name}' is {params[name]} but has to be at least {least}."
                 for name, least in (("num_rnn_layers", 0), ("n_hidden", 1), ("rnn_cell_dim", 1))
                 if params[name] < least]
-    if params["num_audio_features"] is None:
-        problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
-    if not 0.0 < params["dropout_keep_prob"] <= 1.0:
-        problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
-                        "most 1.")
-    if not 0.0 <= params["bn_momentum"] < 1.0:
-        problems.append(f"'{path}/bn_momentum' is {params['bn_momentum']} but has to be at least 0 and below 1.")
-    return problems
+    return problems + audio_problems(params, path)

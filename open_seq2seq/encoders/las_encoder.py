@@ -7,7 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import Param, check_entries
+from open_seq2seq.encoders.audio_params import (
+    BN_EPSILON,
+    DATA_FORMAT,
+    NUM_AUDIO_FEATURES,
+    activation_param,
+    audio_features,
+    audio_problems,
+    momentum_param,
+)
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.activations import resolve_activation
@@ -80,20 +89,18 @@ class ListenAttendSpellEncoder(Encoder):
                                       "optionally dropout_keep_prob, pool, pool_size, stride. May be empty."),
             "convnet_layers": Param(list, doc="Convolutions, as TDNNEncoder has them, without residual connections. "
                                     "May be empty."),
-            "activation_fn": Param((callable, str, type(None)), doc="Activation of convolutions: a function, or its "
-                                   "name: relu, relu20 (which clips at 20)…"),
+            "activation_fn": activation_param(" of convolutions"),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; "
-                                 "activations are channels last, and the weights do not depend on it."),
+            "data_format": DATA_FORMAT,
             "normalization": Param(["batch_norm", None], "batch_norm", "Normalisation after each convolution."),
-            "bn_momentum": Param(float, 0.90, "Share of the moving statistics that a step keeps."),
-            "bn_epsilon": Param(float, 1e-3, "Added to the variance."),
-            "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer."),
+            "bn_momentum": momentum_param(0.90),
+            "bn_epsilon": BN_EPSILON,
+            "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -125,32 +132,25 @@ class ListenAttendSpellEncoder(Encoder):
         problems += [f"'{path}/convnet_layers/{number}' has a residual connection or is over frequency: this encoder "
                      "has neither; use TDNNEncoder." for number, entry in enumerate(entries)
                      if entry.residual or entry.kind == "conv2d"]
-        recurrent = []
-        for number, layer in enumerate(params["recurrent_layers"]):
-            place = f"{path}/recurrent_layers/{number}"
-            checked, found = check_params(layer, _RECURRENT, _RECURRENT_OPTIONAL, place)
-            recurrent.append(checked)
-            problems += found or [f"'{place}/{name}' is {checked[name]} but has to be at least 1." for name in
-                                  ("num_layers", "hidden_dim", "pool_size", "stride") if checked[name] < 1]
-        if params["num_audio_features"] is None:
-            problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
+        recurrent, found = check_entries(params["recurrent_layers"], _RECURRENT, _RECURRENT_OPTIONAL,
+                                         f"{path}/recurrent_layers", _recurrent_problems)
+        problems += found + audio_problems(params, path)
         if not params["convnet_layers"] and not params["recurrent_layers"]:
             problems.append(f"'{path}' has neither convnet_layers nor recurrent_layers: give at least one.")
-        if not 0.0 < params["dropout_keep_prob"] <= 1.0:
-            problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
-                            "most 1.")
         if problems:
             raise ConfigError(problems)
-        return entries, recurrent
+        return entries, list(recurrent.values())
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes features; see ``TDNNEncoder``."""
-        x, lengths = input_dict["source_tensors"][:2]
-        lengths = tf.cast(lengths, tf.int32)
-        x = tf.ensure_shape(tf.cast(x, self.compute_dtype), [None, None, self.params["num_audio_features"]])
-        x = tf.where(tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis], x, tf.zeros([], x.dtype))
+        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.compute_dtype)
         for block in self.blocks:
             x, lengths = block(x, lengths, training=self.training)
         for recurrence in self.recurrences:
             x, lengths = recurrence(x, lengths, self.training)
         return {"outputs": x, "src_length": lengths, "outputs_length": lengths}
+
+
+def _recurrent_problems(layer: Mapping[str, Any], place: str) -> list[str]:
+    return [f"'{place}/{name}' is {layer[name]} but has to be at least 1."
+            for name in ("num_layers", "hidden_dim", "pool_size", "stride") if layer[name] < 1]

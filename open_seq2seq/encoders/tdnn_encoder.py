@@ -8,6 +8,15 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
+from open_seq2seq.encoders.audio_params import (
+    BN_EPSILON,
+    DATA_FORMAT,
+    NUM_AUDIO_FEATURES,
+    activation_param,
+    audio_features,
+    audio_problems,
+    momentum_param,
+)
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.activations import resolve_activation
@@ -40,27 +49,25 @@ class TDNNEncoder(Encoder):
                                        "convnet_layers does not say."),
             "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
                                     "optionally dilation, dropout_keep_prob, residual, residual_dense."),
-            "activation_fn": Param((callable, str, type(None)), doc="Activation: a function, or its name: relu, "
-                                   "relu20 (which clips at 20)…"),
+            "activation_fn": activation_param(),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "data_format": Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; "
-                                 "activations are channels last, and the weights do not depend on it."),
+            "data_format": DATA_FORMAT,
             "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution; layer_norm is "
                                    "over the channels of a frame, instance_norm over an utterance's frames."),
-            "bn_momentum": Param(float, 0.90, "Share of the moving statistics that a step keeps."),
-            "bn_epsilon": Param(float, 1e-3, "Added to the variance."),
+            "bn_momentum": momentum_param(0.90),
+            "bn_epsilon": BN_EPSILON,
             "use_conv_mask": Param(bool, True, "Whether padding is zero before each convolution and left out of "
                                    "statistics; if not, results depend on what an utterance is batched with."),
             "drop_block_prob": Param(float, 0.0, "Probability that training leaves a residual block out, all but its "
                                      "residual connection."),
             "drop_block_index": Param(int, -1, "Block that evaluation and inference leave out likewise, from 0; -1 is "
                                       "none."),
-            "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer."),
+            "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -111,14 +118,11 @@ class TDNNEncoder(Encoder):
           ``outputs`` ``[batch, time', output_size]`` in the compute type, ``src_length`` and ``outputs_length``
           ``[batch]``, in frames of the outputs.
         """
-        x, lengths = input_dict["source_tensors"][:2]
-        x = tf.ensure_shape(tf.cast(x, self.compute_dtype), [None, None, self.params["num_audio_features"]])
-        if self.params["use_conv_mask"]:
-            held = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]
-            x = tf.where(held, x, tf.zeros([], x.dtype))
+        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.compute_dtype,
+                                    self.params["use_conv_mask"])
         if self._entries[0].kind == "conv2d":
             x = x[..., tf.newaxis]
-        x, lengths = self._run_blocks(x, tf.cast(lengths, tf.int32))
+        x, lengths = self._run_blocks(x, lengths)
         return {"outputs": _flat(x), "src_length": lengths, "outputs_length": lengths}
 
     def _run_blocks(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -155,14 +159,7 @@ def _flat(x: tf.Tensor) -> tf.Tensor:
 
 
 def _problems(params: Mapping[str, Any], entries: list[ConvnetEntry], path: str) -> list[str]:
-    problems = []
-    if params["num_audio_features"] is None:
-        problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
-    if not 0.0 < params["dropout_keep_prob"] <= 1.0:
-        problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
-                        "most 1.")
-    if not 0.0 <= params["bn_momentum"] < 1.0:
-        problems.append(f"'{path}/bn_momentum' is {params['bn_momentum']} but has to be at least 0 and below 1.")
+    problems = audio_problems(params, path)
     droppable = [number for number, entry in enumerate(entries) if entry.residual or entry.residual_dense]
     if not 0.0 <= params["drop_block_prob"] < 1.0:
         problems.append(f"'{path}/drop_block_prob' is {params['drop_block_prob']} but has to be at least 0 and below "

@@ -141,6 +141,7 @@ def test_row_convolution_weights_each_channel_over_time():
     ({"n_hidden": 0}, "encoder_params/n_hidden' is 0 but has to be at least 1"),
     ({"dropout_keep_prob": 0.0}, "dropout_keep_prob"),
     ({"num_audio_features": None}, "num_audio_features' is missing"),
+    ({"conv_layers": [5]}, "conv_layers/0' is 5 but has to be a dict"),
     ({"conv_layers": [{**CONVOLUTIONS[0], "kernel_size": [5]}]}, "conv_layers/0/kernel_size"),
     ({"conv_layers": [{**CONVOLUTIONS[0], "kernel_size": [5, 11], "padding": "VALID"}]}, "leave nothing"),
 ])

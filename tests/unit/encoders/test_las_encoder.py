@@ -65,6 +65,8 @@ def test_pooling_takes_the_largest():
     ({"recurrent_layers": [{"type": "rnn", "num_layers": 1, "hidden_dim": 3}]}, "recurrent_layers/0/type"),
     ({"recurrent_layers": [{"type": "gru", "num_layers": 0, "hidden_dim": 3}]}, "num_layers' is 0"),
     ({"convnet_layers": [{**CONVOLUTION, "stride": [1], "residual": True}]}, "convnet_layers/0' has a residual"),
+    ({"recurrent_layers": ["gru"]}, "recurrent_layers/0' is 'gru' but has to be a dict"),
+    ({"bn_momentum": 1.0}, "bn_momentum' is 1.0"),
     ({"convnet_layers": [], "recurrent_layers": []}, "neither convnet_layers nor recurrent_layers"),
 ])
 def test_mistakes_are_named(wrong: dict[str, Any], message: str):

@@ -1,0 +1,69 @@
+"""What encoders of audio features have in common: parameters, their checks, and the way features come in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+
+NUM_AUDIO_FEATURES = Param((int, type(None)), None, "Columns of the features; set from the data layer.")
+BN_EPSILON = Param(float, 1e-3, "Added to the variance.")
+# Of encoders whose convolutions are over time.
+DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; activations are "
+                    "channels last, and the weights do not depend on it.")
+
+
+def activation_param(where: str = "") -> Param:
+    """Declares ``activation_fn``; ``where`` says of which layers: `` of convolutions``."""
+    return Param((callable, str, type(None)), doc=f"Activation{where}: a function, or its name: relu, relu20 (which "
+                 "clips at 20)…")
+
+
+def momentum_param(default: float) -> Param:
+    """Declares ``bn_momentum``."""
+    return Param(float, default, "Share of the moving statistics that a step keeps.")
+
+
+def audio_problems(params: Mapping[str, Any], path: str) -> list[str]:
+    """Checks the values of ``num_audio_features``, ``dropout_keep_prob`` and ``bn_momentum``.
+
+    Args:
+      params: the encoder's, their types checked.
+      path: where they stand in the config.
+
+    Returns:
+      One sentence for each mistake.
+    """
+    problems = []
+    if params["num_audio_features"] is None:
+        problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
+    if not 0.0 < params["dropout_keep_prob"] <= 1.0:
+        problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
+                        "most 1.")
+    if not 0.0 <= params["bn_momentum"] < 1.0:
+        problems.append(f"'{path}/bn_momentum' is {params['bn_momentum']} but has to be at least 0 and below 1.")
+    return problems
+
+
+def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype: tf.DType,
+                   mask: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns an encoder's input.
+
+    Args:
+      input_dict: ``source_tensors``: features ``[batch, time, num_audio_features]`` and lengths ``[batch]`` in frames.
+      num_audio_features: columns of the features.
+      dtype: to compute in.
+      mask: whether padding becomes zero, whatever stands in it.
+
+    Returns:
+      Features in ``dtype``; lengths, int32.
+    """
+    x, lengths = input_dict["source_tensors"][:2]
+    x = tf.ensure_shape(tf.cast(x, dtype), [None, None, num_audio_features])
+    if mask:
+        held = tf.sequence_mask(lengths, tf.shape(x)[1])[:, :, tf.newaxis]
+        x = tf.where(held, x, tf.zeros([], x.dtype))
+    return x, tf.cast(lengths, tf.int32)
