@@ -3,7 +3,8 @@
 usage: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz dev-clean.tar.gz
 
 For each subset it writes the recordings, <subset>/<speaker>/<chapter>/<id>.flac (or .wav), and a list
-librivox-<subset>.csv with transcripts in lower case; and the alphabet vocab.txt.
+librivox-<subset>.csv with transcripts in lower case; and the alphabet vocab.txt. With --shortest=10 the lists hold the
+ten shortest recordings alone, for trials.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import PurePosixPath
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.data.speech2text.audio_files import AudioError, read_info
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text2text.preparation import write_lines, writing
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
@@ -38,6 +40,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--format", choices=["flac", "wav"], default="flac",
                         help="of the recordings; flac is copied as it is, wav is four times as large and read "
                         "faster (default: %(default)s)")
+    parser.add_argument("--shortest", type=int, metavar="N",
+                        help="list only the N shortest recordings of each subset (default: all)")
     return parser.parse_args(argv)
 
 
@@ -73,11 +77,18 @@ def _is_wanted(path: PurePosixPath) -> bool:
         path.suffix == ".flac" or path.name.endswith(_TRANSCRIPTS))
 
 
-def import_archive(archive: str, output_dir: str, file_format: str) -> dict[str, int]:
-    """Writes the recordings and the lists of an archive; returns how many utterances each subset has.
+def import_archive(archive: str, output_dir: str, file_format: str, shortest: int | None = None) -> dict[str, int]:
+    """Writes the recordings and the lists of an archive; returns how many utterances each subset's list has.
+
+    Args:
+      archive: an archive, or a folder of what it holds.
+      output_dir: where to.
+      file_format: ``flac`` or ``wav``.
+      shortest: how many of a subset's recordings are listed, the shortest ones; None for all.
 
     Raises:
-      DataError: it holds no utterances, a recording without transcript, or a transcript without recording.
+      DataError: it holds no utterances, a recording without transcript, or a transcript without recording; or a
+        recording whose length is needed cannot be read.
     """
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)
@@ -91,15 +102,25 @@ def import_archive(archive: str, output_dir: str, file_format: str) -> dict[str,
             texts[subset][name] = text.strip().lower()
     if not recordings:
         raise DataError(f"{archive} holds no recordings <subset>/<speaker>/<chapter>/<id>.flac.")
+    counts: dict[str, int] = {}
     for subset, paths in recordings.items():
         lonely = sorted(set(paths) ^ set(texts[subset]))
         if lonely:
             raise DataError(f"{archive}: {len(lonely)} of {len(paths)} recordings of {subset} have no transcript, or "
                             f"the other way round; the first one is {lonely[0]}.")
-        rows = [(str(path), os.path.getsize(os.path.join(output_dir, path)), texts[subset][name])
-                for name, path in sorted(paths.items())]
-        write_csv(os.path.join(output_dir, f"librivox-{subset}.csv"), rows)
-    return {subset: len(paths) for subset, paths in recordings.items()}
+        files = {name: os.path.join(output_dir, path) for name, path in paths.items()}
+        listed = files if shortest is None else sorted(files, key=lambda name: (_seconds(files[name]), name))[:shortest]
+        rows = [(str(paths[name]), os.path.getsize(files[name]), texts[subset][name]) for name in sorted(listed)]
+        counts[subset] = write_csv(os.path.join(output_dir, f"librivox-{subset}.csv"), rows)
+    return counts
+
+
+def _seconds(path: str) -> float:
+    try:
+        info = read_info(path)
+    except AudioError as error:
+        raise DataError(f"The recording {path} {error}.") from error
+    return info.samples / info.rate
 
 
 def _write_recording(path: PurePosixPath, content: bytes, output_dir: str, file_format: str) -> PurePosixPath:
@@ -118,8 +139,10 @@ def _write_recording(path: PurePosixPath, content: bytes, output_dir: str, file_
 def main(argv: list[str] | None = None) -> None:
     """Imports the archives."""
     args = parse_args(argv)
+    if args.shortest is not None and args.shortest < 1:
+        raise UserError(f"--shortest is {args.shortest} but has to be at least 1.")
     for archive in args.archives:
-        for subset, count in import_archive(archive, args.output_dir, args.format).items():
+        for subset, count in import_archive(archive, args.output_dir, args.format, args.shortest).items():
             deco_print(f"{os.path.join(args.output_dir, f'librivox-{subset}.csv')}: {count} utterances")
     write_lines(os.path.join(args.output_dir, "vocab.txt"), ALPHABET)
 

@@ -94,6 +94,21 @@ def test_librivox_from_a_folder(tmp_path, flac):
     assert len(rows_of(tmp_path / "out" / "librivox-dev-clean.csv")) == 2
 
 
+def test_the_shortest_of_librivox(tmp_path):
+    lengths = {"84-1-0000": 1700, "84-1-0001": 900, "84-1-0002": 1600, "84-1-0003": 1600}
+    files = {"LibriSpeech/dev-clean/84/1/84-1.trans.txt": "".join(f"{name} IT\n" for name in lengths).encode()}
+    for name, samples in lengths.items():
+        out = io.BytesIO()
+        soundfile.write(out, np.sin(np.arange(samples) * 0.2), 16000, format="FLAC")
+        files[f"LibriSpeech/dev-clean/84/1/{name}.flac"] = out.getvalue()
+    archive_of(tmp_path / "a.tar.gz", files)
+    for count, expected in ((2, ["84-1-0001", "84-1-0002"]), (9, list(lengths))):
+        result = ok("import_librivox", "a.tar.gz", "--output_dir=out", f"--shortest={count}", cwd=tmp_path)
+        assert f"{len(expected)} utterances" in result.stdout
+        assert [Path(row.name).stem for row in rows_of(tmp_path / "out" / "librivox-dev-clean.csv")] == expected
+    assert "at least 1" in run("import_librivox", "a.tar.gz", "--shortest=0", cwd=tmp_path).stderr
+
+
 @pytest.mark.parametrize(("change", "words"), [
     (lambda files: files.pop("LibriSpeech/dev-clean/84/1/84-1-0001.flac"), "84-1-0001"),
     (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "holds no recordings"),
