@@ -90,7 +90,7 @@ class Convolution1D(Module):
             y = _times_matrix(x, kernel[0])
         else:
             padding = "SAME" if window.is_plain_same else "VALID"
-            y = tf.nn.conv1d(_padded(x, window), kernel, window.stride, padding, dilations=window.dilation)
+            y = _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
         if self.bias is None:
             return y
         rows = add_bias(tf.reshape(y, [-1, self.out_channels]), tf.convert_to_tensor(self.bias))
@@ -151,8 +151,8 @@ class Convolution2D(Module):
         """Returns ``[batch, time', frequency', out_channels]`` in the type of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
-        y = tf.nn.conv2d(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
-                         dilations=[time.dilation, frequency.dilation])
+        y = _convolved(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
+                       [time.dilation, frequency.dilation])
         # In a graph padding of so many frames leaves no dimension known.
         return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 
@@ -165,6 +165,16 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
     if kind == "sep_conv1d":
         return SeparableConvolution1D(in_channels, out_channels, windows[0], initializer, regularizer)
     return Convolution1D(in_channels, out_channels, windows[0], initializer, regularizer, use_bias=kind == "tcn")
+
+
+def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
+    """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
+
+    Kernels that skip inputs by themselves have no gradient on CPUs, but where oneDNN has one: not in half precision, nor
+    on processors for which TensorFlow leaves oneDNN off. ``tf.nn.convolution`` interleaves the batch instead.
+    """
+    y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
+    return tf.ensure_shape(y, [*[None] * (len(y.shape) - 1), kernel.shape[-1]])
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

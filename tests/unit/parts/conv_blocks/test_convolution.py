@@ -83,6 +83,36 @@ def test_time_and_frequency_are_one_after_the_other_for_a_kernel_that_is_a_produ
     np.testing.assert_allclose(convolution(tf.constant(x))[..., 0], expected, atol=1e-4)
 
 
+TWO_WINDOWS = [(Window(3, 2), Window(5, 2)), (Window(3, 1, 2), Window(4, 1, 3)), (Window(2), Window(3, 1, 2))]
+
+
+@pytest.mark.parametrize(("kind", "windows"), [
+    *((kind, (window,)) for kind in ("conv1d", "sep_conv1d") for window in WINDOWS),
+    *(("conv2d", pair) for pair in TWO_WINDOWS)], ids=lambda value: value if isinstance(value, str) else
+    "+".join(map(name_of, value)))
+def test_gradients_are_those_of_a_linear_map(kind: str, windows: tuple[Window, ...]):
+    """Linear in each input and kernel: <u, f(d)> = <gradient of <u, f>, d> for any direction d."""
+    convolution = make_convolution(kind, 3, 4, windows)
+    shape = [2, 13, 3] if kind != "conv2d" else [2, 13, 9, 3]
+    x, direction = (tf.random.stateless_normal(shape, [seed, 0]) for seed in (1, 2))
+    upstream = tf.random.stateless_normal(convolution(x).shape, [3, 0])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, *shape[2:]])])
+    def product(inputs: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            value = tf.reduce_sum(upstream * convolution(inputs))
+        return value, tape.gradient(value, [inputs, *convolution.trainable_variables])
+
+    _, (by_input, *by_kernels) = product(x)
+    np.testing.assert_allclose(tf.reduce_sum(by_input * direction), product(direction)[0], rtol=1e-4, atol=1e-4)
+    for variable, gradient in zip(convolution.trainable_variables, by_kernels, strict=True):
+        kept, other = tf.identity(variable), tf.random.stateless_normal(variable.shape, [4, 0])
+        variable.assign(other)
+        np.testing.assert_allclose(tf.reduce_sum(gradient * other), product(x)[0], rtol=1e-4, atol=1e-4)
+        variable.assign(kept)
+
+
 @pytest.mark.parametrize("kind", ["conv1d", "sep_conv1d"])
 def test_gradients_in_bfloat16_are_close(kind: str):
     convolution = make_convolution(kind, 16, 16, [Window(9, 1, 2)])
