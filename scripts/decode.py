@@ -29,13 +29,14 @@ from open_seq2seq.decoding.ctc.decoder import decode_numbered, decoding_pool
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import Candidate, read_n_best, rescore, write_n_best
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.text import read_transcripts
+from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcripts, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
+CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -46,10 +47,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--mode", choices=["eval", "infer", "rescore"], default="eval", help="(default: %(default)s)")
     add("--logits", metavar="FILE", help="dump of logits: .npz, or .pickle as of the original toolkit")
     add("--labels", metavar="CSV", help="references; eval needs them")
+    add("--labels_case", choices=list(CASES), default="as_is", help="change the references' case, as lower_case in the "
+        "config does (default: %(default)s)")
     add("--vocab", metavar="FILE", help="alphabet, one symbol a line, where the dump does not hold it")
     add("--lm", metavar="FILE", help="language model: ARPA, or KenLM's binary format")
     add("--lm_type", choices=["word", "character"], default="word", help="(default: %(default)s)")
-    add("--lm_case", choices=["as_is", "lower", "upper"], default="as_is", help="(default: %(default)s)")
+    add("--lm_case", choices=list(CASES), default="as_is", help="(default: %(default)s)")
     add("--lm_vocabulary", metavar="FILE", help="words of a KenLM binary")
     add("--oov_penalty", type=float, help="cost in nats of words that the model has not; forbidden by default")
     for name, default in (("alpha", 0.5), ("beta", 1.0)):
@@ -74,22 +77,28 @@ def check(args: argparse.Namespace) -> None:
     missing = [f"--{name}" for name in needed[args.mode] if getattr(args, name) is None]
     if missing:
         raise UserError(f"--mode {args.mode} needs {' and '.join(missing)}.")
+    if args.mode == "rescore" and args.oov_penalty is not None:
+        raise UserError("--mode rescore gives unknown words their probability as <unk>: --oov_penalty is for "
+                        "searching.")
     for name in ("alpha", "beta"):
+        first, last = getattr(args, name), getattr(args, f"{name}_max")
         if getattr(args, f"{name}_step") <= 0:
             raise UserError(f"--{name}_step has to be above 0.")
-        if args.mode == "infer" and getattr(args, f"{name}_max") is not None:
+        if last is not None and last < first:
+            raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid begins.")
+        if args.mode == "infer" and last is not None:
             raise UserError(f"--mode infer takes one --{name}: search for the best one by --mode eval.")
 
 
 def grid(args: argparse.Namespace, name: str) -> list[float]:
     """Returns the values of alpha or beta to try."""
     first, last, step = getattr(args, name), getattr(args, f"{name}_max"), getattr(args, f"{name}_step")
-    if last is None or last <= first:
+    if last is None:
         return [first]
     return [round(first + step * i, 10) for i in range(int((last - first) / step + 1e-6) + 1)]
 
 
-def read_references(path: str, names: Sequence[str]) -> Texts:
+def read_references(path: str, names: Sequence[str], case: str) -> Texts:
     """Returns the references of utterances, from a CSV of name, …, transcript.
 
     Raises:
@@ -104,7 +113,7 @@ def read_references(path: str, names: Sequence[str]) -> Texts:
     if missing:
         raise DataError(f"{path} has no reference of {missing[0]!r} ({len(missing)} of {len(names)} utterances lack "
                         "one): its first column has to hold the names in the dump.")
-    return {name: found[name] for name in names}
+    return {name: CASES[case](found[name]) for name in names}
 
 
 def greedy_texts(dump: LogitsDump, decoder: CtcDecoder) -> Texts:
@@ -155,6 +164,7 @@ def write_transcripts(path: str, texts: Texts) -> None:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("wav_filename", "transcript"))
         writer.writerows(texts.items())
+    deco_print(f"{path}: {len(texts)} transcripts")
 
 
 def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
@@ -167,7 +177,7 @@ def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
     decoder = CtcDecoder(dump.labels, {**options, "lm_path": args.lm,
                                        "n_best": args.beam_width if args.dump_all_beams_to else 1})
     best = 0
-    references = read_references(args.labels, list(dump.logits)) if args.labels else None
+    references = read_references(args.labels, list(dump.logits), args.labels_case) if args.labels else None
     if references:
         deco_print(f"Greedy WER = {judge(references, greedy_texts(dump, decoder)).wer:.4f}")
     results = decode_grid(dump, decoder, pairs, args.processes)
@@ -180,26 +190,34 @@ def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
         write_n_best(args.dump_all_beams_to, results[best])
 
 
-def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
-    """Mode rescore."""
-    n_best = read_n_best(args.n_best)
+def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
+    """Returns the language model's log probability of a text, as a function of the text."""
     model = load_language_model(args.lm, args.lm_vocabulary)
-    ids = {word: number for number, word in enumerate(model.words)}
-    cases: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
-    change = cases[args.lm_case]
-    ids = {change(word): number for word, number in ids.items()}
+    ids = {CASES[args.lm_case](word): number for number, word in reversed(list(enumerate(model.words)))}
+    units = characters_of_lines if args.lm_type == "character" else words_of_lines
 
     def log_prob(text: str) -> float:
         state, total = np.array([model.start_state()]), 0.0
-        for word in text.split():
-            score, state = model.score(state, np.array([ids.get(word, -1)]))
+        for unit in next(units([text])):
+            score, state = model.score(state, np.array([ids.get(unit, -1)]))
             total += float(score[0])
         return total + float(model.score_end(state)[0])
 
+    return log_prob
+
+
+def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
+    """Mode rescore."""
+    n_best = read_n_best(args.n_best)
+    if not n_best:
+        raise DataError(f"{args.n_best} holds no utterances.")
+    log_prob = text_scorer(args)
     scores = {text: log_prob(text) for candidates in n_best.values() for text in {c.text for c in candidates}}
     results: list[dict[str, list[Candidate]]] = [rescore(n_best, scores.__getitem__, *pair) for pair in pairs]
     texts = [{name: found[0].text for name, found in result.items()} for result in results]
-    best = best_of_grid(pairs, texts, read_references(args.labels, list(n_best))) if args.labels else 0
+    best = 0
+    if args.labels:
+        best = best_of_grid(pairs, texts, read_references(args.labels, list(n_best), args.labels_case))
     if args.infer_output_file:
         write_transcripts(args.infer_output_file, texts[best])
 

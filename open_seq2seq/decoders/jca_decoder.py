@@ -18,6 +18,7 @@ class JointCTCAttentionDecoder(Decoder):
 
     Kim et al. 2016, https://arxiv.org/abs/1609.06773; joint search after Watanabe et al. 2017, algorithm 2. CTC has all
     symbols but GO_SYMBOL and END_SYMBOL, and the blank. What it returns is the attention decoder's, and ``ctc_output``.
+    With ``use_language_model`` or ``infer_logits_to_pickle`` in ``ctc_decoder_params`` the model takes CTC's alone.
     """
 
     @staticmethod
@@ -62,10 +63,8 @@ class JointCTCAttentionDecoder(Decoder):
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Decodes by both decoders; see ``ListenAttendSpellDecoder`` and ``FullyConnectedCTCDecoder``."""
         encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
-        if targets is None and self.ctc_weight == 0.0:
-            return self.attention.decode(input_dict, self.training)
         ctc = self.ctc.decode({"encoder_output": encoded}, self.training)
-        if targets is not None:
+        if targets is not None or self.ctc_weight == 0.0:
             return {**self.attention.decode(input_dict, self.training), "ctc_output": ctc}
         scorer = CtcPrefixScorer(ctc["logits"], ctc["src_length"], self.params["END_SYMBOL"])
         return {**self.attention.search(encoded, scorer, float(self.ctc_weight)), "ctc_output": ctc}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,13 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.logits_file import write_logits
+from open_seq2seq.decoding.ctc.n_best import write_n_best
 from open_seq2seq.decoding.ctc.word_times import Alignment
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.transcript_files import SpokenWord, write_transcripts, write_word_times
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, DataError
 
 _SHOWN = 10  # transcripts that inference prints besides writing them
 
@@ -28,18 +31,21 @@ class Recognition(NamedTuple):
       text: the transcript.
       words: with times in seconds and confidences; None where they were not asked for.
       logits: ``[time, vocabulary]``; None where they were not asked for.
+      n_best: the best hypotheses; None where there was no beam search.
     """
 
     text: str
     words: list[SpokenWord] | None = None
     logits: np.ndarray | None = None
+    n_best: list[Transcript] | None = None
 
 
 class Speech2Text(EncoderDecoderModel):
     """Speech recognition: CTC or attention, judged by WER and CER, written as CSV.
 
     With a ``FullyConnectedCTCDecoder`` evaluation and inference decode greedily in the graph, or with its parameter
-    ``use_language_model`` by prefix beam search.
+    ``use_language_model`` by prefix beam search. As ``ctc_decoder`` of a ``JointCTCAttentionDecoder`` it offers the
+    same: with ``use_language_model`` CTC's output alone is searched, instead of both decoders' together.
     """
 
     object_name = "audio frames"
@@ -73,15 +79,36 @@ class Speech2Text(EncoderDecoderModel):
         if self.data_layer.alphabet.start_id is None:  # CTC; attention may write more symbols than there are frames
             self.data_layer.limit_labels(getattr(self.encoder, "time_stride", 1))
         if self._searches:
-            self._search = self.decoder.beam_decoder(self.data_layer.alphabet.labels)  # type: ignore[attr-defined]
+            self._search = self._ctc.beam_decoder(self.data_layer.alphabet.labels)
+        if self._dumps_logits or self._lists_n_best:
+            self._check_names()
+        if self._dumps_logits and self.params["write_word_times"]:
+            deco_print("Logits are written, so there are no words and times of them (write_word_times).")
+
+    def _check_names(self) -> None:
+        """Raises DataError where two recordings would be one in a file that tells them apart by their names."""
+        names = Counter(self.data_layer.file_name(example) for example in range(self.data_layer.num_examples))
+        name, count = names.most_common(1)[0]
+        if count > 1:
+            raise DataError(f"{count} recordings are named {name}, so logits and n-best lists could not tell them "
+                            "apart: write one list at a time, or give names with folders in the lists.")
+
+    @property
+    def _ctc(self) -> Any:
+        """The decoder that CTC is asked for: a part of it in joint CTC and attention."""
+        return getattr(self.decoder, "ctc", self.decoder)
 
     @property
     def _dumps_logits(self) -> bool:
-        return self.mode == "infer" and bool(self.decoder.params.get("infer_logits_to_pickle"))
+        return self.mode == "infer" and bool(self._ctc.params.get("infer_logits_to_pickle"))
 
     @property
     def _searches(self) -> bool:
-        return self.mode != "train" and bool(self.decoder.params.get("use_language_model")) and not self._dumps_logits
+        return self.mode != "train" and bool(self._ctc.params.get("use_language_model")) and not self._dumps_logits
+
+    @property
+    def _lists_n_best(self) -> bool:
+        return self.mode == "infer" and self._search is not None and self._search.params["n_best"] > 1
 
     def _with_features(self, batch: dict[str, Any], training: bool) -> dict[str, Any]:
         return {**batch, "source_tensors": self.data_layer.features(batch, training)}
@@ -95,6 +122,7 @@ class Speech2Text(EncoderDecoderModel):
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns logits and their lengths where they are searched or dumped, else the decoder's outputs."""
         if self._searches or self._dumps_logits:
+            decoded = decoded.get("ctc_output", decoded)
             return [decoded["logits"], decoded["src_length"]]
         return list(decoded["outputs"])
 
@@ -157,6 +185,9 @@ class Speech2Text(EncoderDecoderModel):
             deco_print(f"{name}: {result.text}", offset=1)
         if self.params["write_word_times"]:
             write_word_times(output_file, [(name, result.words or []) for name, result in named])
+        if self._lists_n_best:
+            write_n_best(os.path.splitext(output_file)[0] + ".n_best.tsv",
+                         {name: result.n_best or [] for name, result in named})
 
     def _recognitions(self, values: list[np.ndarray]) -> list[Recognition]:
         """Turns the outputs of ``predict`` into texts, and whatever else was asked for."""
@@ -168,17 +199,20 @@ class Speech2Text(EncoderDecoderModel):
                 for row in range(len(values[0]))]
 
     def _searched(self, search: CtcDecoder, logits: np.ndarray) -> Recognition:
-        best: Transcript = search.decode(logits)[0]
-        words = self._in_seconds(search.words(logits, best)) if self._wants_times else None
-        return Recognition(best.text, words)
+        found = search.decode(logits)
+        words = self._in_seconds(search.words(logits, found[0])) if self._wants_times else None
+        return Recognition(found[0].text, words, None, found)
 
     @property
     def _wants_times(self) -> bool:
-        return self.params["write_word_times"] and self.mode != "eval"
+        return self.params["write_word_times"] and self.mode == "infer"
 
     def _greedy_words(self, values: list[np.ndarray], row: int) -> list[SpokenWord] | None:
-        if not self._wants_times or len(values) < 5:  # the decoder tells no times
+        if not self._wants_times:
             return None
+        if len(values) < 5:
+            raise ConfigError(["'write_word_times' is True, but attention tells no times: set it to False, or for "
+                               "joint CTC and attention set use_language_model in ctc_decoder_params to True."])
         ids, lengths, starts, ends, confidences = values
         length = lengths[row]
         times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])

@@ -30,5 +30,6 @@ def beam_search_params() -> dict[str, Any]:
         "symbol_threshold": Param(float, -7.0, "Symbols of lower log probability are not considered in a frame, except "
                                   "the likeliest.", "nats"),
         "top_symbols": Param(int, 40, "How many symbols are considered in a frame at most.", "symbols"),
-        "n_best": Param(int, 1, "How many hypotheses the beam search returns.", "hypotheses"),
+        "n_best": Param(int, 1, "How many hypotheses the beam search returns; above 1 inference also writes them to "
+                        "<output>.n_best.tsv, for scripts/decode.py --mode rescore.", "hypotheses"),
     }

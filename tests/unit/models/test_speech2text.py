@@ -11,12 +11,14 @@ import pytest
 
 from open_seq2seq.data.batching import evaluation_batches
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
+from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.ctc.logits_file import read_logits
+from open_seq2seq.decoding.ctc.n_best import read_n_best
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import ConfigError, DataError
 
 RATE = 8000
 
@@ -32,12 +34,13 @@ def toy(tmp_path_factory) -> Path:
 def make(toy):
     """Builds the model of one mode; with ``lender`` it shares weights."""
     def make(mode: str = "eval", lender: Any = None, seed: int = 3, data: dict[str, Any] | None = None,
-             decoder: dict[str, Any] | None = None, **params: Any) -> Speech2Text:
+             decoder: dict[str, Any] | None = None, decoder_class: str = "FullyConnectedCTCDecoder",
+             **params: Any) -> Speech2Text:
         layers = [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 2, "num_channels": 24, "padding": "SAME"}]
         spec = describe_model("Speech2Text", {
             "batch_size_per_gpu": 3, "loss": "CTCLoss", "encoder": "TDNNEncoder", "data_layer": "Speech2TextDataLayer",
             "encoder_params": {"convnet_layers": layers, "activation_fn": "relu", "dropout_keep_prob": 1.0},
-            "decoder": "FullyConnectedCTCDecoder", "decoder_params": decoder or {},
+            "decoder": decoder_class, "decoder_params": decoder or {},
             "data_layer_params": {
                 "dataset_files": [str(toy / "dev.csv")], "vocab_file": str(toy / "vocab.txt"), "backend": "librosa",
                 "input_type": "logfbank", "num_audio_features": 20, "sample_freq": RATE, **(data or {})},
@@ -137,6 +140,52 @@ def test_a_search_of_one_beam_and_no_language_model_is_judged_like_any(make):
     greedy = make()
     search = make(lender=greedy, decoder={"use_language_model": True, "beam_width": 16, "beta": 0.0})
     assert evaluated(search)["val_loss"] == pytest.approx(evaluated(greedy)["val_loss"])
+
+
+JOINT = {
+    "attn_decoder": "ListenAttendSpellDecoder", "ctc_decoder": "FullyConnectedCTCDecoder",
+    "attn_decoder_params": {"tgt_emb_size": 4, "rnn_type": "gru", "hidden_dim": 8, "num_layers": 1,
+                            "attention_params": {"attention_dim": 8, "attention_type": "chorowski"}},
+    "beam_search_params": {"ctc_weight": 0.0}, "language_model_params": {"use_language_model": False}}
+
+
+def joint(make: Any, lender: Any = None, mode: str = "infer", ctc: dict[str, Any] | None = None,
+          **params: Any) -> Speech2Text:
+    return make(mode, lender, data={"autoregressive": True}, decoder={**JOINT, "ctc_decoder_params": ctc or {}},
+                decoder_class="JointCTCAttentionDecoder", loss="MultiTaskCTCEntropyLoss", loss_params={
+                    "seq_loss_params": {"offset_target_by_one": False}, "ctc_loss_params": {}, "lambda_value": 0.5},
+                **params)
+
+
+def test_ctc_of_a_joint_decoder_alone(make, tmp_path):
+    """Its output may be searched, judged and written as that of a CTC decoder."""
+    attention = joint(make)
+    joint_rows = transcribed(attention, tmp_path / "joint.csv")
+    search = {"use_language_model": True, "beam_width": 16, "n_best": 2}
+    found = transcribed(joint(make, attention, ctc=search, write_word_times=True), tmp_path / "ctc.csv")
+    InferencePass(joint(make, attention, ctc={"infer_logits_to_pickle": True}), Runner()).run(str(tmp_path / "l.npz"))
+    logits, labels, _ = read_logits(str(tmp_path / "l.npz"))
+    offline = CtcDecoder(labels, {"beam_width": 16, "n_best": 2})
+    assert [row["predicted_transcript"] for row in found] == [
+        offline.decode(logits[row["wav_filename"]])[0].text for row in found]
+    assert found != joint_rows and (tmp_path / "ctc.words.csv").is_file()
+    lists = read_n_best(str(tmp_path / "ctc.n_best.tsv"))
+    assert [[c.text for c in candidates] for candidates in lists.values()] == [
+        [t.text for t in offline.decode(logits[name])] for name in lists]
+    assert evaluated(joint(make, attention, "eval", ctc=search))["Eval CER"] > 0
+
+
+def test_attention_tells_no_times_of_words(make, tmp_path):
+    with pytest.raises(ConfigError, match="use_language_model in ctc_decoder_params"):
+        transcribed(joint(make, write_word_times=True), tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize("decoder", [{"infer_logits_to_pickle": True}, {"use_language_model": True, "n_best": 2}])
+def test_files_that_go_by_names_need_different_ones(make, toy, decoder):
+    twice = {"dataset_files": [str(toy / "dev.csv")] * 2}
+    make("infer", data=twice)
+    with pytest.raises(DataError, match=r"2 recordings are named wav/dev-0000\.wav"):
+        make("infer", data=twice, decoder=decoder)
 
 
 def test_interactive_results_are_texts(make, toy):

@@ -75,8 +75,9 @@ def test_grid(folder):
     assert all(set(text.split()) <= set(DIGITS) for text in texts.values())
     assert all(c.score == pytest.approx(c.acoustic + c.lm, abs=1e-4) for found in lists.values() for c in found)
 
-    said = run("decode", "--mode", "rescore", "--n_best", "n_best.tsv", "--labels", "dev.csv", "--lm",
-               "digits.arpa.gz", "--alpha", 0, "--beta", 0, cwd=folder)
+    (folder / "upper.csv").write_text((folder / "dev.csv").read_text().upper().replace(".WAV", ".wav"))
+    said = run("decode", "--mode", "rescore", "--n_best", "n_best.tsv", "--labels", "upper.csv", "--labels_case",
+               "lower", "--lm", "digits.arpa.gz", "--alpha", 0, "--beta", 0, cwd=folder)
     assert said.split("WER=")[1].split(",")[0] == best.split("WER=")[1]
 
 
@@ -102,6 +103,8 @@ def test_character_model(folder):
     ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "no reference of '0.wav'"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm", "train.txt"], "no ARPA file"),
     ("decode", ["--mode", "infer", "--logits", "dev.npz", "--infer_output_file", "x", "--alpha_max", 1], "eval"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 0.2], "below --alpha 0.5"),
+    ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--oov_penalty", 3], "--oov_penalty"),
     ("build_lm", ["--text", "train.txt"], "--output"), ("build_lm", [], "--text"),
     ("build_lm", ["--text", "missing.txt", "--output", "x.arpa"], "missing.txt"),
     ("build_lm", ["--text", "train.txt", "--output", "x.arpa", "--prune", 1], "begin with 0")])
