@@ -170,8 +170,8 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    Kernels that skip inputs by themselves have no gradient on CPUs, but where oneDNN has one: not in half precision, nor
-    on processors for which TensorFlow leaves oneDNN off. ``tf.nn.convolution`` interleaves the batch instead.
+    Kernels that skip inputs by themselves have no gradient on CPUs, but where oneDNN has one: not in half precision,
+    nor on processors for which TensorFlow leaves oneDNN off. ``tf.nn.convolution`` interleaves the batch instead.
     """
     y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
     return tf.ensure_shape(y, [*[None] * (len(y.shape) - 1), kernel.shape[-1]])
