@@ -182,6 +182,26 @@ def test_joint_search_without_ctc_is_the_attention_decoders():
     assert np.isfinite(both["beam_scores"]).all()
 
 
+@pytest.mark.parametrize("head", ["attention", "joint"])
+def test_logits_alone_as_in_a_batch_of_sixteen(head: str):
+    """Attention by itself, and both heads of joint CTC and attention."""
+    random = np.random.default_rng(2)
+    lengths, counts = random.integers(4, 14, 16), random.integers(2, 7, 16)
+    ids = tf.constant(random.integers(0, 4, [16, 6]), tf.int32)
+    decoder, source = make() if head == "attention" else joint(), encoded(lengths.tolist(), padding=3)
+    together = decoder.decode({"encoder_output": source, "target_tensors": [ids, tf.constant(counts)]})
+    for row in range(0, 16, 5):
+        length, count = int(lengths[row]), int(counts[row])
+        alone = decoder.decode({"encoder_output": one_row(source, row),
+                                "target_tensors": [ids[row:row + 1, :count], tf.constant([count])]})
+        pairs = [(together["logits"][row, :count], alone["logits"][0])]
+        if head == "joint":
+            assert int(together["ctc_output"]["src_length"][row]) == length
+            pairs.append((together["ctc_output"]["logits"][row, :length], alone["ctc_output"]["logits"][0]))
+        for one, other in pairs:
+            np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
+
+
 def test_joint_search_in_one_graph():
     decoder = joint(0.3, beam_width=3)
     run = tf.function(lambda source: decoder.decode({"encoder_output": source}), autograph=False)

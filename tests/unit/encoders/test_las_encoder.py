@@ -34,16 +34,18 @@ def encode(encoder: ListenAttendSpellEncoder, features: Any, lengths: Any, train
 @pytest.mark.parametrize("params", [{}, {"convnet_layers": []}, {"recurrent_layers": []}],
                          ids=["both", "recurrent", "convolutional"])
 def test_an_utterance_alone_is_the_same_as_in_a_batch(params: dict[str, Any]):
-    encoder, lengths = make(**params), np.array([31, 17, 8, 24])
-    features = np.random.default_rng(0).normal(1.0, 2.0, [4, 33, FEATURES]).astype(np.float32)
+    encoder, lengths = make(**params), np.random.default_rng(1).integers(8, 33, 16)
+    features = np.random.default_rng(0).normal(1.0, 2.0, [16, 33, FEATURES]).astype(np.float32)
     encode(encoder, features, lengths, True)
     together = encode(encoder, features, lengths)
     assert together["outputs"].shape[-1] == encoder.output_size
-    for row, length in enumerate(lengths):
+    largest = np.abs(together["outputs"]).max()
+    for row in range(0, 16, 5):
+        length = lengths[row]
         alone = encode(encoder, features[row:row + 1, :length], [length])
         frames = int(alone["src_length"][0])
         assert frames == int(together["src_length"][row])
-        np.testing.assert_allclose(together["outputs"][row, :frames], alone["outputs"][0, :frames], atol=1e-5)
+        np.testing.assert_allclose(together["outputs"][row, :frames], alone["outputs"][0, :frames], atol=1e-5 * largest)
 
 
 def test_lengths_shrink_by_strides_and_full_pools():
