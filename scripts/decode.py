@@ -107,7 +107,7 @@ def read_references(path: str, names: Sequence[str], case: str) -> Texts:
     try:
         with open(path, encoding="utf-8", newline="") as stream:
             found = {row[0]: row[-1] for row in csv.reader(stream) if len(row) > 1}
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"The references {path} cannot be read: {error}.") from error
     missing = [name for name in names if name not in found]
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -61,8 +62,9 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
                               list(labels or (str(label) for label in file["labels"])), float(file["step_seconds"]))
     except OSError as error:
         raise DataError(f"The logits {path} cannot be read: {error.strerror or error}.") from error
-    except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError) as error:
-        raise DataError(f"{path} is no dump of logits: {error}.") from error
+    except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError,
+            zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is no whole dump of logits: {error}.") from error
 
 
 def _read_pickle(path: str, labels: Sequence[str] | None) -> LogitsDump:

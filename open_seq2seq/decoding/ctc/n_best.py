@@ -50,7 +50,7 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
                 except ValueError:
                     raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
                                     "are expected.") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"The n-best list {path} cannot be read: {error}.") from error
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import zlib
 from collections.abc import Iterator
 from typing import IO
 
@@ -58,8 +59,8 @@ def read_arpa(path: str) -> NgramModel:
             return _read(_Reader(path, stream))
     except OSError as error:
         raise DataError(f"The language model {path} cannot be read: {error.strerror or error}.") from error
-    except (UnicodeDecodeError, EOFError) as error:
-        raise DataError(f"The language model {path} is no ARPA file in UTF-8: {error}.") from error
+    except (UnicodeDecodeError, EOFError, zlib.error) as error:
+        raise DataError(f"The language model {path} is no ARPA file in UTF-8: {str(error).rstrip('.')}.") from error
 
 
 def _read(reader: _Reader) -> NgramModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 
 from open_seq2seq.decoding.ngram.arpa import open_text, read_arpa
 from open_seq2seq.decoding.ngram.kenlm import KenlmModel
@@ -28,7 +29,7 @@ def load_language_model(path: str, vocabulary: str | None = None) -> LanguageMod
     try:
         with open_text(vocabulary) as stream:
             words = list(dict.fromkeys(stream.read().split()))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"The vocabulary {vocabulary} cannot be read: {error}.") from error
     return KenlmModel(path, words)
 
@@ -38,5 +39,7 @@ def _is_kenlm_binary(path: str) -> bool:
     try:
         with opener(path, "rb") as stream:  # type: ignore[operator]
             return stream.read(5) == b"mmap "
+    except (EOFError, zlib.error):  # gzip that is damaged: whoever reads it says how
+        return False
     except OSError as error:
         raise DataError(f"The language model {path} cannot be read: {error.strerror or error}.") from error

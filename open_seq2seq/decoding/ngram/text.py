@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 
 from open_seq2seq.decoding.ngram.arpa import open_text
@@ -27,8 +28,11 @@ def read_transcripts(path: str) -> Iterator[str]:
                 yield from (line.rstrip("\n") for line in stream)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8: {error}.") from error
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{path} is not gzip, although its name ends in .gz: {error}.") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        why = str(error).rstrip(".")
+        raise DataError(f"{path} is not whole gzip, although its name ends in .gz: {why}.") from error
+    except csv.Error as error:
+        raise DataError(f"{path} is no CSV: {error}.") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -35,6 +35,9 @@ def test_a_pickle_cannot_run_code(tmp_path, capsys):
 def test_files_that_are_no_dumps(tmp_path):
     (tmp_path / "text.npz").write_text("hello")
     (tmp_path / "text.pkl").write_text("hello")
-    for name in ("text.npz", "text.pkl", "missing.npz"):
+    for name in ("cut.npz", "cut.pkl"):
+        write_logits(str(tmp_path / name), {"a": np.ones([50, 3], np.float32)}, ["x", " "], 0.02)
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:400])
+    for name in ("text.npz", "text.pkl", "missing.npz", "cut.npz", "cut.pkl"):
         with pytest.raises(DataError, match=name):
             read_logits(str(tmp_path / name))

@@ -113,7 +113,10 @@ def test_wrong_files_are_named(small, old, new, what):
 def test_missing_and_unreadable_files(tmp_path):
     (tmp_path / "bad.gz").write_text("no gzip")
     (tmp_path / "bad.bin").write_bytes(b"mmap lm http://kheafield.com/code format version 5")
-    for name in ("missing.arpa", "bad.gz"):
+    packed = gzip.compress(b"\\data\\\nngram 1=4\n" * 20)
+    (tmp_path / "cut.gz").write_bytes(packed[:len(packed) // 2])
+    (tmp_path / "bits.gz").write_bytes(packed[:10] + b"\xff" * 8 + packed[18:])
+    for name in ("missing.arpa", "bad.gz", "cut.gz", "bits.gz"):
         with pytest.raises(DataError, match=name):
             load_language_model(str(tmp_path / name))
     with pytest.raises(DataError, match="lm_vocabulary"):
