@@ -55,6 +55,11 @@ class WordScorer:
         return np.array([np.nan]), np.array([self._model.start_state(), 0, 0])
 
     def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        """Returns what each prefix gains by each symbol ``[beam, len(symbols)]``.
+
+        A symbol that starts a word gains what the word before it is worth, now that it has ended; one that leads out of
+        the lexicon costs the penalty, once a word; all others gain nothing.
+        """
         nodes = ints[_NODE]
         rows = self.lexicon.rows(nodes)
         after = self.lexicon.table[rows[:, np.newaxis], symbols]

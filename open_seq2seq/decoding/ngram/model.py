@@ -138,6 +138,11 @@ class NgramModel:
         return self._ids[BOS] + 1 if BOS in self._ids and self.order > 1 else 0
 
     def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns log P(word | state) and the states after it, both ``[n]``; see ``LanguageModel``.
+
+        A state is the longest n-gram of the model that ends what came before, without the first word where it has the
+        highest order. Katz 1987: where state and word are no n-gram, the state's weight is added and its suffix asked.
+        """
         if len(states) <= _FEW:
             pairs = zip(np.asarray(states).tolist(), np.asarray(words).tolist(), strict=True)
             found = [self.score_one(state, word) for state, word in pairs]

@@ -108,6 +108,7 @@ class Lstm:
     saved = ((3, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes c' = f · c + i · g and h' = o · tanh(c'); saves i, f and o, and g; see ``Cell``."""
         hidden = weights[0].shape[0]
         z = tf.cast(x, tf.float32) + product(states[0], weights[0])
         gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
@@ -118,6 +119,7 @@ class Lstm:
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
+        """Returns the gradient by d = dc' + dh' · o · (1 - tanh²(c')), of which f · d goes to c; see ``Cell``."""
         gates, g = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
         i, f, o = tf.split(gates, 3, axis=-1)
         squashed = tf.tanh(after[1])
@@ -141,6 +143,10 @@ class Gru:
     saved = ((2, False), (1, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes h' = z · h + (1 - z) · n with n = tanh(x + r · (h · U + b)); see ``Cell``.
+
+        Saves z and r, n, and h · U + b.
+        """
         hidden = weights[0].shape[0]
         x, u = tf.cast(x, tf.float32), product(states[0], weights[0])
         gates = tf.sigmoid(x[:, :2 * hidden] + u[:, :2 * hidden])
@@ -153,6 +159,10 @@ class Gru:
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
+        """Returns the gradient by dn = dh' · (1 - z) · (1 - n²); see ``Cell``.
+
+        A further row is the gradient of h · U + b: r · dn, n before its tanh.
+        """
         gates, candidate, inner = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
         dh = d_states[0]
@@ -180,6 +190,7 @@ class ClassicGru:
     saved = ((2, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes h' = z · h + (1 - z) · n with n = tanh(x + (r · h) · U); saves z and r, and n; see ``Cell``."""
         hidden = weights[0].shape[0]
         x = tf.cast(x, tf.float32)
         gates = tf.sigmoid(x[:, :2 * hidden] + product(states[0], weights[0]))
@@ -190,6 +201,7 @@ class ClassicGru:
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
+        """Returns the gradient by dn = dh' · (1 - z) · (1 - n²); that of r · h is dn · Uᵀ; see ``Cell``."""
         gates, candidate = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
         dh, h = d_states[0], tf.cast(before[0], tf.float32)
