@@ -1,0 +1,72 @@
+"""One checkpoint, judged and run with batches of any size, on any number of replicas: one result."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.cli import main
+from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
+from tests.integration.conftest import ROOT
+from tests.integration.test_speech_recognition import settings
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> list[str]:
+    """Arguments of a recogniser of toy speech that has learned a little."""
+    root = tmp_path_factory.mktemp("speech")
+    write_toy_speech(str(root), {"train": 32, "dev": 20}, rate=8000)
+    run = [*settings(root), "--dtype=float32"]
+    assert main([*run, "--mode=train", "--num_epochs=None", "--max_steps=12"]) == 0
+    return run
+
+
+def rates(output: str) -> list[str]:
+    found = re.findall(r"(?:Validation (?:WER|CER)|REF|HYP): .*", output)
+    assert len(found) >= 4, output
+    return found
+
+
+def test_no_batch_size_and_no_number_of_towers_changes_a_result(trained, tmp_path, capfd):
+    judged, written = [], []
+    for size, towers in ((1, 1), (7, 1), (16, 1), (3, 2)):
+        split = [f"--batch_size_per_gpu={size}", *([f"--num_cpu_towers={towers}"] if towers > 1 else [])]
+        capfd.readouterr()
+        assert main([*trained, "--mode=eval", *split]) == 0
+        judged.append(rates(capfd.readouterr().out))
+        path = tmp_path / f"{size}-{towers}.csv"
+        assert main([*trained, "--mode=infer", f"--infer_output_file={path}", "--write_word_times=True", *split]) == 0
+        written.append((path.read_bytes(), path.with_suffix(".words.csv").read_text()))
+    assert all(one == judged[0] for one in judged[1:])
+    assert all(text == written[0][0] and times == written[0][1] for text, times in written[1:])
+    assert len(written[0][0].splitlines()) == 21 and re.search(rb",\w", written[0][0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+def test_no_number_of_ranks_changes_a_result(trained, tmp_path):
+    judged, written = [], []
+    for ranks in (1, 2):
+        path = tmp_path / f"{ranks}.csv"
+        judged.append(rates(on_ranks(ranks, *trained, "--mode=eval", "--batch_size_per_gpu=3")))
+        on_ranks(ranks, *trained, "--mode=infer", "--batch_size_per_gpu=3", f"--infer_output_file={path}")
+        written.append(path.read_bytes())
+    assert judged[0] == judged[1] and written[0] == written[1]
+
+
+def on_ranks(ranks: int, *arguments: str) -> str:
+    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["mpiexec", *root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks), sys.executable,
+         str(ROOT / "run.py"), "--use_horovod=True", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=240, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "TF_NUM_INTRAOP_THREADS": "1"})
+    assert done.returncode == 0, done.stdout
+    return done.stdout
