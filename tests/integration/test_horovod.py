@@ -3,99 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.integration.conftest import ROOT, start_process
+from tests.integration.ranks import NO_DROPOUT, add_hooks, alone, assert_identical, losses, on_ranks, weights
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
                                 reason="Horovod is not installed: make horovod builds it")
 
-BIN = Path(sys.executable).parent
-NO_DROPOUT = [f"--{part}_params/{key}=0.0" for part in ("encoder", "decoder")
-              for key in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
-# Saves each rank's weights at the end, and prints exact losses; on rank 1 alone, a gradient can be made to overflow.
-HOOK = '''
-import numpy as np
-from open_seq2seq.training.hooks import Hook
-
-class Keep(Hook):
-    def after_step(self, trainer, results):
-        print("exact", trainer.step, repr(float(results["loss"])), bool(results["applied"]),
-              float(results["loss_scale"]), flush=True)
-
-    def end(self, trainer):
-        np.savez(root + f"/weights-{trainer.runner.process_rank}.npz",
-                 **{name: v.numpy() for name, v in {**trainer.variables, **trainer.optimizer.state()}.items()})
-
-base_params["hooks"] = [Keep]
-
-class FailingHook(Hook):
-    def after_step(self, trainer, results):
-        if trainer.step == 3 and trainer.runner.process_rank == 1:
-            raise RuntimeError("a rank of its own mind")
-
-class OverflowHook(Hook):
-    """Rank 1 brings infinity to the third reduction."""
-    def begin(self, trainer):
-        runner, reduce = trainer.runner, trainer.runner.reduce
-        import tensorflow as tf
-        def bring(tensors, name="gradients"):
-            bad = tf.where((tf.equal(trainer.optimizer.updates, 2) & tf.equal(trainer.optimizer.skipped, 0)
-                            & (runner.process_rank == 1)), float("inf"), 0.0)
-            return reduce({n: t + bad if not n.startswith(" ") else t for n, t in tensors.items()}, name)
-        runner.reduce = bring
-'''
-
 
 @pytest.fixture
 def workspace(workspace):
-    with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write(HOOK)
+    add_hooks(workspace)
     return workspace
-
-
-def on_ranks(ranks: int, workspace: Path, *arguments: str, launcher: str = "mpiexec") -> tuple[int, str]:
-    """Runs the command on some ranks: (exit code, stdout and stderr)."""
-    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-    launch = {"mpiexec": ["mpiexec", *root, "--oversubscribe", "--bind-to", "none"],
-              "gloo": ["horovodrun", "--gloo"]}[launcher]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}",
-                   "TF_NUM_INTRAOP_THREADS": "1"}
-    done = subprocess.run([*launch, "-np", str(ranks), sys.executable, str(ROOT / "run.py"),
-                           f"--config_file={workspace}/config.py", "--use_horovod=True", *arguments],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,
-                          env=environment, timeout=240, check=False)
-    return done.returncode, done.stdout
-
-
-def alone(workspace: Path, *arguments: str) -> str:
-    """Runs the command in one process, which has to work: its output."""
-    process = start_process(workspace, *arguments)
-    output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0, output
-    return output
-
-
-def losses(output: str) -> list[float]:
-    return [float(match) for match in re.findall(r"exact \d+ (\S+)", output)]
-
-
-def weights(workspace: Path, rank: int) -> dict[str, np.ndarray]:
-    with np.load(workspace / f"weights-{rank}.npz") as file:
-        return dict(file)
-
-
-def assert_identical(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
-    assert first.keys() == second.keys()
-    for name, array in first.items():
-        np.testing.assert_array_equal(array, second[name], err_msg=name)
 
 
 @pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
@@ -135,8 +57,7 @@ def test_one_checkpoint_on_any_number_of_ranks(workspace):
 
 
 def test_overflow_on_one_rank_is_skipped_on_all(workspace):
-    with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write('base_params["hooks"] = [OverflowHook, Keep]\n')
+    add_hooks(workspace, "OverflowHook", "Keep")
     code, output = on_ranks(2, workspace, "--max_steps=5", "--dtype=mixed_bfloat16", "--loss_scaling=Backoff",
                             "--save_checkpoint_steps=null")
     assert code == 0, output
@@ -149,8 +70,7 @@ def test_overflow_on_one_rank_is_skipped_on_all(workspace):
 
 @pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
 def test_a_rank_that_fails_ends_all(workspace, launcher):
-    with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write('base_params["hooks"] = [FailingHook]\n')
+    add_hooks(workspace, "FailingHook")
     code, output = on_ranks(2, workspace, "--max_steps=1000000", launcher=launcher)
     assert code != 0
     assert "a rank of its own mind" in output and "rank 1 on host" in output

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.integration.conftest import ROOT
-from tests.integration.test_horovod import BIN, HOOK, NO_DROPOUT, assert_identical, losses, on_ranks, weights
+from tests.integration.ranks import BIN, NO_DROPOUT, add_hooks, assert_identical, losses, on_ranks, weights
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
                                 reason="Horovod is not installed: make horovod builds it")
@@ -24,8 +24,8 @@ FEW = (*NO_DROPOUT, "--max_steps=20", "--save_checkpoint_steps=null", "--print_l
 @pytest.fixture
 def overflowing(workspace: Path) -> Path:
     """The toy corpus; the third step overflows on rank 1."""
-    with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write(HOOK + 'base_params["hooks"] = [OverflowHook, Keep]\n')
+    add_hooks(workspace)
+    add_hooks(workspace, "OverflowHook", "Keep")
     return workspace
 
 
@@ -68,7 +68,8 @@ def test_rows_travel_as_rows_and_two_ranks_are_one_process(tmp_path):
     Half the learning rate, scaled by the number of ranks, is the whole.
     """
     example = str(ROOT / "docs" / "examples" / "own_config.py")
-    (tmp_path / "config.py").write_text(OWN.format(config=example, root=str(tmp_path)) + HOOK, encoding="utf-8")
+    (tmp_path / "config.py").write_text(OWN.format(config=example, root=str(tmp_path)), encoding="utf-8")
+    add_hooks(tmp_path)
     few = ("--mode=train", "--max_steps=5", "--optimizer=LazyAdam", "--save_checkpoint_steps=null",
            "--max_grad_norm=1.0", "--data_layer_params/num_symbols=3000", "--encoder_params/num_symbols=3000",
            "--decoder_params/num_symbols=3000")

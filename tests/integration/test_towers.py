@@ -18,54 +18,14 @@ import numpy as np
 import pytest
 
 from tests.integration.conftest import ROOT, start_process
-from tests.integration.test_horovod import NO_DROPOUT, assert_identical, losses, on_ranks
+from tests.integration.ranks import NO_DROPOUT, add_hooks, assert_identical, losses, on_ranks, weights
 
-# Saves every replica's weights at the end, and prints exact losses; on the last replica alone, a gradient can be made
-# to overflow.
-HOOK = '''
-import os
-import signal
-import numpy as np
-import tensorflow as tf
-from open_seq2seq.training.hooks import Hook
-
-class Keep(Hook):
-    def after_step(self, trainer, results):
-        print("exact", trainer.step, repr(float(results["loss"])), bool(results["applied"]),
-              float(results["loss_scale"]), flush=True)
-
-    def end(self, trainer):
-        variables = {**trainer.variables, **trainer.optimizer.state()}
-        for replica in range(trainer.runner.local_replicas):
-            np.savez(root + f"/weights-{trainer.runner.process_rank + replica}.npz",
-                     **{name: getattr(v, "values", [v])[replica].numpy() for name, v in variables.items()})
-
-base_params["hooks"] = [Keep]
-
-class OverflowHook(Hook):
-    def begin(self, trainer):
-        runner, reduce = trainer.runner, trainer.runner.reduce
-        def bring(tensors, name="gradients"):
-            last = tf.equal(runner.replica_rank, runner.world_size - 1)
-            bad = tf.where(tf.equal(trainer.optimizer.updates, 2) & tf.equal(trainer.optimizer.skipped, 0) & last,
-                           float("inf"), 0.0)
-            return reduce({n: t + bad if not n.startswith(" ") and tf.is_tensor(t) else t
-                           for n, t in tensors.items()}, name)
-        runner.reduce = bring
-
-class DyingHook(Hook):
-    def after_step(self, trainer, results):
-        if trainer.step == 6 and trainer.runner.is_chief:
-            trainer.wait_for_checkpoint()
-            os.kill(os.getpid(), signal.SIGKILL)
-'''
 FEW = ("--max_steps=6", "--save_checkpoint_steps=null")
 
 
 @pytest.fixture
 def workspace(workspace):
-    with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write(HOOK)
+    add_hooks(workspace)
     return workspace
 
 
@@ -75,11 +35,6 @@ def ran(command, *arguments):
     return output
 
 
-def weights(workspace: Path, rank: int) -> dict[str, np.ndarray]:
-    with np.load(workspace / f"weights-{rank}.npz") as file:
-        return dict(file)
-
-
 @pytest.mark.parametrize("settings", [
     ("--max_grad_norm=1.0",),
     ("--larc_params={larc_eta: 0.001}", "--ema_decay=0.9", "--decoupled_weight_decay=0.1"),
@@ -87,8 +42,7 @@ def weights(workspace: Path, rank: int) -> dict[str, np.ndarray]:
 ], ids=["clipping", "larc", "backoff"])
 def test_two_towers_are_iter_size_2(workspace, command, settings):
     if settings[0].startswith("--dtype"):
-        with open(workspace / "config.py", "a", encoding="utf-8") as config:
-            config.write('base_params["hooks"] = [OverflowHook, Keep]\n')
+        add_hooks(workspace, "OverflowHook", "Keep")
     common = (*NO_DROPOUT, *FEW, *settings)
     single = ran(command, *common, "--iter_size=2")
     one = weights(workspace, 0)
@@ -158,15 +112,13 @@ def test_joined_batch_norm_is_the_same_by_horovod(workspace, command):
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_in_the_same_bits(workspace, command, monkeypatch):
+def test_a_killed_run_ends_in_the_same_bits(workspace, command):
     settings = ("--num_cpu_towers=2", "--max_steps=9", "--save_checkpoint_steps=4", "--dtype=mixed")
-    with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write('base_params["hooks"] = [DyingHook] if os.environ.get("DYING") else [Keep]\n')
-    monkeypatch.setenv("DYING", "1")
+    add_hooks(workspace, "DyingHook")
     process = start_process(workspace, *settings)
-    monkeypatch.delenv("DYING")
     output = process.communicate(timeout=240)[0]
     assert process.returncode == -signal.SIGKILL, output
+    add_hooks(workspace, "Keep")
     assert "Resuming training at step 4" in ran(command, *settings, "--continue_learning")
     parts = weights(workspace, 1)
     ran(command, *settings, f"--logdir={workspace}/whole")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.conftest import ROOT
 from tests.integration.hosts import two_hosts, why_not
-from tests.integration.test_horovod import BIN, HOOK, NO_DROPOUT, alone, assert_identical, losses, weights
+from tests.integration.ranks import BIN, NO_DROPOUT, add_hooks, alone, assert_identical, losses, weights
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
                                 reason="Horovod is not installed: make horovod builds it")
@@ -45,8 +45,9 @@ def hosts(tmp_path_factory):
 
 @pytest.fixture
 def workspace(workspace):
+    add_hooks(workspace)
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
-        config.write(HOOK + WHERE)
+        config.write(WHERE)
     return workspace
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.batching import evaluation_batches
-from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.ctc.logits_file import read_logits
 from open_seq2seq.decoding.ctc.n_best import read_n_best
@@ -24,10 +23,8 @@ RATE = 8000
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("toy")
-    write_toy_speech(str(folder), {"train": 6, "dev": 7}, rate=RATE)
-    return folder
+def toy(make_toy_speech) -> Path:
+    return make_toy_speech(6, 7)
 
 
 @pytest.fixture

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import gzip
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
+from tests.unit.scripts.running import ok, run
+
 WORDS = "ein kleiner Hund läuft über die grüne Wiese und sieht einen roten Ball im Gras liegen".split()
-
-
-def run(script, *args, cwd):
-    """Runs a script from another folder, without the package on the path."""
-    return subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, args)], cwd=cwd, env={"PATH": ""},
-                          capture_output=True, text=True, timeout=60, check=False)
-
-
-def ok(script, *args, cwd):
-    result = run(script, *args, cwd=cwd)
-    assert result.returncode == 0, result.stderr
-    assert "Traceback" not in result.stderr
-    return result
 
 
 def lines_of(path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -15,23 +13,10 @@ import soundfile
 
 from open_seq2seq.data.speech2text.audio_files import read_audio
 from open_seq2seq.data.speech2text.manifests import read_manifests
+from tests.unit.scripts.running import ok, run
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
 RATE = 8000
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-
-
-def run(script, *args, cwd):
-    """Runs a script from another folder, without the package on the path."""
-    return subprocess.run([sys.executable, str(SCRIPTS / f"{script}.py"), *map(str, args)], cwd=cwd, env={"PATH": ""},
-                          capture_output=True, text=True, timeout=60, check=False)
-
-
-def ok(script, *args, cwd):
-    result = run(script, *args, cwd=cwd)
-    assert result.returncode == 0, result.stderr
-    assert "Traceback" not in result.stderr
-    return result
 
 
 def rows_of(path):

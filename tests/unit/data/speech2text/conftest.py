@@ -1,4 +1,4 @@
-"""Toy speech on disk, made once, and data layers of it."""
+"""Data layers of toy speech."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ import pytest
 import soundfile
 
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
-from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 
 RATE = 8000
 
 
 @pytest.fixture(scope="session")
-def toy(tmp_path_factory) -> Path:
-    """Folder of train.csv (16 utterances), dev.csv (4), wav/ and vocab.txt."""
-    folder = tmp_path_factory.mktemp("toy_speech")
-    write_toy_speech(str(folder), {"train": 16, "dev": 4}, rate=RATE)
-    return folder
+def toy(make_toy_speech) -> Path:
+    return make_toy_speech(16, 4)
 
 
 @pytest.fixture

@@ -1,6 +1,4 @@
-import importlib.util
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,20 +7,12 @@ from open_seq2seq.decoding.ctc import CtcDecoder, Symbols
 from open_seq2seq.decoding.ctc.lexicon import Lexicon
 from open_seq2seq.decoding.ngram import read_arpa
 from open_seq2seq.utils.errors import ConfigError, DataError
-
-_spec = importlib.util.spec_from_file_location("exhaustive", Path(__file__).with_name("exhaustive.py"))
-exhaustive = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(exhaustive)
+from tests.unit.decoding.arpa_text import arpa_text
+from tests.unit.decoding.ctc import exhaustive
 
 UNPRUNED = {"beam_width": 10**6, "beam_threshold": math.inf, "symbol_threshold": -math.inf, "top_symbols": 10**6,
             "n_best": 10**6}
-WORDS = """
-\\data\\
-ngram 1=7
-ngram 2=4
-ngram 3=1
-
-\\1-grams:
+WORDS = arpa_text("""
 -1.5\t<unk>
 -0.9\t</s>
 -99\t<s>\t-0.2
@@ -30,37 +20,25 @@ ngram 3=1
 -0.8\tab\t-0.1
 -1.1\tba\t-0.25
 -0.7\tbb
-
-\\2-grams:
+""", """
 -0.4\t<s> a\t-0.15
 -0.3\ta a\t-0.05
 -0.5\tab a
 -0.2\ta </s>
-
-\\3-grams:
+""", """
 -0.1\t<s> a a
-
-\\end\\
-"""
-CHARACTERS = """
-\\data\\
-ngram 1=5
-ngram 2=3
-
-\\1-grams:
+""")
+CHARACTERS = arpa_text("""
 -0.9\t</s>
 -99\t<s>\t-0.2
 -0.6\ta\t-0.3
 -0.8\tb\t-0.1
 -1.1\t<space>\t-0.25
-
-\\2-grams:
+""", """
 -0.4\t<s> a
 -0.3\ta b
 -0.2\t<space> b
-
-\\end\\
-"""
+""")
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,9 @@
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
-
-_spec = importlib.util.spec_from_file_location("exhaustive", Path(__file__).with_name("exhaustive.py"))
-exhaustive = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(exhaustive)
+from tests.unit.decoding.ctc import exhaustive
 
 PREFIXES = [(0,), (1, 1), (0, 1, 0), (2, 2), (1, 2, 2), (0, 0, 0, 0)]
 

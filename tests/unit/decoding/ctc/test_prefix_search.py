@@ -1,14 +1,8 @@
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from open_seq2seq.decoding.ctc import PrefixSearch, Pruning
-
-_spec = importlib.util.spec_from_file_location("exhaustive", Path(__file__).with_name("exhaustive.py"))
-exhaustive = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(exhaustive)
+from tests.unit.decoding.ctc import exhaustive
 
 EVERYTHING = Pruning(10**6, np.inf, -np.inf, 10**6)
 

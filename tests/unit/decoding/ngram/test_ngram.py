@@ -16,31 +16,21 @@ from open_seq2seq.decoding.ngram import (
 )
 from open_seq2seq.decoding.ngram.kenlm import KenlmModel
 from open_seq2seq.utils.errors import DataError
+from tests.unit.decoding.arpa_text import arpa_text
 
-ARPA = """Comment of the program that made it.
-
-\\data\\
-ngram 1=5
-ngram 2=3
-ngram 3=1
-
-\\1-grams:
+ARPA = "Comment of the program that made it.\n\n" + arpa_text("""
 -1.0\t<unk>
 -0.9\t</s>
 -99\t<s>\t-0.2
 -0.6\ta\t-0.3
 -0.8\tb\t-0.1
-
-\\2-grams:
+""", """
 -0.4\t<s> a\t-0.15
 -0.3\ta b\t-0.05
 -0.2\tb </s>
-
-\\3-grams:
+""", """
 -0.1\t<s> a b
-
-\\end\\
-"""
+""")
 DATA = Path(os.environ.get("OPENSEQ2SEQ_DATA", "shared/data")) / "lm-arpa"
 
 

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
 from open_seq2seq.parts.audio_features.settings import FeatureSettings
+from tests.unit.parts.audio_features import references
 
 pytest.importorskip("python_speech_features")
 KINDS = [("spectrogram", 160), ("spectrogram", 96), ("mfcc", 13), ("logfbank", 64)]
-
-
-def load_references():
-    spec = importlib.util.spec_from_file_location("references", Path(__file__).with_name("references.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-references = load_references()
 
 
 def worst_difference(clips, settings) -> float:
