@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -59,14 +60,36 @@ def write_corpus(root: Path, name: str, count: int, seed: int) -> None:
     (root / f"{name}.tgt").write_text("".join(" ".join(r[::-1]) + "\n" for r in rows), encoding="utf-8")
 
 
+def write_workspace(root: Path) -> Path:
+    """Fills a folder with a corpus (200 + 20 pairs), its vocabulary and ``config.py``."""
+    write_corpus(root, "train", 200, 1)
+    write_corpus(root, "dev", 20, 2)
+    (root / "vocab.txt").write_text("\n".join("abcdef") + "\n", encoding="utf-8")
+    (root / "config.py").write_text(CONFIG.format(root=str(root)), encoding="utf-8")
+    return root
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """A folder with a corpus (200 + 20 pairs), its vocabulary and ``config.py``."""
-    write_corpus(tmp_path, "train", 200, 1)
-    write_corpus(tmp_path, "dev", 20, 2)
-    (tmp_path / "vocab.txt").write_text("\n".join("abcdef") + "\n", encoding="utf-8")
-    (tmp_path / "config.py").write_text(CONFIG.format(root=str(tmp_path)), encoding="utf-8")
-    return tmp_path
+    """A folder with a corpus, its vocabulary and ``config.py``."""
+    return write_workspace(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def two_updates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The logdir of a run of two updates in such a folder."""
+    from open_seq2seq.cli import main
+
+    root = write_workspace(tmp_path_factory.mktemp("two_updates"))
+    assert main([f"--config_file={root}/config.py", "--mode=train", "--max_steps=2"]) == 0
+    return root / "run"
+
+
+@pytest.fixture
+def trained(workspace: Path, two_updates: Path) -> Path:
+    """The workspace after two updates."""
+    shutil.copytree(two_updates, workspace / "run")
+    return workspace
 
 
 @pytest.fixture

@@ -81,19 +81,17 @@ def test_a_logdir_in_use_is_refused(workspace, command):
     assert code == 2 and "in use" in err
 
 
-def test_a_filled_logdir_is_not_overwritten(command):
-    assert command("--mode=train", "--max_steps=2")[0] == 0
+def test_a_filled_logdir_is_not_overwritten(trained, command):
     code, _, err = command("--mode=train", "--max_steps=2")
     assert code == 2 and "--continue_learning" in err
 
 
-def test_another_vocabulary_than_the_checkpoint(workspace, command):
-    assert command("--mode=train", "--max_steps=2")[0] == 0
-    edit(workspace / "vocab.txt", lambda text: text[::-1].lstrip())
-    code, _, err = command("--mode=infer", f"--infer_output_file={workspace}/out.txt")
+def test_another_vocabulary_than_the_checkpoint(trained, command):
+    edit(trained / "vocab.txt", lambda text: text[::-1].lstrip())
+    code, _, err = command("--mode=infer", f"--infer_output_file={trained}/out.txt")
     assert code == 2 and "vocab.txt" in err
-    edit(workspace / "vocab.txt", lambda text: text.rstrip() + b"\ng\nh\n")
-    code, _, err = command("--mode=infer", f"--infer_output_file={workspace}/out.txt")
+    edit(trained / "vocab.txt", lambda text: text.rstrip() + b"\ng\nh\n")
+    code, _, err = command("--mode=infer", f"--infer_output_file={trained}/out.txt")
     assert code == 2 and "vocabulary" in err
 
 

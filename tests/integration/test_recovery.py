@@ -86,7 +86,8 @@ def test_a_bad_batch_stops_the_run_and_is_named(workspace, command):
     assert "Resuming training at step 50" in out and "Rolled back to model.ckpt-50" in out
 
 
-@pytest.mark.parametrize("policy", ["roll_back", "lower_precision"])
+# Lowering the precision is tried on one device below, and how towers go back with the other policy.
+@pytest.mark.parametrize("policy", ["roll_back", pytest.param("lower_precision", marks=pytest.mark.slow)])
 def test_towers_recover_and_name_the_examples_of_one(workspace, command, policy):
     """The bad example is in batch 57 of the data: in the 29th update of two towers, the first one's."""
     code, out, err = command("--mode=train", NAN, "--num_cpu_towers=2", f"--on_divergence={policy}", "--max_steps=40",
@@ -142,13 +143,6 @@ def test_resume_after_roll_back_equals_the_uninterrupted_run(workspace, command,
     assert {**whole[0], "sha256": 0, "state_sha256": 0} == {**parts[0], "sha256": 0, "state_sha256": 0}
     for one, other in zip(whole[1:], parts[1:], strict=True):
         assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
-
-
-def test_a_storm_of_overflows_stops(workspace, command):
-    code, out, err = command("--mode=train", *STORM)
-    assert code == 2 and "16 updates in a row were skipped" in err
-    assert "Non-finite gradients (2 of 2)" in out
-    assert_all_finite(workspace / "run")
 
 
 def test_roll_back_gets_through_a_storm(workspace, command, clean_loss):
@@ -258,13 +252,16 @@ def test_a_kill_during_recovery_leaves_a_usable_logdir(workspace, command):
     assert killed[0]["divergence"] == whole[0]["divergence"]
 
 
-def test_a_batch_can_be_replayed(workspace, command, capfd):
+def test_a_storm_of_overflows_stops_and_its_batch_can_be_replayed(workspace, command, capfd):
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location("replay_batch", ROOT / "scripts" / "replay_batch.py")
     script = module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert command("--mode=train", *STORM)[0] == 2
+    code, out, err = command("--mode=train", *STORM)
+    assert code == 2 and "16 updates in a row were skipped" in err
+    assert "Non-finite gradients (2 of 2)" in out
+    assert_all_finite(workspace / "run")
     folder = next((workspace / "run" / "divergence").iterdir())
     arguments = [f"--logdir={workspace}/run", f"--batch={folder}"]
     script.main(arguments)

@@ -34,18 +34,16 @@ def test_train_eval_then_eval_and_infer(workspace, command):
     assert len((workspace / "out.txt").read_text().splitlines()) == 20
 
 
-def test_n_best_with_scores(workspace, command):
-    assert command("--mode=train", "--max_steps=2")[0] == 0
-    code, _, err = command("--mode=infer", f"--infer_output_file={workspace}/out.txt", "--write_scores=True",
+def test_n_best_with_scores(trained, command):
+    code, _, err = command("--mode=infer", f"--infer_output_file={trained}/out.txt", "--write_scores=True",
                            "--decoder_params/n_best=2")
     assert code == 0, err
-    rows = [line.split("\t") for line in (workspace / "out.txt").read_text().splitlines()]
+    rows = [line.split("\t") for line in (trained / "out.txt").read_text().splitlines()]
     assert [int(row[0]) for row in rows] == [number // 2 for number in range(40)]
     assert all(float(row[1]) < 0 for row in rows)
 
 
-def test_a_finished_run_says_that_nothing_is_left(command):
-    assert command("--mode=train", "--max_steps=2")[0] == 0
+def test_a_finished_run_says_that_nothing_is_left(trained, command):
     code, out, _ = command("--mode=train", "--max_steps=2", "--continue_learning")
     assert code == 0 and "Nothing left to do" in out
 
@@ -147,18 +145,16 @@ def test_enabled_logs_hold_everything(workspace, command):
     assert (workspace / "run" / "logs" / "model.ckpt-2").is_dir()
 
 
-def test_interactive_model_in_python(workspace, command):
+def test_interactive_model_in_python(trained):
     from open_seq2seq.cli import load_interactive
 
-    assert command("--mode=train", "--max_steps=2")[0] == 0
-    model = load_interactive([f"--config_file={workspace}/config.py"])
+    model = load_interactive([f"--config_file={trained}/config.py"])
     results = model.infer(["a b c", "f e d c b a"])
     assert len(results) == 2 and isinstance(results[0][0][1], str)
     assert model.infer([]) == []
 
 
-def test_prompt_answers_each_line(command, monkeypatch):
-    assert command("--mode=train", "--max_steps=2")[0] == 0
+def test_prompt_answers_each_line(trained, command, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a b c\n\nf e d\n"))
     code, out, err = command("--mode=interactive_infer")
     assert code == 0, err

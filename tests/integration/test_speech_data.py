@@ -50,7 +50,8 @@ def test_a_resumed_run_draws_what_the_whole_one_drew(tmp_path, backend, cached):
     assert whole.read_bytes() == parts.read_bytes()
 
 
-@pytest.mark.parametrize("unit", ["sentences", "seconds"])
+# Batches by seconds are tried by the unit tests of the data layer.
+@pytest.mark.parametrize("unit", ["sentences", pytest.param("seconds", marks=pytest.mark.slow)])
 def test_check(tmp_path, capfd, unit):
     config = prepare(tmp_path, 24)
     settings = [config, "--mode=train_eval", "--check", f"--data_layer_params/batch_size_unit={unit}"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
@@ -17,6 +18,10 @@ from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.trainer import Trainer
 
 FOLDER = Path(__file__).parents[3] / "example_configs/speech2text"
+# What tells these from other recipes does not show at a small width, or is tried by those: the number of layers in a
+# block, what is done to features, and mixed precision of the same layers.
+LIKE_OTHERS = {"jasper10x3_LibriSpeech", "jasper10x5_LibriSpeech_nvgrad_masks", "w2lplus_large_8gpus_mp",
+               "ds2_large_8gpus_mp"}
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
 
 
@@ -24,6 +29,12 @@ def recipes_with(*encoders: str) -> list[Path]:
     """The recipes that name one of the encoders."""
     return sorted(path for path in FOLDER.glob("*.py")
                   if any(name in path.read_text(encoding="utf-8") for name in encoders))
+
+
+def each_kind(recipes: list[Path]) -> list[Any]:
+    """Parameters of a test; recipes like others are slow tests."""
+    return [pytest.param(recipe, id=recipe.stem, marks=[pytest.mark.slow] if recipe.stem in LIKE_OTHERS else [])
+            for recipe in recipes]
 
 
 def train_params(recipe: Path, toy: Path) -> tuple[Any, dict[str, Any]]:

@@ -10,7 +10,13 @@ import pytest
 
 from open_seq2seq.models.builder import describe_model
 from open_seq2seq.parts.component import BorrowedVariable, creating_variables, named_modules
-from tests.unit.example_configs.speech_recipes import assert_trains, gradient_graph, recipes_with, train_params
+from tests.unit.example_configs.speech_recipes import (
+    assert_trains,
+    each_kind,
+    gradient_graph,
+    recipes_with,
+    train_params,
+)
 
 RECIPES = recipes_with("DeepSpeech2", "ListenAttend")
 # Counted by hand from the layers' sizes.
@@ -32,7 +38,7 @@ def narrowed(value: Any, key: str = "") -> Any:
     return min(2, value) if key in ("repeat", "num_rnn_layers") else value
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", each_kind(RECIPES))
 def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
     base_model, params = train_params(recipe, toy)
     for part in ("encoder_params", "decoder_params"):

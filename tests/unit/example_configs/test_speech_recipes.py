@@ -16,6 +16,7 @@ from tests.unit.example_configs.speech_recipes import (
     ALPHABET,
     FOLDER,
     assert_trains,
+    each_kind,
     gradient_graph,
     recipes_with,
     train_params,
@@ -39,7 +40,7 @@ def test_every_recipe_is_tested():
     assert {*CONVOLUTIONAL, *RECIPES} == set(FOLDER.glob("*.py"))
 
 
-@pytest.mark.parametrize("recipe", CONVOLUTIONAL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", each_kind(CONVOLUTIONAL))
 def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
     base_model, params = train_params(recipe, toy)
     encoder = params["encoder_params"]
