@@ -164,9 +164,13 @@ def _report(problems: Sequence[str]) -> None:
     sys.stdout.flush()
     let_others_speak()
     for problem in problems:
-        sys.stderr.write(f"Error{who()}: {' '.join(problem.splitlines())}{_place()}\n")
+        sys.stderr.write(f"Error{who()}: {_one_line(problem)}{_place()}\n")
     sys.stderr.flush()
-    announce(" ".join(problems[0].splitlines()), EXIT_USER_ERROR)
+    announce(_one_line(problems[0]), EXIT_USER_ERROR)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines())
 
 
 def _place() -> str:

@@ -67,7 +67,7 @@ def test_check(tmp_path, capfd, unit):
     captured = capfd.readouterr()
     assert "train.csv:9: wav/train-0007.wav is silent" in captured.err and "Traceback" not in captured.err
     assert main([*settings, "--data_layer_params/on_bad_example=skip"]) == 0
-    assert "to be skipped: 1 bad examples: 1 silent" in capfd.readouterr().out
+    assert "to be skipped: 1 bad example: 1 silent" in capfd.readouterr().out
 
 
 def test_training_stops_or_goes_on_at_a_bad_recording(tmp_path, capfd):

@@ -115,7 +115,8 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
         audio = audio.astype(np.float32) / -float(np.iinfo(audio.dtype).min)
     audio = np.asarray(audio, np.float32)
     if not np.all(np.isfinite(audio)):
-        raise AudioError("not finite", f"has {int(np.sum(~np.isfinite(audio))):,} samples that are NaN or infinite")
+        count = int(np.sum(~np.isfinite(audio)))
+        raise AudioError("not finite", f"has {count:,} sample{'s' if count > 1 else ''} NaN or infinite")
     if audio.ndim == 2:
         audio = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
     if rate != sample_freq:

@@ -60,7 +60,8 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     for entry in entries:
         rows = list(_read(entry, audio_root, needs_text))
         if not rows:
-            raise DataError(f"{entry} lists no recordings.")
+            raise DataError(f"The folder {entry} holds no recordings ({', '.join(AUDIO_SUFFIXES)})."
+                            if os.path.isdir(entry) else f"{entry} lists no recordings.")
         found += rows
     return found
 
@@ -79,15 +80,31 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
         yield from _read_folder(entry, needs_text)
     elif entry.lower().endswith(_JSON_SUFFIXES):
         yield from _read_json(entry, audio_root)
-    elif not needs_text and entry.lower().endswith(AUDIO_SUFFIXES):
+    elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(entry, entry, None, entry, 0)
     else:
         yield from _read_csv(entry, audio_root, needs_text)
 
 
+def _is_csv(path: str) -> bool:
+    """Whether a file is to be read as CSV: its name or its first line says so; a recording may have any name."""
+    if path.lower().endswith(".csv") or not os.path.isfile(path):
+        return True
+    with open(path, "rb") as file:
+        return FILE_COLUMN.encode() in file.readline(1000)
+
+
 def _read_csv(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
     lines = read_lines(path)
     reader = csv.reader(line.removeprefix("\ufeff") + "\n" for line in lines)
+    try:
+        yield from _csv_rows(reader, path, audio_root, needs_text)
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: the line is no CSV: {error}; look for a double quote that is not "
+                        "closed.") from error
+
+
+def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
     header = [name.strip() for name in next(reader, [])]
     needed = [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN]
     missing = [name for name in needed if name not in header]

@@ -40,7 +40,9 @@ class Problem:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.name} {self.detail}"
+        # A recording that was given by itself is its own place.
+        return f"{self.place} {self.detail}" if self.place.endswith(self.name) else (
+            f"{self.place}: {self.name} {self.detail}")
 
 
 class Recordings:
@@ -170,9 +172,10 @@ class Recordings:
 def describe_problems(problems: Sequence[Problem]) -> str:
     """Returns lines that count bad examples by kind and name the first ones."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in Counter(p.kind for p in problems).items())
-    lines = [f"{len(problems):,} bad examples: {kinds}", *(f"   {problem}" for problem in problems[:_SHOWN])]
+    lines = [f"{len(problems):,} bad example{'s' if len(problems) > 1 else ''}: {kinds}.",
+             *(f"   {problem}." for problem in problems[:_SHOWN])]
     if len(problems) > _SHOWN:
-        lines.append(f"   and {len(problems) - _SHOWN:,} more")
+        lines.append(f"   And {len(problems) - _SHOWN:,} more.")
     return "\n".join(lines)
 
 

@@ -59,7 +59,7 @@ def test_refused_by_default(one_list, voice, kind):
     with pytest.raises(DataError, match=r"(?s)list\.csv:3: bad\.wav .*on_bad_example") as error:
         use("check")
     if not on_decoding:
-        with pytest.raises(DataError, match=f"1 bad examples: 1 {counted}"):
+        with pytest.raises(DataError, match=f"1 bad example: 1 {counted}"):
             use("load")
     else:
         assert f"1 {counted}" in str(error.value)
@@ -135,7 +135,7 @@ def test_many_bad_examples_are_counted_and_some_named(one_list, voice):
     with pytest.raises(DataError, match="50 bad examples: 50 missing") as error:
         Speech2TextDataLayer(params, mode="train")
     assert str(error.value).count("does not exist") == 20
-    assert "and 30 more" in str(error.value)
+    assert "And 30 more" in str(error.value)
 
 
 def test_silence_is_no_mistake_in_inference(one_list, voice):

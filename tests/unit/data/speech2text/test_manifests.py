@@ -52,6 +52,12 @@ def test_csv_that_is_wrong(tmp_path, content, words):
         rows_of(path)
 
 
+def test_a_quote_that_is_not_closed(tmp_path):
+    (tmp_path / "a.csv").write_text('wav_filename,wav_filesize,transcript\n1.wav,1,a\n"2.wav,1,' + "a" * 200_000 + "\n")
+    with pytest.raises(DataError, match=r"a\.csv:3: .* double quote that is not closed"):
+        rows_of(tmp_path / "a.csv")
+
+
 def test_missing_list(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         rows_of(tmp_path / "none.csv")
@@ -91,7 +97,10 @@ def test_files_and_folders_for_inference(tmp_path):
     (tmp_path / "b.flac").write_bytes(b"")
     (tmp_path / "notes.txt").write_bytes(b"")
     (tmp_path / "a.WAV").write_bytes(b"")
-    found = rows_of(tmp_path, tmp_path / "b.flac", needs_text=False)
-    assert [u.name for u in found] == ["a.WAV", "b.flac", str(tmp_path / "b.flac")]
+    (tmp_path / "recording").write_bytes(b"\xff\xfe\n\xfd")
+    found = rows_of(tmp_path, tmp_path / "b.flac", tmp_path / "recording", needs_text=False)
+    assert [u.name for u in found] == ["a.WAV", "b.flac", str(tmp_path / "b.flac"), str(tmp_path / "recording")]
+    (tmp_path / "list").write_text("wav_filename\nb.flac\n")
+    assert rows_of(tmp_path / "list", needs_text=False)[0].path == str(tmp_path / "b.flac")
     with pytest.raises(DataError, match=r"no \*\.trans\.txt files"):
         rows_of(tmp_path)
