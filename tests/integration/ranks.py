@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -68,17 +70,24 @@ def add_hooks(workspace: Path, *names: str) -> None:
         config.write(HOOK if not names else f'base_params["hooks"] = [{", ".join(names)}]\n')
 
 
-def on_ranks(ranks: int, workspace: Path, *arguments: str, launcher: str = "mpiexec") -> tuple[int, str]:
-    """Runs the command on some ranks: (exit code, stdout and stderr)."""
+def on_ranks(ranks: int, workspace: Path, *arguments: str, launcher: str = "mpiexec",
+             then: Sequence[Sequence[str]] = ()) -> tuple[int, str]:
+    """Runs the command on some ranks, and then, in the same processes, with other arguments.
+
+    Returns (exit code of the first that fails, stdout and stderr of all).
+    """
+    common = [f"--config_file={workspace}/config.py", "--use_horovod=True"]
+    command = [str(ROOT / "run.py"), *common, *arguments]
+    if then:
+        command = [str(Path(__file__).with_name("commands_on_rank.py")),
+                   *(json.dumps([*common, *more]) for more in (arguments, *then))]
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     launch = {"mpiexec": ["mpiexec", *root, "--oversubscribe", "--bind-to", "none"],
               "gloo": ["horovodrun", "--gloo"]}[launcher]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}",
                    "TF_NUM_INTRAOP_THREADS": "1"}
-    done = subprocess.run([*launch, "-np", str(ranks), sys.executable, str(ROOT / "run.py"),
-                           f"--config_file={workspace}/config.py", "--use_horovod=True", *arguments],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,
-                          env=environment, timeout=240, check=False)
+    done = subprocess.run([*launch, "-np", str(ranks), sys.executable, *command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, cwd=workspace, env=environment, timeout=240, check=False)
     return done.returncode, done.stdout
 
 
@@ -88,6 +97,20 @@ def alone(workspace: Path, *arguments: str) -> str:
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     return output
+
+
+def ran(command: Callable[..., tuple[int, str, str]], *arguments: str) -> str:
+    """Runs the command in this process; it has to work. Returns what it printed."""
+    code, output, errors = command(*arguments)
+    assert code == 0, output + errors
+    return output
+
+
+def judged(output: str) -> list[str]:
+    """Returns the lines of the last evaluation."""
+    found = re.findall(r"(?:Validation loss|BLEU|chrF): .*", output)
+    assert len(found) >= 3, output
+    return found[-3:]
 
 
 def losses(output: str) -> list[float]:

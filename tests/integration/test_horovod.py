@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.integration.ranks import NO_DROPOUT, add_hooks, alone, assert_identical, losses, on_ranks, weights
+from tests.integration.ranks import NO_DROPOUT, add_hooks, assert_identical, judged, losses, on_ranks, ran, weights
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
                                 reason="Horovod is not installed: make horovod builds it")
@@ -21,9 +21,9 @@ def workspace(workspace):
 
 
 @pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
-def test_two_ranks_are_one_process_with_iter_size_2(workspace, launcher):
+def test_two_ranks_are_one_process_with_iter_size_2(workspace, command, launcher):
     few = (*NO_DROPOUT, "--max_steps=6", "--save_checkpoint_steps=null", "--max_grad_norm=1.0")
-    single = losses(alone(workspace, *few, "--iter_size=2"))
+    single = losses(ran(command, *few, "--iter_size=2"))
     one = weights(workspace, 0)
     code, output = on_ranks(2, workspace, *few, f"--logdir={workspace}/two", launcher=launcher)
     assert code == 0, output
@@ -34,26 +34,24 @@ def test_two_ranks_are_one_process_with_iter_size_2(workspace, launcher):
         np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
-def test_one_checkpoint_on_any_number_of_ranks(workspace):
+def test_one_checkpoint_on_any_number_of_ranks(workspace, command):
     """Trained on two ranks; evaluated and decoded on 1, 2 and 3, resumed on 1 and on 3."""
-    code, output = on_ranks(2, workspace, "--mode=train_eval", "--num_checkpoints=9")
-    assert code == 0, output
-    evaluations, files = [], []
-    for ranks in (1, 2, 3):
-        code, output = on_ranks(ranks, workspace, "--mode=eval")
+    evaluations, files, resumed = [], [], ""
+    more = ["--mode=train", "--continue_learning", "--max_steps=14"]
+    for ranks in (2, 1, 3):
+        looks = [["--mode=eval"], ["--mode=infer", f"--infer_output_file={workspace}/out-{ranks}.txt"]]
+        runs = [*([["--mode=train_eval", "--num_checkpoints=9"]] if ranks == 2 else []), *looks,
+                *([more] if ranks == 3 else [])]
+        code, output = on_ranks(ranks, workspace, *runs[0], then=runs[1:])
         assert code == 0, output
-        evaluations.append(re.findall(r"(?:Validation loss|BLEU|chrF): .*", output))
-        code, output = on_ranks(ranks, workspace, "--mode=infer", f"--infer_output_file={workspace}/out-{ranks}.txt")
-        assert code == 0, output
+        evaluations.append(judged(output))
         files.append((workspace / f"out-{ranks}.txt").read_bytes())
-    assert len(evaluations[0]) == 3
+        resumed = output
     assert evaluations[0] == evaluations[1] == evaluations[2]
     assert files[0] == files[1] == files[2]
-    code, output = on_ranks(3, workspace, "--mode=train", "--continue_learning", "--max_steps=14")
-    assert code == 0, output
-    assert "was taken on 2 ranks, and training goes on with 3 ranks from batch 24" in output
+    assert "was taken on 2 ranks, and training goes on with 3 ranks from batch 24" in resumed
     assert_identical(weights(workspace, 1), weights(workspace, 2))
-    assert "taken on 3 ranks" in alone(workspace, "--continue_learning", "--max_steps=15")
+    assert "taken on 3 ranks" in ran(command, "--continue_learning", "--max_steps=15")
 
 
 def test_overflow_on_one_rank_is_skipped_on_all(workspace):
@@ -68,7 +66,8 @@ def test_overflow_on_one_rank_is_skipped_on_all(workspace):
     assert_identical(weights(workspace, 0), weights(workspace, 1))
 
 
-@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+# With Gloo, an error of one rank is tried by test_rank_failures.
+@pytest.mark.parametrize("launcher", ["mpiexec", pytest.param("gloo", marks=pytest.mark.slow)])
 def test_a_rank_that_fails_ends_all(workspace, launcher):
     add_hooks(workspace, "FailingHook")
     code, output = on_ranks(2, workspace, "--max_steps=1000000", launcher=launcher)
