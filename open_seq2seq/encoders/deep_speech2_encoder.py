@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight
@@ -121,6 +123,14 @@ class DeepSpeech2Encoder(Encoder):
             raise ConfigError([f"'{self.params_path}/conv_layers' leave nothing of "
                                f"{self.params['num_audio_features']} features: use the padding SAME."])
         return width * channels
+
+    def receptive_field(self) -> ReceptiveField | None:
+        recurrent = self.params["num_rnn_layers"] > 0
+        if recurrent and not self.params["rnn_unidirectional"]:
+            return None
+        windows = [layer.window for block in self.convolutions for layer in block.layers]
+        field = field_of(windows if self.row_convolution is None else [*windows, self.row_convolution.window])
+        return field._replace(before=math.inf) if recurrent else field
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes features.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from open_seq2seq.parts.component import Component
+from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 from open_seq2seq.parts.observation import observe
 
 
@@ -26,6 +27,10 @@ class Encoder(Component):
             result = self._encode(input_dict)
         observe(result.get("outputs"), "outputs", self)
         return result
+
+    def receptive_field(self) -> ReceptiveField | None:
+        """Returns which frames an output is made of; None where it is the whole utterance, which cannot be streamed."""
+        return None
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError("An encoder implements _encode(input_dict).")

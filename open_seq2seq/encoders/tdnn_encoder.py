@@ -22,6 +22,7 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
 from open_seq2seq.parts.conv_blocks.normalization import NORMALIZATIONS
+from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
 from open_seq2seq.parts.fork import fork
 from open_seq2seq.utils.errors import ConfigError
 
@@ -106,6 +107,12 @@ class TDNNEncoder(Encoder):
                 if entry.kind == "conv2d":
                     width = entry.shape.windows[1].outputs(width)
         self.output_size = width * channels
+
+    def receptive_field(self) -> ReceptiveField | None:
+        if self.params["normalization"] == "instance_norm":  # by statistics of the whole utterance
+            return None
+        # Residual connections have windows of one frame, within those of the layers that they go around.
+        return field_of([layer.window for block in self.blocks for layer in block.layers])
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes features.

@@ -125,6 +125,15 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     return spec
 
 
+def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, given: Mapping[str, Any]) -> list[str]:
+    """Returns what ``describe_model`` finds wrong, one sentence each."""
+    try:
+        describe_model(base_model, params, mode, given)
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
 def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
     names = [str(name) for name in params.get("summaries") or []]
     problems = [f"'summaries' names '{name}', which is unknown." + did_you_mean(name, SUMMARIES)

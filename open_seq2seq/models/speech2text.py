@@ -99,6 +99,11 @@ class Speech2Text(EncoderDecoderModel):
         return getattr(self.decoder, "ctc", self.decoder)
 
     @property
+    def beam_search(self) -> CtcDecoder | None:
+        """The prefix beam search that evaluation and inference use; None where decoding is greedy."""
+        return self._search
+
+    @property
     def _dumps_logits(self) -> bool:
         return self.mode == "infer" and bool(self._ctc.params.get("infer_logits_to_pickle"))
 

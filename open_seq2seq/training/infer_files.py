@@ -61,10 +61,13 @@ def overrides_for(files: Sequence[str], checkpoint: Path | None) -> list[Overrid
     names = [_from_standard_input() if name == STANDARD_INPUT else name for name in files]
     overrides = [Override(_SECTION, (_DATA, "dataset_files"), repr(names)),
                  Override(_SECTION, (_DATA, "audio_root"), "None")]
-    vocabulary = checkpoint / ASSETS / "vocab_file" if checkpoint is not None else None
-    if vocabulary is not None and vocabulary.is_file():
-        overrides.append(Override(_SECTION, (_DATA, "vocab_file"), str(vocabulary)))
-    return overrides
+    return overrides if checkpoint is None else [*overrides, *alphabet_of(checkpoint)]
+
+
+def alphabet_of(checkpoint: Path) -> list[Override]:
+    """Returns the values that make a model use the alphabet that a checkpoint has, where it has one."""
+    vocabulary = checkpoint / ASSETS / "vocab_file"
+    return [Override(None, (_DATA, "vocab_file"), str(vocabulary))] if vocabulary.is_file() else []
 
 
 def _from_standard_input() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from open_seq2seq.utils.errors import DataError
 
-_RATES = (1000, 768_000)
+RATES = (1000, 768_000)
 """Sampling rates in Hz that a header may be believed to mean."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio is silent: one step of 16 bits."""
@@ -71,7 +71,7 @@ def read_info(path: str) -> AudioInfo:
         raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
     if found.frames <= 0:
         raise AudioError("empty", "holds no samples")
-    if not _RATES[0] <= found.samplerate <= _RATES[1]:
+    if not RATES[0] <= found.samplerate <= RATES[1]:
         raise AudioError("impossible rate", f"says that it has {found.samplerate} samples a second")
     missing = _missing_bytes(path)
     if missing:

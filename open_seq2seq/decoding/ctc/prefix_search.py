@@ -9,6 +9,7 @@ Most frames of a trained model have one symbol that is worth considering. Stretc
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,7 @@ class PrefixSearch:
         self._parents = np.full(1024, -1, np.int64)
         self._symbols = np.full(1024, -1, np.int64)
         self._num_nodes = 1
+        self._said = np.zeros(0, np.int64)  # what stands before the tree's root
         self._marks = np.arange(1, vocab_size, dtype=np.int64) * _INCREMENT  # wraps, as hashes do
         floats, ints = self._rules.start()
         self._floats = np.concatenate([[0.0, -_INFINITY, 0.0, 0.0], floats])[:, np.newaxis]
@@ -81,6 +83,54 @@ class PrefixSearch:
             self._step(frames, time)
             time += 1
 
+    def fork(self) -> PrefixSearch:
+        """Returns a copy; what one of the two takes in from now on is nothing to the other."""
+        other = copy.copy(self)
+        other._floats, other._ints = self._floats.copy(), self._ints.copy()
+        other._keep_living_nodes()
+        return other
+
+    def decide(self, open_symbols: int) -> None:
+        """Drops prefixes that differ from the best one further back than by its last ``open_symbols`` symbols.
+
+        Two readings of nearly the same probability would otherwise go on side by side in an endless stream.
+        """
+        root = int(self._ints[_NODE, np.argmax(self._floats[_TOTAL] + self._floats[_EXTRA])])
+        for _ in range(open_symbols):
+            root = int(self._parents[root]) if root > 0 else 0
+        nodes = self._ints[_NODE]
+        while (further := nodes > root).any():  # a parent's number is below its children's
+            nodes = np.where(further, self._parents[nodes], nodes)
+        agrees = nodes == root
+        self._floats, self._ints = self._floats[:, agrees], self._ints[:, agrees]
+
+    def _keep_living_nodes(self) -> None:
+        """Makes a tree of its own of what the beam's prefixes do not share, so that a long stream needs little."""
+        living = np.zeros(self._num_nodes, bool)
+        living[0] = True
+        nodes = np.unique(self._ints[_NODE])
+        while len(nodes := nodes[~living[nodes]]):
+            living[nodes] = True
+            nodes = np.unique(self._parents[nodes])
+        kept = living.nonzero()[0]
+        kept = kept[self._share(kept):]  # the last shared node, or the root, is the new root
+        number = np.zeros(self._num_nodes, np.int64)
+        number[kept] = np.arange(len(kept))
+        parents, symbols = np.full([2, max(1024, 2 * len(kept))], -1, np.int64)
+        parents[1:len(kept)] = number[self._parents[kept[1:]]]
+        symbols[1:len(kept)] = self._symbols[kept[1:]]
+        self._parents, self._symbols, self._num_nodes = parents, symbols, len(kept)
+        self._ints[_NODE] = number[self._ints[_NODE]]
+
+    def _share(self, living: np.ndarray) -> int:
+        """Adds the symbols that all prefixes begin with to those said; returns how many there are."""
+        # A parent's number is below its children's: as long as each node has one child, the next one is that.
+        children = np.bincount(np.searchsorted(living, self._parents[living[1:]]), minlength=len(living))
+        first_end = int(np.searchsorted(living, self._ints[_NODE].min()))  # what follows it is not shared by all
+        shared = min(int(np.argmax(children != 1)), first_end)
+        self._said = np.concatenate([self._said, self._symbols[living[1:shared + 1]]])
+        return shared
+
     def best(self, count: int = 1) -> list[Hypothesis]:
         """Returns the best hypotheses so far, as if the utterance ended here; best first."""
         extra = self._floats[_EXTRA] + self._rules.finish(self._floats[_FLOATS:], self._ints[_INTS:])
@@ -96,7 +146,7 @@ class PrefixSearch:
         while node > 0:
             found.append(self._symbols[node])
             node = int(self._parents[node])
-        return np.array(found[::-1], np.int64)
+        return np.concatenate([self._said, np.array(found[::-1], np.int64)])
 
     # Frames with several symbols.
 

@@ -43,8 +43,37 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
     Returns:
       ``[frames, num_features]`` float32, normalised.
     """
-    compute = _psf_features if settings.backend == "psf" else _librosa_features
-    return normalized_features(compute(audio, settings, dither_floor), settings).astype(np.float32)
+    frames = range(int(settings.num_frames(len(audio))))
+    values = frame_values(audio, settings, frames, dither_floor=dither_floor)
+    return normalized_features(completed_features(values, settings), settings).astype(np.float32)
+
+
+def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int = 0,
+                 dither_floor: bool = True) -> np.ndarray:
+    """Computes what follows from each window alone: decibels or logarithms, before anything of the whole utterance.
+
+    Args:
+      audio: ``[samples]``, normalised, from sample ``start`` of the utterance to its end, or as far as it is known.
+      settings: what is computed.
+      frames: which frames, without gaps.
+      start: what is left out of the utterance's beginning; 0, or before the first window by a sample at least.
+      dither_floor: whether the expected power of the dither is added, because the audio has none.
+
+    Returns:
+      ``[frames, values]`` in double precision; ``completed_features`` makes features of them.
+    """
+    values = _psf_values if settings.backend == "psf" else _librosa_values
+    return values(audio, settings, frames, start, dither_floor)
+
+
+def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndarray:
+    """Returns the features ``[frames, num_features]`` of an utterance's values, not yet normalised."""
+    is_psf = settings.backend == "psf"
+    if settings.input_type == "spectrogram":
+        return (values - values.max())[:, :settings.num_features] if is_psf else values
+    if settings.input_type == "logfbank":
+        return values
+    return (values if is_psf else np.maximum(values, values.max() - DECIBEL_RANGE)) @ settings.cosines
 
 
 def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.ndarray:
@@ -57,17 +86,15 @@ def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.n
     return (features - mean) / np.where(deviation < SMALLEST_DEVIATION, 1.0, deviation)
 
 
-def _librosa_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: bool) -> np.ndarray:
+def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
+                    dither_floor: bool) -> np.ndarray:
     """Windows centred on multiples of the hop, the signal reflected at its ends."""
     samples = audio.astype(np.float64)
     if settings.has_preemphasis:
         samples = _emphasized(samples)
-    points, size = settings.fft_points, settings.window_samples
-    # The window stands in the middle of the transform's points; what it leaves out is not copied.
-    left = (points - size) // 2
-    indices = reflected_indices(len(samples), points // 2 - left,
-                                (len(samples) // settings.hop) * settings.hop + size)
-    power = _power(samples[indices], settings)
+    hop, size, before = settings.hop, settings.window_samples, settings.samples_before
+    indices = reflected_indices(start + len(samples), before - frames.start * hop, (len(frames) - 1) * hop + size)
+    power = _power(samples[indices - start], settings)
     if dither_floor and settings.dither:
         power += settings.dither_power
     if settings.input_type == "spectrogram":
@@ -75,29 +102,27 @@ def _librosa_features(audio: np.ndarray, settings: FeatureSettings, dither_floor
     mel = _mel(power, settings)
     if settings.input_type == "logfbank":
         return np.log(mel + LOG_EPSILON)
-    decibels = 10 * np.log10(np.maximum(mel, DECIBEL_EPSILON))
-    return np.maximum(decibels, decibels.max() - DECIBEL_RANGE) @ settings.cosines
+    return 10 * np.log10(np.maximum(mel, DECIBEL_EPSILON))
 
 
-def _psf_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: bool) -> np.ndarray:
+def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
+                dither_floor: bool) -> np.ndarray:
     """16-bit samples, windows from the first sample on, the last one filled up with zeros."""
     samples = np.trunc(np.clip(audio * np.float32(_FULL_SCALE), -_FULL_SCALE - 1, _FULL_SCALE)).astype(np.float64)
-    frames, hop, size = int(settings.num_frames(len(samples))), settings.hop, settings.window_samples
-    if settings.pad_signal:
-        unpadded = int(replace(settings, pad_signal=False).num_frames(len(samples)))
-        samples = np.pad(samples, (0, (frames - unpadded) * hop))
+    hop, size = settings.hop, settings.window_samples
+    unpadded = int(replace(settings, pad_signal=False).num_frames(start + len(samples)))
+    samples = np.pad(samples, (0, max(0, frames.stop - unpadded) * hop))
     if settings.has_preemphasis:
         samples = _emphasized(samples)
-    samples = np.pad(samples, (0, max(0, (frames - 1) * hop + size - len(samples))))
-    power = _power(samples[:(frames - 1) * hop + size], settings) / settings.fft_points
+    first, end = frames.start * hop - start, (frames.stop - 1) * hop + size - start
+    samples = np.pad(samples, (0, max(0, end - len(samples))))
+    power = _power(samples[first:end], settings) / settings.fft_points
     if dither_floor and settings.dither:
         power += settings.dither_power * (_FULL_SCALE ** 2 / settings.fft_points)
     if settings.input_type == "spectrogram":
-        decibels = 10 * np.log10(np.maximum(power, TINY_POWER))
-        return (decibels - decibels.max())[:, :settings.num_features]
+        return 10 * np.log10(np.maximum(power, TINY_POWER))
     mel = _mel(power, settings)
-    logs = np.log(np.where(mel == 0, np.finfo(np.float64).eps, mel))
-    return logs if settings.input_type == "logfbank" else logs @ settings.cosines
+    return np.log(np.where(mel == 0, np.finfo(np.float64).eps, mel))
 
 
 def reflected_indices(samples: int, before: int, total: int) -> np.ndarray:

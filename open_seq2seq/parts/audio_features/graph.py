@@ -61,8 +61,7 @@ class AudioFeatures:
         if settings.has_preemphasis:
             audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
         points, size, hop = settings.fft_points, settings.window_samples, settings.hop
-        before = points // 2 - (points - size) // 2
-        places = tf.range(samples // hop * hop + size) - before
+        places = tf.range(samples // hop * hop + size) - settings.samples_before
         # Reflected at both ends of each utterance, as often as a very short one needs.
         period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
         folded = tf.abs(places) % period

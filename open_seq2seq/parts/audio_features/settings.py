@@ -80,6 +80,13 @@ class FeatureSettings:
         return max(_PSF_FFT, power_of_two) if self.backend == "psf" else power_of_two
 
     @property
+    def samples_before(self) -> int:
+        """Samples of the first window that lie before the first sample of the signal."""
+        # librosa's window stands in the middle of the transform's points, and those around the first sample.
+        points = self.fft_points
+        return 0 if self.backend == "psf" else points // 2 - (points - self.window_samples) // 2
+
+    @property
     def has_preemphasis(self) -> bool:
         """Whether high frequencies are raised before the transform."""
         return self.input_type != "spectrogram"

@@ -1,0 +1,91 @@
+"""Transcripts that grow: CTC decoding of logits that come in pieces, with copies that may go other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from open_seq2seq.decoding.ctc.decoder import CtcDecoder
+from open_seq2seq.decoding.ctc.prefix_search import PrefixSearch
+
+_OPEN_SYMBOLS = 64  # how many of the last symbols may still become others in an endless stream
+
+
+class GrowingTranscript(Protocol):
+    """What was decoded so far."""
+
+    def advance(self, logits: np.ndarray) -> None:
+        """Takes in further logits ``[time, vocabulary]``, the blank last."""
+        ...
+
+    def fork(self) -> GrowingTranscript:
+        """Returns a copy; what one of the two takes in from now on is nothing to the other."""
+        ...
+
+    def decide(self) -> None:
+        """Gives up what differs from the best reading far back, so that an endless stream needs little memory."""
+        ...
+
+    def text(self) -> str:
+        """Returns the transcript, as if the utterance ended here."""
+        ...
+
+
+class GreedyTranscript:
+    """The likeliest symbol of each frame, repeats and blanks taken out.
+
+    Args:
+      to_text: makes text of ids.
+    """
+
+    def __init__(self, to_text: Callable[[np.ndarray], str]) -> None:
+        self._to_text = to_text
+        self._pieces: list[np.ndarray] = []
+        self._last = -1
+
+    def advance(self, logits: np.ndarray) -> None:
+        if not len(logits):
+            return
+        path = logits.argmax(1)
+        before = np.concatenate([[self._last], path[:-1]])
+        self._pieces.append(path[(path != before) & (path != logits.shape[1] - 1)])
+        self._last = int(path[-1])
+
+    def fork(self) -> GreedyTranscript:
+        other = GreedyTranscript(self._to_text)
+        self._pieces = [np.concatenate([np.zeros(0, np.int64), *self._pieces])]
+        other._pieces, other._last = list(self._pieces), self._last
+        return other
+
+    def decide(self) -> None:
+        """Does nothing: there is one reading only."""
+
+    def text(self) -> str:
+        return self._to_text(np.concatenate([np.zeros(0, np.int64), *self._pieces]))
+
+
+class SearchedTranscript:
+    """Prefix beam search, with a language model where the decoder has one.
+
+    Args:
+      decoder: what searches.
+      search: where to go on; a new search by default.
+    """
+
+    def __init__(self, decoder: CtcDecoder, search: PrefixSearch | None = None) -> None:
+        self._decoder = decoder
+        self._search = search or decoder.search()
+
+    def advance(self, logits: np.ndarray) -> None:
+        self._search.advance(logits)
+
+    def fork(self) -> SearchedTranscript:
+        return SearchedTranscript(self._decoder, self._search.fork())
+
+    def decide(self) -> None:
+        self._search.decide(_OPEN_SYMBOLS)
+
+    def text(self) -> str:
+        return self._decoder.transcripts(self._search)[0].text

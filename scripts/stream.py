@@ -1,0 +1,215 @@
+"""Transcribes speech while it comes, from recordings that are replayed in steps or from the microphone.
+
+usage: python scripts/stream.py --logdir=digits-w2l --files one.wav two.flac --step_ms=200
+       python scripts/stream.py --logdir=digits-w2l --files strings/*.flac --compare --quiet
+       python scripts/stream.py --logdir=digits-w2l --microphone
+
+The logdir is all that is needed: its newest checkpoint has the config and the alphabet. Config values may follow, as
+--decoder_params/use_language_model=True. It prints the transcript whenever it changes, and how long steps took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.speech2text.audio_files import AudioError, read_audio, read_info
+from open_seq2seq.metrics.wer import error_rates
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.script import run_script
+
+if TYPE_CHECKING:
+    from open_seq2seq.training.frame_asr import FrameASR
+
+
+def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
+    """Reads the command line; config values are what it leaves over."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--logdir", required=True, help="folder of the trained model, or a checkpoint in it")
+    add("--files", nargs="+", metavar="FILE", help="recordings to replay")
+    add("--microphone", action="store_true", help="listen until Ctrl-C; needs the package sounddevice")
+    add("--step_ms", type=float, default=200.0, help="length of a step (default: %(default)g)")
+    add("--history_seconds", type=float, default=16.0,
+        help="how much may be revised, and what features are normalised by (default: %(default)g)")
+    add("--compare", action="store_true", help="transcribe each recording as a whole too, and tell the difference")
+    add("--quiet", action="store_true", help="print finished transcripts only")
+    return parser.parse_known_args(argv)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Finds mistakes before anything is loaded.
+
+    Raises:
+      UserError: no source of audio, or two; a step of no length.
+    """
+    if bool(args.files) == args.microphone:
+        raise UserError("Give either recordings by --files, or --microphone.")
+    if not args.step_ms > 0:
+        raise UserError(f"--step_ms is {args.step_ms:g} but has to be above 0.")
+    if args.compare and args.microphone:
+        raise UserError("--compare goes with --files: what the microphone heard is not kept.")
+    for name in args.files or []:
+        read(name, header_only=True)
+
+
+def read(path: str, header_only: bool = False) -> tuple[np.ndarray, int]:
+    """Returns a recording ``[samples]`` and its rate, or no samples where the header alone is wanted.
+
+    Raises:
+      UserError: it cannot be used.
+    """
+    try:
+        rate = read_info(path).rate
+        return (np.zeros(0, np.float32) if header_only else read_audio(path, rate)), rate
+    except AudioError as error:
+        raise UserError(f"{path} {error.detail}.") from error
+
+
+class Clock:
+    """How long steps took, the last one of an utterance by itself."""
+
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+        self.ends: list[float] = []
+        self.audio_seconds = 0.0
+
+    def describe(self) -> str:
+        """Returns one line for people."""
+        steps = np.array(self.steps or [0.0]) * 1000
+        total = sum(self.steps) + sum(self.ends)
+        return (f"latency per step: mean {steps.mean():.1f} ms, p95 {np.percentile(steps, 95):.1f} ms, max "
+                f"{steps.max():.1f} ms; at the end {np.mean(self.ends or [0.0]) * 1000:.1f} ms; real-time factor "
+                f"{total / max(self.audio_seconds, 1e-9):.3f}")
+
+
+def transcribe(asr: FrameASR, pieces: Iterable[np.ndarray], clock: Clock, quiet: bool) -> tuple[str, str]:
+    """Streams one utterance.
+
+    Args:
+      asr: set to the rate of the audio, and to the beginning of an utterance.
+      pieces: of audio.
+      clock: takes the times.
+      quiet: whether the growing transcript is not printed.
+
+    Returns:
+      The transcript, and the last one before the end was known.
+    """
+    heard, shown = 0.0, ""
+    for piece in pieces:
+        began = time.perf_counter()
+        text = asr.transcribe(piece).text
+        clock.steps.append(time.perf_counter() - began)
+        heard += len(piece) / asr.rate
+        if text != shown and not quiet:
+            deco_print(f"{heard:7.2f} s  {text}", offset=1)
+        shown = text
+    began = time.perf_counter()
+    text = asr.finish()
+    clock.ends.append(time.perf_counter() - began)
+    clock.audio_seconds += heard
+    return text, shown
+
+
+def replayed(audio: np.ndarray, step: int) -> Iterator[np.ndarray]:
+    """Yields audio ``[samples]`` in steps of so many samples."""
+    for begin in range(0, len(audio), step):
+        yield audio[begin:begin + step]
+
+
+def replay_files(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
+    """Streams recordings, each as an utterance of its own."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in args.files:
+        audio, rate = read(name)
+        asr.reset(rate)
+        found[name] = transcribe(asr, replayed(audio, max(1, round(args.step_ms / 1000 * rate))), clock, args.quiet)
+        deco_print(f"{name}: {found[name][0]}")
+    deco_print(clock.describe())
+    if args.compare:
+        compare(asr, found)
+
+
+def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
+    """Prints how the transcripts of streams differ from those of the recordings as a whole."""
+    from open_seq2seq.training.interactive import InteractiveModel
+
+    offline = InteractiveModel(asr.model)
+    whole = [offline.infer([read(name)])[0].text for name in found]
+    for what, texts in (("transcripts", [text for text, _ in found.values()]),
+                        ("last transcripts before the end was known", [text for _, text in found.values()])):
+        rates = error_rates(whole, texts, list(found))
+        deco_print(f"{what} against those of whole recordings: WER {100 * rates.wer:.2f}%, CER {100 * rates.cer:.2f}%, "
+                   f"{sum(a == b for a, b in zip(whole, texts, strict=True))} of {len(whole)} equal")
+
+
+def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.ndarray]:
+    """Yields what the default microphone hears, in steps of so many samples, until the event is set.
+
+    Raises:
+      UserError: the package is missing, or there is no microphone.
+    """
+    try:
+        import sounddevice
+    except (ImportError, OSError) as error:  # OSError: the package is there, the library PortAudio is not
+        raise UserError(f"--microphone needs the package sounddevice and the library PortAudio ({error}): run `pip "
+                        "install sounddevice`, or replay recordings by --files.") from error
+    waiting: queue.Queue[np.ndarray] = queue.Queue()
+
+    def keep(block: np.ndarray, frames: int, moment: Any, status: Any) -> None:
+        waiting.put(block[:, 0].copy())
+
+    try:
+        with sounddevice.InputStream(samplerate=rate, channels=1, dtype="float32", blocksize=step, callback=keep):
+            while not stopped.is_set():
+                with contextlib.suppress(queue.Empty):
+                    yield waiting.get(timeout=0.1)
+    except sounddevice.PortAudioError as error:
+        raise UserError(f"The microphone cannot be used ({error}): replay recordings by --files.") from error
+
+
+def listen(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
+    """Streams from the microphone: one utterance, until Ctrl-C."""
+    stopped = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # whatever step it comes in is finished
+    deco_print("Listening; end with Ctrl-C.")
+    try:
+        step = max(1, round(args.step_ms / 1000 * asr.rate))
+        deco_print(transcribe(asr, microphone(asr.rate, step, stopped), clock, args.quiet)[0])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    deco_print(clock.describe())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Streams what the command line asks for."""
+    args, overrides = parse_args(argv)
+    check(args)
+    from open_seq2seq.training.frame_asr import FrameASR
+
+    asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds)
+    deco_print(f"logits are complete {1000 * asr.look_ahead_seconds:.0f} ms after a sound, tentative at once")
+    clock = Clock()
+    if args.microphone:
+        listen(asr, args, clock)
+    else:
+        replay_files(asr, args, clock)
+
+
+if __name__ == "__main__":
+    run_script(main)
