@@ -261,9 +261,7 @@ def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedCo
     file = load_config(flags.config_file)
     _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
     benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
-    from open_seq2seq.models.builder import description_problems
-
-    return resolve(file, flags.mode, overrides, benchmark, description_problems)
+    return resolve(file, flags.mode, overrides, benchmark, _model_problems)
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
@@ -278,6 +276,12 @@ def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
                          for flag in near]
     if problems:
         raise ConfigError(problems)
+
+
+def _model_problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
+    from open_seq2seq.models.builder import description_problems
+
+    return description_problems(base_model, params, section, given)
 
 
 def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[str]) -> RunOptions:

@@ -33,7 +33,7 @@ def test_nothing_gives_nothing():
 
 
 @pytest.mark.parametrize(("piece", "message"), [
-    (np.array([0.1, np.nan], np.float32), "1 samples that are NaN or infinite"),
+    (np.array([0.1, np.nan], np.float32), "1 sample NaN or infinite"),
     (np.zeros([2, 2, 2], np.float32), r"\[2, 2, 2\]"), (np.float32(0.1), r"\[\]"),
 ])
 def test_what_is_no_audio_is_refused(piece: np.ndarray, message: str):
