@@ -44,7 +44,7 @@ def describe_machine() -> Machine:
     import_tensorflow()
     import tensorflow as tf
 
-    from open_seq2seq.optimizers.dtype import cpu_flags
+    from open_seq2seq.utils.processor import cpu_flags
 
     gpus = tuple(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
                  for gpu in tf.config.list_physical_devices("GPU"))

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.utils.processor import has_bfloat16
 
-_BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 _LABELS = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
 # Half types of old configs: variables were half there too; here they are FP32 always.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
@@ -64,20 +64,6 @@ def _label(dtype: Any) -> str:
 def _cpu_warning(compute: tf.DType) -> str:
     if compute == tf.float16:
         return ". Warning: float16 is slower than float32 on CPUs; 'mixed' would use bfloat16"
-    flags = cpu_flags()
-    if flags and not flags & _BFLOAT16_FLAGS:
+    if not has_bfloat16():
         return ". Warning: this CPU has no bfloat16 instructions (avx512_bf16, amx_bf16), so float32 is faster"
     return ""
-
-
-def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Returns the CPU's feature flags; none where the system does not tell."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                key, _, value = line.partition(":")
-                if key.strip() in ("flags", "Features"):
-                    return frozenset(value.split())
-    except OSError:
-        pass
-    return frozenset()

@@ -15,6 +15,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.utils.processor import has_bfloat16
 
 KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 
@@ -172,7 +173,13 @@ def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str
 
     Kernels that skip inputs by themselves have no gradient on CPUs, but where oneDNN has one: not in half precision,
     nor on processors for which TensorFlow leaves oneDNN off. ``tf.nn.convolution`` interleaves the batch instead.
+
+    CPUs without bfloat16 instructions compute in FP32: TensorFlow's kernels would add up in bfloat16 there, some 30
+    times slower than that.
     """
+    if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
+        return tf.cast(_convolved(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations),
+                       x.dtype)
     y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
     return tf.ensure_shape(y, [*[None] * (len(y.shape) - 1), kernel.shape[-1]])
 

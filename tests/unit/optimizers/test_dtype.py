@@ -28,22 +28,13 @@ def test_choice(monkeypatch, given, on_cpu, with_gpu):
 
 def test_warnings(monkeypatch):
     on_gpu(monkeypatch, False)
-    monkeypatch.setattr(dtype_module, "cpu_flags", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr(dtype_module, "has_bfloat16", lambda: False)
     assert "no bfloat16 instructions" in resolve_dtype("mixed").note
-    monkeypatch.setattr(dtype_module, "cpu_flags", lambda: frozenset({"avx2", "amx_bf16"}))
-    assert "Warning" not in resolve_dtype("mixed").note
-    monkeypatch.setattr(dtype_module, "cpu_flags", frozenset)
+    monkeypatch.setattr(dtype_module, "has_bfloat16", lambda: True)
     assert "Warning" not in resolve_dtype("mixed").note
     assert "slower" in resolve_dtype("mixed_float16").note
     on_gpu(monkeypatch, True)
     assert "Warning" not in resolve_dtype("mixed_float16").note
-
-
-def test_cpu_flags(tmp_path):
-    file = tmp_path / "cpuinfo"
-    file.write_text("processor\t: 0\nflags\t\t: fpu avx512_bf16\n")
-    assert dtype_module.cpu_flags(str(file)) == {"fpu", "avx512_bf16"}
-    assert dtype_module.cpu_flags(str(tmp_path / "none")) == frozenset()
 
 
 @pytest.mark.parametrize("given", ["mixd", "float64", tf.int32])
