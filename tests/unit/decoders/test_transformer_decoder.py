@@ -9,6 +9,7 @@ from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.utils.errors import ConfigError
+from open_seq2seq.utils.processor import has_bfloat16
 
 VOCAB, BATCH, SOURCE, TARGET = 21, 3, 7, 6
 SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32, "attention_dropout": 0.1, "relu_dropout": 0.1,
@@ -106,7 +107,7 @@ def test_logits_alone_as_in_a_batch(norm, source, target):
     for row in range(BATCH):
         cut = [[ids[row:row + 1, :lengths[row]], lengths[row:row + 1]] for ids, lengths in (source, target)]
         alone = translator.decode(*cut)["logits"].numpy()[0]
-        np.testing.assert_allclose(together[row, :len(alone)], alone, atol=1e-5)
+        np.testing.assert_allclose(together[row, :len(alone)], alone, rtol=0, atol=1e-5 * np.abs(alone).max())
 
 
 def best_by_hand(translator, source, max_length):
@@ -197,6 +198,8 @@ def test_gradients_agree_with_differences(source, target):
 
 
 # The gradient of an absolute value jumps where rounding flips a sign: L1 is rougher in 16 channels.
+@pytest.mark.skipif(not has_bfloat16(), reason="the CPU has no bfloat16 instructions: TensorFlow's products err twice "
+                    "as much there")
 @pytest.mark.parametrize("norm, tolerance", [("layernorm_L2", 0.05), ("layernorm_L1", 0.2), ("batch_norm", 0.05)])
 def test_bfloat16_gradients_are_close(norm, tolerance, source, target):
     (loss, gradients), (half_loss, half) = (
@@ -270,7 +273,7 @@ def test_learns_to_copy():
         return loss
 
     first = step(tf.constant(0, tf.int64))
-    for number in range(1, 120):
+    for number in range(1, 400):
         loss = step(tf.constant(number, tf.int64))
     assert loss < 0.2 * first
     np.testing.assert_array_equal(translator.decode(source, source)["outputs"][0] * np.sign(source[0]), source[0])
