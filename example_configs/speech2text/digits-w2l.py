@@ -3,7 +3,7 @@
 The Free Spoken Digit Dataset (github.com/Jakobovski/free-spoken-digit-dataset) has recordings at 8 kHz, about 0.4 s
 each. They are learned by themselves and joined to strings of 2 to 7: in another context each time, a digit is not
 learned by heart. Speed, noise and masks are drawn anew in each epoch. Features are normalised all together, since the
-mean of one feature over so short an utterance is most of what tells vowels apart.
+mean of one feature over so short an utterance is part of what tells vowels apart.
 
 Data: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 Run:  python run.py --config_file=example_configs/speech2text/digits-w2l.py --mode=train_eval
