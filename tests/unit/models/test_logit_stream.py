@@ -14,25 +14,9 @@ from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.logit_stream import LogitStream, streaming_field
 from open_seq2seq.utils.errors import ConfigError
+from tests.unit.encoders.test_tdnn_encoder import STACKS
 
 FEATURES = 12
-
-
-def layer(kind: str = "conv1d", kernel: Any = 5, channels: int = 16, repeat: int = 1, **others: Any) -> dict[str, Any]:
-    return {"type": kind, "repeat": repeat, "kernel_size": [kernel], "stride": [1], "num_channels": channels,
-            "padding": "SAME", **others}
-
-
-RESIDUAL = {"residual": True}
-DENSE = {"residual": True, "residual_dense": True}
-STACKS = {
-    "wave2letter": [layer(kernel=11, stride=[2]), layer(kernel=4, repeat=2), layer(dilation=[2]), layer(kernel=1)],
-    "jasper": [layer(stride=[3]), layer(repeat=2, **RESIDUAL), layer(channels=20, repeat=2, **RESIDUAL)],
-    "dense": [layer(), layer(repeat=2, **DENSE), layer(channels=20, **DENSE), layer(repeat=2, **DENSE)],
-    "quartznet": [layer("sep_conv1d", 7, stride=[2]), layer("sep_conv1d", repeat=2, **RESIDUAL), layer(kernel=1)],
-    "valid": [layer(padding="VALID", stride=[2]), layer(padding="VALID", kernel=3, dilation=[2]), layer("tcn", 3)],
-    "conv2d": [{**layer("conv2d", channels=3), "kernel_size": [5, 3], "stride": [2, 2]}, layer()],
-}
 FORWARD = {"encoder": "DeepSpeech2Encoder", "encoder_params": {
     "conv_layers": [{"kernel_size": [11, 5], "stride": [2, 2], "num_channels": 4, "padding": "SAME"}],
     "num_rnn_layers": 2, "rnn_cell_dim": 8, "rnn_type": "gru", "rnn_unidirectional": True, "row_conv": True,

@@ -13,29 +13,9 @@ from open_seq2seq.decoding.ctc import CtcDecoder
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
 from open_seq2seq.decoding.ctc.growing import GreedyTranscript, GrowingTranscript, SearchedTranscript
 from open_seq2seq.decoding.ngram import read_arpa
+from tests.unit.decoding.ctc.test_language_models import WORDS
 
 LABELS = list("ab ")
-WORDS = """
-\\data\\
-ngram 1=7
-ngram 2=3
-
-\\1-grams:
--1.5\t<unk>
--0.9\t</s>
--99\t<s>\t-0.2
--0.6\ta\t-0.3
--0.8\tab\t-0.1
--1.1\tba\t-0.25
--0.7\tbb
-
-\\2-grams:
--0.4\t<s> a
--0.5\tab a
--0.2\ta </s>
-
-\\end\\
-"""
 
 
 def cut(logits: np.ndarray, seed: int) -> Iterator[np.ndarray]:
