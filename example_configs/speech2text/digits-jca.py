@@ -1,11 +1,13 @@
 """Spoken digits: joint CTC and attention that two CPU cores can train.
 
 The Free Spoken Digit Dataset (github.com/Jakobovski/free-spoken-digit-dataset) has recordings at 8 kHz, about 0.4 s
-each. Speed, noise and masks are drawn anew in each epoch.
+each. They are learned by themselves and joined to strings of 2 to 7. Speed, noise and masks are drawn anew in each
+epoch. Features are normalised all together, as in ``digits-w2l.py``.
 
 Data: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 Run:  python run.py --config_file=example_configs/speech2text/digits-jca.py --mode=train_eval
 Test: the same with --mode=eval --eval_params/data_layer_params/dataset_files="['digits/test.csv']"
+      or "['digits/strings-test.csv']"
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder, JointCTCAttentionDecoder, ListenAttendSpellDecoder
@@ -27,8 +29,8 @@ def block(repeat, kernel_size, num_channels, dropout_keep_prob, stride=1, dilati
 base_params = {
     "use_horovod": False,
     "num_gpus": 1,
-    "batch_size_per_gpu": 32,
-    "num_epochs": 60,
+    "batch_size_per_gpu": 24,
+    "num_epochs": 12,
     "random_seed": 0,
     "save_summaries_steps": 100,
     "print_loss_steps": 100,
@@ -41,10 +43,11 @@ base_params = {
     "dtype": "mixed",
 
     "optimizer": "AdamW",
-    "optimizer_params": {"weight_decay": 0.01},
+    "optimizer_params": {"weight_decay": 0.05},
     "lr_policy": cosine_decay,
     "lr_policy_params": {"learning_rate": 0.002, "warmup_steps": 200},
     "max_grad_norm": 5.0,
+    "ema_decay": 0.998,
 
     "encoder": ListenAttendSpellEncoder,
     "encoder_params": {
@@ -88,7 +91,6 @@ base_params = {
         "backend": "librosa",
         "input_type": "logfbank",
         "num_audio_features": 40,
-        "norm_per_feature": True,
         "sample_freq": 8000,
         "pad_to": 16,
         "dither": 1e-4,
@@ -99,12 +101,12 @@ base_params = {
 
 train_params = {
     "data_layer_params": {
-        "dataset_files": [data_root + "train.csv"],
+        "dataset_files": [data_root + "train.csv", data_root + "strings-train.csv"],
         "augmentation": {
-            "speed_perturbation_ratio": 0.15,
-            "noise_level_min": -70, "noise_level_max": -35,
-            "n_freq_mask": 1, "width_freq_mask": 6,
-            "n_time_mask": 1, "width_time_mask": 6,
+            "speed_perturbation_ratio": 0.2,
+            "noise_level_min": -80, "noise_level_max": -30,
+            "n_freq_mask": 2, "width_freq_mask": 6,
+            "n_time_mask": 1, "width_time_mask": 8,
         },
     },
 }

@@ -28,19 +28,27 @@ class Frames(NamedTuple):
 
     Attributes:
       log_probs: ``[time, vocabulary]`` float64, the blank last.
-      considered: the same; -inf where a symbol is not considered.
+      considered: the same; -inf where a symbol is not considered, and for the blank.
+      blanks: log probability of the blank in each frame; -inf where it is not considered.
       symbols: the considered symbols of all frames in order, ascending in each, without the blank.
       begins: where each frame's begin in ``symbols``, and the end.
       likeliest: ``[time]``.
+      likeliest_sums: ``[time + 1]``: log probabilities of the likeliest symbols of all frames before.
+      new_symbols: the likeliest symbols where they differ from that of the frame before, without the blank.
+      new_begins: ``[time + 1]``: where each frame's is in ``new_symbols``, or the next frame's.
       single: ``[time]`` bool: whether only the likeliest is considered.
       run_end: ``[time]``: the next frame that is not single.
     """
 
     log_probs: np.ndarray
     considered: np.ndarray
+    blanks: list[float]
     symbols: np.ndarray
     begins: list[int]
-    likeliest: np.ndarray
+    likeliest: list[int]
+    likeliest_sums: list[float]
+    new_symbols: list[int]
+    new_begins: list[int]
     single: list[bool]
     run_end: list[int]
 
@@ -73,5 +81,15 @@ def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
     run_end = np.minimum.accumulate(ends[::-1])[::-1]
     rows, columns = np.nonzero(keep[:, :-1])
     begins = np.searchsorted(rows, np.arange(steps + 1)).tolist()
-    return Frames(log_probs, np.where(keep, log_probs, -np.inf), columns, begins, likeliest, single.tolist(),
-                  run_end.tolist())
+    considered = np.where(keep, log_probs, -np.inf)
+    blanks = considered[:, -1].tolist()
+    considered[:, -1] = -np.inf
+    new = (likeliest != vocab - 1) & (np.diff(likeliest, prepend=-1) != 0)
+    return Frames(
+        log_probs, considered, blanks, columns, begins, likeliest.tolist(), _sums(log_probs.max(1)).tolist(),
+        likeliest[new].tolist(), _sums(new).tolist(), single.tolist(), run_end.tolist())
+
+
+def _sums(values: np.ndarray) -> np.ndarray:
+    """Returns the sums of what comes before each of ``[time]``, and of all."""
+    return np.concatenate([[0], np.cumsum(values)])

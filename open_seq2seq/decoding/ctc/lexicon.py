@@ -90,7 +90,7 @@ class Lexicon:
 
     def rows(self, nodes: np.ndarray) -> np.ndarray:
         """Returns the places of the nodes' rows in ``table``."""
-        rows = self._row_of[nodes]
+        rows = self._row_of.take(nodes)
         if np.minimum.reduce(rows) < 0:
             self._add_rows(np.unique(nodes[rows < 0]))
             rows = self._row_of[nodes]

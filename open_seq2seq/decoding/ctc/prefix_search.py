@@ -152,26 +152,32 @@ class PrefixSearch:
 
     def _step(self, frames: Frames, time: int) -> None:
         symbols = frames.symbols[frames.begins[time]:frames.begins[time + 1]]
-        if not self._try_step(frames.considered[time], symbols):
+        if not self._try_step(frames.considered[time], frames.blanks[time], symbols):
             # Whatever was worth considering is forbidden: everything is considered; a blank is never forbidden.
-            self._try_step(frames.log_probs[time], np.arange(self._blank))
+            everything = frames.log_probs[time].copy()
+            everything[self._blank] = -_INFINITY
+            self._try_step(everything, float(frames.log_probs[time, self._blank]), np.arange(self._blank))
 
-    def _try_step(self, log_probs: np.ndarray, symbols: np.ndarray) -> bool:
-        """Goes one frame ahead; returns whether any prefix is left, and if not, leaves all as it was."""
+    def _try_step(self, log_probs: np.ndarray, blank: float, symbols: np.ndarray) -> bool:
+        """Goes one frame ahead; returns whether any prefix is left, and if not, leaves all as it was.
+
+        Beams are narrow most of the time, so that calls count and not elements: ``take`` costs half of an index.
+        """
         floats, ints = self._floats, self._ints
         last, total = ints[_LAST], floats[_TOTAL]
-        width = len(total)
-        extended_by = log_probs[symbols]
-        # A symbol that repeats the last one makes a new one only after a blank.
-        repeats = last[:, np.newaxis] == symbols
-        totals = np.empty([width, len(symbols) + 1])  # of each prefix as it is, and with each symbol
+        extended_by = log_probs.take(symbols)
+        totals = np.empty([len(total), len(symbols) + 1])  # of each prefix as it is, and with each symbol
         extended = totals[:, 1:]
-        np.add(np.where(repeats, floats[_BLANK][:, np.newaxis], total[:, np.newaxis]), extended_by, extended)
-        stay = np.empty([2, width])
-        np.add(total, log_probs[self._blank], stay[_BLANK])
-        of_last = np.where(last == self._blank, -_INFINITY, log_probs[last])
+        np.add(total[:, np.newaxis], extended_by, extended)
+        # A symbol that repeats the last one makes a new one only after a blank.
+        rows, columns = (last[:, np.newaxis] == symbols).nonzero()
+        if len(rows):
+            extended[rows, columns] = floats[_BLANK].take(rows) + extended_by.take(columns)
+        stay = np.empty([2, len(total)])
+        np.add(total, blank, stay[_BLANK])
+        of_last = log_probs.take(last)  # nothing where that is the blank: no symbol was said yet
         np.add(floats[_SYMBOL], of_last, stay[_SYMBOL])
-        if width > 1:
+        if len(total) > 1:
             self._merge(extended, stay[_SYMBOL], symbols, of_last)
         np.logaddexp(stay[_BLANK], stay[_SYMBOL], totals[:, 0])
         extras, scores = None, totals
@@ -211,31 +217,33 @@ class PrefixSearch:
 
     def _keep(self, chosen: np.ndarray, stay: np.ndarray, totals: np.ndarray, extras: np.ndarray | None,
               symbols: np.ndarray) -> None:
-        """Makes the beam of the chosen places in ``totals``."""
-        parents, columns = np.divmod(chosen, len(symbols) + 1)
-        floats, ints = self._floats[:, parents], self._ints[:, parents]
-        floats[_TOTAL] = floats[_SYMBOL] = totals.ravel()[chosen]
+        """Makes the beam of the chosen places in ``totals``: first what stays as it is, then what grows."""
+        columns = chosen % (len(symbols) + 1)
+        grows = columns.nonzero()[0]
+        staying = len(chosen) - len(grows)
+        if 0 < staying < len(chosen):
+            order = np.concatenate([(columns == 0).nonzero()[0], grows])
+            chosen, columns = chosen.take(order), columns.take(order)
+        parents = chosen // (len(symbols) + 1)
+        floats, ints = self._floats.take(parents, 1), self._ints.take(parents, 1)
+        floats[_TOTAL] = floats[_SYMBOL] = totals.take(chosen)
         if extras is not None:
-            floats[_EXTRA] = extras.ravel()[chosen]
+            floats[_EXTRA] = extras.take(chosen)
         floats[_BLANK] = -_INFINITY
-        stays = (columns == 0).nonzero()[0]
-        floats[:2, stays] = stay[:, parents[stays]]
-        if len(stays) < len(chosen):
-            grows = columns.nonzero()[0]
-            self._grow(floats, ints, grows, parents[grows], symbols[columns[grows] - 1])
+        floats[:2, :staying] = stay.take(parents[:staying], 1)
+        if staying < len(chosen):
+            self._grow(floats[:, staying:], ints[:, staying:], parents[staying:], symbols.take(columns[staying:] - 1))
         self._floats, self._ints = floats, ints
 
-    def _grow(self, floats: np.ndarray, ints: np.ndarray, places: np.ndarray, parents: np.ndarray,
-              symbols: np.ndarray) -> None:
-        """Extends the prefixes at ``places``, copies of ``parents`` of the beam, by ``symbols``."""
-        before = ints[_HASH, places]
-        ints[_NODE, places] = self._new_nodes(ints[_NODE, places], symbols)
-        ints[_LAST, places] = symbols
-        ints[_PARENT, places] = before
+    def _grow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray, symbols: np.ndarray) -> None:
+        """Extends the prefixes of the columns, copies of ``parents`` of the beam, by ``symbols``."""
+        ints[_NODE] = self._new_nodes(ints[_NODE], symbols)
+        ints[_LAST] = symbols
+        ints[_PARENT] = ints[_HASH]
         # A 64-bit hash names a prefix: two of one beam share it with a probability of about 1e-15.
-        ints[_HASH, places] = before * _MULTIPLIER + self._marks[symbols]
+        ints[_HASH] = ints[_HASH] * _MULTIPLIER + self._marks.take(symbols)
         if self._scorer is not None:
-            floats[_FLOATS:, places], ints[_INTS:, places] = self._scorer.follow(
+            floats[_FLOATS:], ints[_INTS:] = self._scorer.follow(
                 self._floats[_FLOATS:], self._ints[_INTS:], parents, symbols)
 
     def _new_nodes(self, parents: np.ndarray, symbols: np.ndarray) -> np.ndarray:
@@ -253,33 +261,35 @@ class PrefixSearch:
 
     def _take_run(self, frames: Frames, start: int, end: int) -> bool:
         """Takes frames of which each has one symbol, when that is the same for all prefixes; else returns False."""
-        symbols = frames.likeliest[start:end]
-        first = symbols[0]
-        repeating = self._ints[_LAST] == first
-        stays = False
-        if first != self._blank and repeating.any():
-            if (self._floats[_SYMBOL][repeating] > -_INFINITY).any():
-                # Paths that end in the symbol stay, others go on to a new one: possible here if all do the same.
-                stays = bool(repeating.all()) and bool((self._floats[_BLANK] == -_INFINITY).all())
-                if not stays:
-                    return False
-        new = symbols != self._blank
-        new[1:] &= symbols[1:] != symbols[:-1]
-        new[0] &= not stays
-        total = self._floats[_TOTAL] + frames.log_probs[np.arange(start, end), symbols].sum()
+        stays = self._repeats(frames.likeliest[start])
+        if stays is None:
+            return False
+        new = frames.likeliest[start:start + 1] if not stays and frames.likeliest[start] != self._blank else []
+        new += frames.new_symbols[frames.new_begins[start + 1]:frames.new_begins[end]]
+        total = self._floats[_TOTAL] + (frames.likeliest_sums[end] - frames.likeliest_sums[start])
         floats, ints = self._floats.copy(), self._ints
-        if new.any():
-            grown = self._grow_all(floats, symbols[new], total)
+        if new:
+            grown = self._grow_all(floats, new, total)
             if grown is None:
                 return False
             floats, ints, total = grown
         floats[_TOTAL] = total
-        ends_blank = symbols[-1] == self._blank
+        ends_blank = frames.likeliest[end - 1] == self._blank
         floats[_BLANK], floats[_SYMBOL] = (total, -_INFINITY) if ends_blank else (-_INFINITY, total)
         self._floats, self._ints = floats, ints
         return True
 
-    def _grow_all(self, floats: np.ndarray, symbols: np.ndarray,
+    def _repeats(self, symbol: int) -> bool | None:
+        """Returns whether a symbol goes on with what every path ends in, or with none; None where they differ."""
+        if symbol == self._blank:
+            return False
+        repeating = self._ints[_LAST] == symbol
+        if not np.count_nonzero((self._floats[_SYMBOL] > -_INFINITY) & repeating):
+            return False
+        all_do = np.count_nonzero((self._floats[_BLANK] == -_INFINITY) & repeating) == len(repeating)
+        return True if all_do else None
+
+    def _grow_all(self, floats: np.ndarray, symbols: list[int],
                   total: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Extends every prefix by all the symbols; drops those that fall far below the best.
 
@@ -288,7 +298,7 @@ class PrefixSearch:
         """
         ints = self._ints
         if self._scorer is not None:
-            gains, own_floats, own_ints = self._scorer.walk(floats[_FLOATS:], ints[_INTS:], symbols.tolist())
+            gains, own_floats, own_ints = self._scorer.walk(floats[_FLOATS:], ints[_INTS:], symbols)
             floats[_EXTRA] += gains
             chosen = self._choose(total + floats[_EXTRA])
             if chosen is None:
@@ -296,15 +306,15 @@ class PrefixSearch:
             floats[_FLOATS:] = own_floats
             ints = np.concatenate([ints[:_INTS], own_ints])
             if len(chosen) < len(total):
-                floats, ints, total = floats[:, chosen], ints[:, chosen], total[chosen]
+                floats, ints, total = floats.take(chosen, 1), ints.take(chosen, 1), total.take(chosen)
         else:
             ints = ints.copy()
         width, count = ints.shape[1], len(symbols)
-        hashes = [ints[_HASH]]
-        for symbol in symbols.tolist():
-            hashes.append(hashes[-1] * _MULTIPLIER + self._marks[symbol])
+        for symbol in symbols:
+            ints[_PARENT] = ints[_HASH]
+            ints[_HASH] = ints[_HASH] * _MULTIPLIER + self._marks[symbol]
         parents = np.arange(self._num_nodes - 1, self._num_nodes + width * count - 1).reshape(width, count)
         parents[:, 0] = ints[_NODE]
-        nodes = self._new_nodes(parents.ravel(), np.tile(symbols, width)).reshape(width, count)
-        ints[_NODE], ints[_LAST], ints[_PARENT], ints[_HASH] = nodes[:, -1], symbols[-1], hashes[-2], hashes[-1]
+        nodes = self._new_nodes(parents.ravel(), np.array(symbols * width)).reshape(width, count)
+        ints[_NODE], ints[_LAST] = nodes[:, -1], symbols[-1]
         return floats, ints, total

@@ -62,13 +62,13 @@ class WordScorer:
         """
         nodes = ints[_NODE]
         rows = self.lexicon.rows(nodes)
-        after = self.lexicon.table[rows[:, np.newaxis], symbols]
+        after = self.lexicon.table.take(rows, 0).take(symbols, 1)
         outside = after == self.lexicon.outside
         # Symbols are in order, so that the outer ones tell whether any can start a word.
         may_start = len(symbols) > 0 and symbols[0] <= self._last_start and symbols[-1] >= self._first_start
-        starts = self._starts_word[symbols] if may_start else np.zeros(len(symbols), bool)
+        starts = self._starts_word.take(symbols) if may_start else np.zeros(len(symbols), bool)
         gains = np.zeros(after.shape)
-        if np.logical_or.reduce(outside, None):
+        if np.count_nonzero(outside):
             # Who is outside the lexicon has paid for it, and pays again for the next word only.
             outside &= (nodes != self.lexicon.outside)[:, np.newaxis] | starts
             gains[outside] = -self._penalty
