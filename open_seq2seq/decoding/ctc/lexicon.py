@@ -91,9 +91,10 @@ class Lexicon:
     def rows(self, nodes: np.ndarray) -> np.ndarray:
         """Returns the places of the nodes' rows in ``table``."""
         rows = self._row_of.take(nodes)
-        if np.minimum.reduce(rows) < 0:
-            self._add_rows(np.unique(nodes[rows < 0]))
-            rows = self._row_of[nodes]
+        new = rows < 0
+        if np.count_nonzero(new):
+            self._add_rows(np.unique(nodes[new]))
+            rows = self._row_of.take(nodes)
         return rows
 
     @property
@@ -103,7 +104,7 @@ class Lexicon:
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
         """Returns the nodes ``[n]`` after one symbol each, of nodes that ``rows`` was asked about before."""
-        return self._rows[self._row_of[nodes], symbols]
+        return self._rows.ravel().take(self._row_of.take(nodes) * self._rows.shape[1] + symbols)
 
     def next_of_one(self, node: int) -> list[int]:
         """Returns the nodes after each symbol of one node, sooner than ``next``."""

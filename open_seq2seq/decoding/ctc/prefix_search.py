@@ -197,22 +197,22 @@ class PrefixSearch:
         parent, child = (self._ints[_HASH][:, np.newaxis] == self._ints[_PARENT]).nonzero()
         if not len(parent):
             return
-        considered = of_last[child] > -_INFINITY
+        considered = of_last.take(child) > -_INFINITY
         parent, child = parent[considered], child[considered]
-        column = np.searchsorted(symbols, self._ints[_LAST, child])
+        column = symbols.searchsorted(self._ints[_LAST].take(child))
         stay[child] = np.logaddexp(stay[child], extended[parent, column])
         extended[parent, column] = -_INFINITY
 
     def _choose(self, scores: np.ndarray) -> np.ndarray | None:
-        """Returns the places of the best scores, in ascending order, or None where all are -inf."""
-        best = np.maximum.reduce(scores)
+        """Returns the places of the best scores, or None where all are -inf."""
+        best = scores[scores.argmax()]
         if best == -_INFINITY:
             return None
         # `best - inf` allows everything but what is impossible.
         chosen = (scores >= max(best - self._pruning.beam_threshold, -1e300)).nonzero()[0]
         width = self._pruning.beam_width
         if len(chosen) > width:
-            chosen = chosen[np.argpartition(scores[chosen], len(chosen) - width)[len(chosen) - width:]]
+            chosen = chosen.take(scores.take(chosen).argpartition(len(chosen) - width)[len(chosen) - width:])
         return chosen
 
     def _keep(self, chosen: np.ndarray, stay: np.ndarray, totals: np.ndarray, extras: np.ndarray | None,

@@ -71,8 +71,8 @@ class WordScorer:
         if np.count_nonzero(outside):
             # Who is outside the lexicon has paid for it, and pays again for the next word only.
             outside &= (nodes != self.lexicon.outside)[:, np.newaxis] | starts
-            gains[outside] = -self._penalty
-        if may_start and starts.any():
+            np.putmask(gains, outside, -self._penalty)
+        if may_start and np.count_nonzero(starts):
             self._complete(floats, ints)
             gains[:, starts] += floats[0][:, np.newaxis]
         return gains
@@ -140,10 +140,15 @@ class WordScorer:
     def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         after = np.empty([_INTS, len(parents)], np.int64)
-        after[_NODE] = self.lexicon.known_next(ints[_NODE, parents], symbols)
-        after[_STATE] = np.where(self._starts_word[symbols], ints[_END_STATE, parents], ints[_STATE, parents])
+        after[_NODE] = self.lexicon.known_next(ints[_NODE].take(parents), symbols)
+        after[_STATE] = ints[_STATE].take(parents)
+        starts = self._starts_word.take(symbols)
+        if np.count_nonzero(starts):
+            np.copyto(after[_STATE], ints[_END_STATE].take(parents), where=starts)
         after[_END_STATE] = 0
-        return np.full([1, len(parents)], np.nan), after
+        unknown = np.empty([1, len(parents)])
+        unknown.fill(np.nan)
+        return unknown, after
 
     def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
         self._complete(floats, ints)
