@@ -12,7 +12,7 @@ TEST_PROCESSES ?= 2
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest --cov --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder
 PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TENSORFLOW)','tensorflow==$(TENSORFLOW)'))
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
@@ -45,11 +45,11 @@ demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it,
 horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and try it with two processes.
 	bash scripts/install_horovod.sh $(BIN)/python
 
-test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.
+test: $(VENV)/.installed-test  ## Run the tests that take seconds.
 	$(PYTEST) --timeout=600 $(PYTEST_ARGS)
 
-test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included.
-	$(PYTEST) --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
+test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, with coverage (half as slow again).
+	$(PYTEST) --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-lint  ## Check style and types.
 	$(BIN)/ruff check .
