@@ -17,6 +17,7 @@ from open_seq2seq.utils.errors import UserError
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "profile_step.py"
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_step_are_found(workspace: Path):
     result = subprocess.run(
         [sys.executable, str(PROGRAM), f"--config_file={workspace}/config.py", "--dtypes=mixed_bfloat16", "--steps=2",

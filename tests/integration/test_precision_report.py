@@ -48,6 +48,7 @@ def rows_of(text, heading):
     return {line.split(" | ")[0].strip("| "): line for line in block.splitlines()[2:]}
 
 
+@pytest.mark.slow  # float16 is slow on CPUs
 def test_report_of_a_float16_run_and_of_one_that_overflows_on_purpose(workspace, command, report):
     assert command("--mode=train", "--dtype=mixed_float16", "--max_steps=4")[0] == 0
     code, out, err = report("--dtype=mixed_float16", "--batches=2", f"--output={workspace}/out/report.md")
