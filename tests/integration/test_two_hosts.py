@@ -66,22 +66,22 @@ def on_both(hosts, workspace, launcher: str, *arguments: str) -> tuple[int, str]
     return done.returncode, done.stdout
 
 
-def test_two_hosts_are_one_process_with_iter_size_2(hosts, workspace):
+@pytest.mark.parametrize("launcher", ["mpiexec", pytest.param("horovodrun", marks=pytest.mark.slow)])
+def test_two_hosts_are_one_process_with_iter_size_2(hosts, workspace, launcher):
     single = losses(alone(workspace, *FEW, "--iter_size=2"))
     one = weights(workspace, 0)
-    for launcher in ("mpiexec", "horovodrun"):
-        before = hosts.sent(1)
-        code, output = on_both(hosts, workspace, launcher, *FEW, f"--logdir={workspace}/{launcher}")
-        assert code == 0, output
-        assert [(workspace / f"where-{rank}").read_text() for rank in (0, 1)] == [f"{name} 1" for name in hosts.names]
-        assert f"2 ranks on 2 hosts ({', '.join(hosts.names)})" in output
-        assert len(losses(output)) == 6, output
-        np.testing.assert_allclose(losses(output)[:5], single[:5], rtol=1e-5)
-        assert_identical(weights(workspace, 0), weights(workspace, 1))
-        for name, array in weights(workspace, 0).items():
-            np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
-        # What is kept holds each weight and its two moments; the gradients of six updates went over the cable.
-        assert hosts.sent(1) - before > 6 * sum(array.nbytes for array in one.values()) / 4
+    before = hosts.sent(1)
+    code, output = on_both(hosts, workspace, launcher, *FEW, f"--logdir={workspace}/two")
+    assert code == 0, output
+    assert [(workspace / f"where-{rank}").read_text() for rank in (0, 1)] == [f"{name} 1" for name in hosts.names]
+    assert f"2 ranks on 2 hosts ({', '.join(hosts.names)})" in output
+    assert len(losses(output)) == 6, output
+    np.testing.assert_allclose(losses(output)[:5], single[:5], rtol=1e-5)
+    assert_identical(weights(workspace, 0), weights(workspace, 1))
+    for name, array in weights(workspace, 0).items():
+        np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
+    # What is kept holds each weight and its two moments; the gradients of six updates went over the cable.
+    assert hosts.sent(1) - before > 6 * sum(array.nbytes for array in one.values()) / 4
 
 
 def test_a_failure_on_the_other_host_is_named_and_ends_all(hosts, workspace):
