@@ -7,12 +7,11 @@ DEVICE ?= $(shell if nvidia-smi -L >/dev/null 2>&1 || [ -d /proc/driver/nvidia/g
 # A version of TensorFlow to use instead of the newest that setup.py allows: make test VENV=.venv-2.18 TENSORFLOW=2.18.1
 TENSORFLOW ?=
 PYTEST_ARGS ?=
-# Files of tests take turns on so many processes. The longest ones, real commands, come first in the order of the names.
+# So many processes share the files of tests, in the order of their names: those of real commands, the longest, come first.
 TEST_PROCESSES ?= 2
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-PYTEST := $(BIN)/python -m pytest --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder
 PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TENSORFLOW)','tensorflow==$(TENSORFLOW)'))
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
@@ -45,11 +44,12 @@ demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it,
 horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and try it with two processes.
 	bash scripts/install_horovod.sh $(BIN)/python
 
-test: $(VENV)/.installed-test  ## Run the tests that take seconds.
-	$(PYTEST) --timeout=600 $(PYTEST_ARGS)
+test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.
+	$(BIN)/python -m pytest --cov --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
+	  $(PYTEST_ARGS)
 
-test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, with coverage (half as slow again).
-	$(PYTEST) --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
+test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, one after the other.
+	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-lint  ## Check style and types.
 	$(BIN)/ruff check .
