@@ -104,7 +104,7 @@ class Lexicon:
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
         """Returns the nodes ``[n]`` after one symbol each, of nodes that ``rows`` was asked about before."""
-        return self._rows.ravel().take(self._row_of.take(nodes) * self._rows.shape[1] + symbols)
+        return self._rows.take(self._row_of.take(nodes).astype(np.int64) * self._rows.shape[1] + symbols)
 
     def next_of_one(self, node: int) -> list[int]:
         """Returns the nodes after each symbol of one node, sooner than ``next``."""
