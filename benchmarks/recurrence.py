@@ -138,7 +138,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--rounds", type=int, default=10, help="timed passes of each subject")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each library")
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"],
-                        help="PyTorch takes minutes in bfloat16 on CPUs without its instructions")
+                        help="types to measure; bfloat16 takes PyTorch minutes on CPUs without its instructions")
     parser.add_argument("--torch_python", default="", help="interpreter that has PyTorch")
     options = parser.parse_args(argv)
     seconds = measure(options)
