@@ -7,7 +7,7 @@ DEVICE ?= $(shell if nvidia-smi -L >/dev/null 2>&1 || [ -d /proc/driver/nvidia/g
 # A version of TensorFlow to use instead of the newest that setup.py allows: make test VENV=.venv-2.18 TENSORFLOW=2.18.1
 TENSORFLOW ?=
 PYTEST_ARGS ?=
-# So many processes share the files of tests, in the order of their names: those of real commands, the longest, come first.
+# So many processes share the files of tests, in the order of their names: real commands, the longest, come first.
 TEST_PROCESSES ?= 2
 
 BIN := $(VENV)/bin

@@ -108,7 +108,8 @@ def test_logits_alone_as_in_a_batch(norm, source, target):
         cut = [[ids[row:row + 1, :lengths[row]], lengths[row:row + 1]] for ids, lengths in (source, target)]
         alone = translator.decode(*cut)["logits"].numpy()[0]
         # Logits of batch norm reach 23, of which FP32 keeps no 1e-5.
-        np.testing.assert_allclose(together[row, :len(alone)], alone, rtol=1e-6 if norm == "batch_norm" else 1e-7, atol=1e-5)
+        rtol = 1e-6 if norm == "batch_norm" else 1e-7
+        np.testing.assert_allclose(together[row, :len(alone)], alone, rtol=rtol, atol=1e-5)
 
 
 def best_by_hand(translator, source, max_length):
