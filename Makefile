@@ -16,7 +16,7 @@ PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TEN
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo horovod test test-all lint docs clean
+.PHONY: help demo horovod test coverage test-all lint docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,9 +44,12 @@ demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it,
 horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and try it with two processes.
 	bash scripts/install_horovod.sh $(BIN)/python
 
-test: $(VENV)/.installed-test  ## Run the tests that take seconds, with coverage.
-	$(BIN)/python -m pytest --cov --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
+test: $(VENV)/.installed-test  ## Run the tests that take seconds.
+	$(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
 	  $(PYTEST_ARGS)
+
+coverage: PYTEST_ARGS += --cov
+coverage: test  ## The same with coverage, which takes half as long again.
 
 test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, one after the other.
 	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # The test process and the runs that it starts share a GPU, where there is one.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
+# Processes that tests start find the package, and not what the tests alone brought.
+os.environ["PYTHONPATH"] = f"{TESTS.parent}:{TESTS / 'user_environment'}"
+
 import tensorflow as tf  # noqa: E402
+
+# Processes of pytest-xdist are such processes too, but tests draw and compare with what the tests brought.
+for name in [name for name, module in sys.modules.items() if module is None]:
+    del sys.modules[name]
 
 # Runs with towers need several devices, which have to be there before TensorFlow uses one.
 tf.config.set_logical_device_configuration(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -109,5 +108,4 @@ def command(workspace: Path, capfd: pytest.CaptureFixture[str]) -> Callable[...,
 def start_process(workspace: Path, *arguments: str) -> subprocess.Popen:
     """Starts the command as a process of its own."""
     return subprocess.Popen([sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", *arguments],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,
-                            env={**os.environ, "PYTHONPATH": str(ROOT)})
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace)

@@ -67,6 +67,6 @@ def on_ranks(ranks: int, *arguments: str) -> str:
         ["mpiexec", *root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks), sys.executable,
          str(ROOT / "run.py"), "--use_horovod=True", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, timeout=240, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "TF_NUM_INTRAOP_THREADS": "1"})
+        env={**os.environ, "PATH": path, "TF_NUM_INTRAOP_THREADS": "1"})
     assert done.returncode == 0, done.stdout
     return done.stdout

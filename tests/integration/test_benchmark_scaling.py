@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -17,8 +16,7 @@ PROGRAM = ROOT / "benchmarks" / "scaling.py"
 
 def run_benchmark(workspace: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(PROGRAM), f"--config_file={workspace}/config.py", *arguments],
-                          capture_output=True, text=True, timeout=400, cwd=workspace,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+                          capture_output=True, text=True, timeout=400, cwd=workspace)
 
 
 def tables(text: str) -> list[list[list[str]]]:

@@ -72,7 +72,7 @@ class Ranks:
         command = [sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", "--use_horovod=True",
                    "--max_steps=1000000", "--print_loss_steps=1", *arguments]
         shell = ["bash", "-c", f'RANK=${{OMPI_COMM_WORLD_RANK:-$HOROVOD_RANK}}; {before}; exec "$0" "$@"']
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{BIN}:{os.environ['PATH']}",
+        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}",
                        "TF_NUM_INTRAOP_THREADS": "1"}
         with open(self.log, "w", encoding="utf-8") as log:
             self.launcher = subprocess.Popen([*launch, "-np", str(ranks), *(shell if before else []), *command],

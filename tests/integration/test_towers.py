@@ -132,7 +132,7 @@ def cluster(workspace: Path, processes: int, *arguments: str) -> list[subprocess
         started.append(subprocess.Popen(
             [sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": task, "TF_NUM_INTRAOP_THREADS": "1"}))
+            env={**os.environ, "TF_CONFIG": task, "TF_NUM_INTRAOP_THREADS": "1"}))
     return started
 
 

@@ -57,8 +57,7 @@ def on_both(hosts, workspace, launcher: str, *arguments: str) -> tuple[int, str]
     launch = {"mpiexec": ["mpiexec", *(["--allow-run-as-root"] if os.getuid() == 0 else []), "--bind-to", "none",
                           "-np", "2", "-H", where, "-x", "PATH", "-x", "PYTHONPATH", "-x", "TF_NUM_INTRAOP_THREADS"],
               "horovodrun": ["horovodrun", "--gloo", "-np", "2", "-H", where]}[launcher]
-    environment = {**os.environ, "PATH": f"{hosts.root}:{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
-                   "TF_NUM_INTRAOP_THREADS": "1"}
+    environment = {**os.environ, "PATH": f"{hosts.root}:{BIN}:{os.environ['PATH']}", "TF_NUM_INTRAOP_THREADS": "1"}
     done = subprocess.run(hosts.login(0, *launch, sys.executable, str(ROOT / "run.py"),
                                       f"--config_file={workspace}/config.py", "--use_horovod=True", *arguments),
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=workspace,

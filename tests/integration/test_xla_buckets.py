@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.integration.conftest import ROOT
-
 PROGRAM = """
 import json, sys
 import numpy as np
@@ -68,7 +66,7 @@ def test_compilations_are_bounded_and_losses_are_those_of_the_plain_step(like_mu
     norms = [f"--{part}_params/norm_params={{'type': '{norm}'}}" for part in ("encoder", "decoder")]
     dump = like_multi30k / "hlo"
     flags = f"--xla_dump_to={dump} --xla_dump_hlo_as_text --xla_backend_optimization_level=0"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
+    environment = {**os.environ, "XLA_FLAGS": flags}
     arguments = [f"{like_multi30k}/config.py", *still, *batches, *norms]
     done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], env=environment, capture_output=True, text=True,
                           check=False)

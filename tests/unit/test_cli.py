@@ -150,7 +150,7 @@ def test_help_has_every_flag_and_examples(capsys):
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     clean = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                          env={**clean, "PYTHONPATH": str(ROOT), **environment})
+                          env={**clean, **environment})
 
 
 def test_help_and_mistakes_need_no_tensorflow():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -59,8 +58,7 @@ class Job:
         self.processes = [
             subprocess.Popen([sys.executable, "-c", RANK, str(folder), str(rank), str(size), str(seconds),
                               str(ROOT / "open_seq2seq" / "runners")],
-                             stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             env={**os.environ, "PYTHONPATH": str(ROOT)}) for rank in range(size)]
+                             stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(size)]
         end = time.monotonic() + 60
         while len(list(folder.glob("ready-*"))) < size and time.monotonic() < end:
             time.sleep(0.01)

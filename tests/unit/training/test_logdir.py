@@ -171,8 +171,7 @@ with LogDirLock(sys.argv[1]):
 
 
 def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, env=environment)
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
         with pytest.raises(UserError, match=f"in use by process {holder.pid} on host "), LogDirLock(tmp_path):

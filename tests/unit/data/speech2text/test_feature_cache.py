@@ -86,7 +86,6 @@ for _ in range(100):
 
 
 def test_several_processes_share_a_folder(recording, folder):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-    processes = [subprocess.Popen([sys.executable, "-c", STORE_OFTEN, recording, folder, value], env=environment)
+    processes = [subprocess.Popen([sys.executable, "-c", STORE_OFTEN, recording, folder, value])
                  for value in ("1", "2")]
     assert [process.wait() for process in processes] == [0, 0]
