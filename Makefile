@@ -49,7 +49,7 @@ test: $(VENV)/.installed-test  ## Run the tests that take seconds.
 	  $(PYTEST_ARGS)
 
 coverage: PYTEST_ARGS += --cov
-coverage: test  ## The same with coverage, which takes half as long again.
+coverage: test  ## Run them with coverage, which takes half as long again.
 
 test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, one after the other.
 	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
