@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+
+# Those that make TensorFlow turn oneDNN on by itself (tsl/platform/port.cc: IsMKLEnabled…).
+_ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
 
 
 @functools.cache
@@ -12,6 +16,15 @@ def has_bfloat16() -> bool:
     """Returns whether the CPU has bfloat16 instructions; True where the system does not tell."""
     flags = cpu_flags()
     return not flags or bool(flags & _BFLOAT16_FLAGS)
+
+
+def has_onednn() -> bool:
+    """Returns whether TensorFlow computes with oneDNN on this CPU; True where the system does not tell."""
+    wanted = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower()
+    if wanted in ("0", "false", "1", "true"):
+        return wanted in ("1", "true")
+    flags = cpu_flags()
+    return not flags or bool(flags & _ONEDNN_FLAGS)
 
 
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:

@@ -13,9 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.utils.processor import has_bfloat16
+from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
 KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 
@@ -52,11 +53,11 @@ class Window:
         return max(self.span - self.stride, 0) // 2 if self.padding == "SAME" else 0
 
     def pads(self, length: Any) -> list[Any]:
-        """Returns the zeros before and behind ``length`` inputs."""
+        """Returns the zeros before and behind ``length`` inputs; with a stride of 1 they are those of any length."""
         if self.padding == "VALID":
             return [0, 0]
         behind = (self.outputs(length) - 1) * self.stride + self.span - self.before - length
-        return [self.before, tf.maximum(behind, 0)]
+        return [self.before, tf.maximum(behind, 0) if tf.is_tensor(behind) else max(behind, 0)]
 
     @property
     def is_plain_same(self) -> bool:
@@ -90,8 +91,7 @@ class Convolution1D(Module):
         if window.size == window.stride == 1:
             y = _times_matrix(x, kernel[0])
         else:
-            padding = "SAME" if window.is_plain_same else "VALID"
-            y = _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
+            y = _convolved_over_time(x, kernel, window)
         if self.bias is None:
             return y
         rows = add_bias(tf.reshape(y, [-1, self.out_channels]), tf.convert_to_tensor(self.bias))
@@ -166,6 +166,19 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
     if kind == "sep_conv1d":
         return SeparableConvolution1D(in_channels, out_channels, windows[0], initializer, regularizer)
     return Convolution1D(in_channels, out_channels, windows[0], initializer, regularizer, use_bias=kind == "tcn")
+
+
+def _convolved_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
+    """Convolves ``[batch, time, channels]``; where oneDNN is off, in FP32 with quicker gradients than TensorFlow's."""
+    if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
+        padding = "SAME" if window.is_plain_same else "VALID"
+        return _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
+    wide, kernel = tf.cast(x, tf.float32), tf.cast(kernel, tf.float32)
+    if window.stride == 1:
+        y = convolve_1d(wide, kernel, Steps(1, window.dilation, window.pads(window.span)))
+    else:
+        y = convolve_1d(_padded(wide, window), kernel, Steps(window.stride))
+    return tf.cast(y, x.dtype)
 
 
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:

@@ -18,3 +18,19 @@ def test_cpu_flags(tmp_path):
 def test_bfloat16_is_taken_for_granted_where_nothing_is_known(monkeypatch, flags, has):
     monkeypatch.setattr(processor, "cpu_flags", lambda: frozenset(flags))
     assert processor.has_bfloat16.__wrapped__() is has
+
+
+@pytest.mark.parametrize(("flags", "setting", "has"), [
+    ({"avx2"}, None, False), ({"avx2", "avx512_vnni"}, None, True), (set(), None, True),
+    ({"avx2"}, "1", True), ({"avx512_vnni"}, "0", False)])
+def test_onednn_is_on_as_tensorflow_decides(monkeypatch, flags, setting, has):
+    monkeypatch.setattr(processor, "cpu_flags", lambda: frozenset(flags))
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if setting:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", setting)
+    assert processor.has_onednn() is has
+
+
+def test_onednn_is_on_where_tensorflow_says_so():
+    port = pytest.importorskip("tensorflow.python.util._pywrap_util_port")
+    assert processor.has_onednn() is port.IsMklEnabled()

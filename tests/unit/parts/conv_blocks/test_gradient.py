@@ -1,0 +1,57 @@
+"""Gradients by convolution against TensorFlow's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.parts.component import creating_variables
+from open_seq2seq.parts.conv_blocks import convolution as module
+from open_seq2seq.parts.conv_blocks.convolution import Window, make_convolution
+
+WINDOWS = [Window(5), Window(4), Window(2, 3), Window(5, 2), Window(4, 3), Window(5, 1, 2), Window(4, 1, 3),
+           Window(5, 1, 1, "VALID"), Window(4, 2, 1, "VALID"), Window(3, 1, 2, "VALID"), Window(3, 1, 2, "CAUSAL"),
+           Window(3, 2, 1, "CAUSAL")]
+
+
+def trained(window: Window, x: tf.Tensor) -> list[np.ndarray]:
+    """Returns the output, and the gradients of the input and of the kernel."""
+    with creating_variables(1):
+        convolution = make_convolution("conv1d", 3, 4, [window])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 3])])
+    def step(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = convolution(x)
+            loss = tf.reduce_sum(tf.sin(y))
+        return [y, *tape.gradient(loss, [x, convolution.kernel])]
+
+    return [value.numpy() for value in step(x)]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda w: f"{w.padding}-{w.size}-{w.stride}-{w.dilation}")
+@pytest.mark.parametrize("frames", [12, 13])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_gradients_are_tensorflows(window: Window, frames: int, batch: int, monkeypatch):
+    x = tf.random.stateless_normal([batch, frames, 3], [1, 2])
+    monkeypatch.setattr(module, "has_onednn", lambda: True)
+    expected = trained(window, x)
+    monkeypatch.setattr(module, "has_onednn", lambda: False)
+    for value, wanted in zip(trained(window, x), expected, strict=True):
+        assert value.shape == wanted.shape
+        np.testing.assert_allclose(value, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("onednn", "dtype", "taken"), [
+    (True, tf.float32, False), (False, tf.float16, False), (False, tf.bfloat16, True), (False, tf.float32, True)])
+def test_they_are_taken_where_tensorflow_leaves_onednn_off(onednn: bool, dtype: tf.DType, taken: bool, monkeypatch):
+    calls = []
+    monkeypatch.setattr(module, "convolve_1d", lambda x, *others: calls.append(others) or x)
+    monkeypatch.setattr(module.tf.config, "get_visible_devices", lambda kind: [])
+    monkeypatch.setattr(module, "has_onednn", lambda: onednn)
+    with creating_variables(1):
+        convolution = make_convolution("conv1d", 3, 4, [Window(5)])
+    convolution(tf.zeros([2, 12, 3], dtype))
+    assert bool(calls) is taken
