@@ -20,7 +20,8 @@ def workspace(workspace):
     return workspace
 
 
-@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+# Under mpiexec, so are two hosts (test_two_hosts) and two ranks whose gradients travel as rows (test_reduction).
+@pytest.mark.parametrize("launcher", [pytest.param("mpiexec", marks=pytest.mark.slow), "gloo"])
 def test_two_ranks_are_one_process_with_iter_size_2(workspace, command, launcher):
     few = (*NO_DROPOUT, "--max_steps=6", "--save_checkpoint_steps=null", "--max_grad_norm=1.0")
     single = losses(ran(command, *few, "--iter_size=2"))
@@ -38,15 +39,18 @@ def test_one_checkpoint_on_any_number_of_ranks(workspace, command):
     """Trained on two ranks; evaluated and decoded on 1, 2 and 3, resumed on 1 and on 3."""
     evaluations, files, resumed = [], [], ""
     more = ["--mode=train", "--continue_learning", "--max_steps=14"]
-    for ranks in (2, 1, 3):
+    for ranks in (2, 3):
         looks = [["--mode=eval"], ["--mode=infer", f"--infer_output_file={workspace}/out-{ranks}.txt"]]
-        runs = [*([["--mode=train_eval", "--num_checkpoints=9"]] if ranks == 2 else []), *looks,
-                *([more] if ranks == 3 else [])]
+        runs = [["--mode=train_eval", "--num_checkpoints=9"], *looks] if ranks == 2 else [*looks, more]
         code, output = on_ranks(ranks, workspace, *runs[0], then=runs[1:])
         assert code == 0, output
         evaluations.append(judged(output))
         files.append((workspace / f"out-{ranks}.txt").read_bytes())
         resumed = output
+        if ranks == 2:
+            evaluations.append(judged(ran(command, "--mode=eval")))
+            ran(command, "--mode=infer", f"--infer_output_file={workspace}/out-1.txt")
+            files.append((workspace / "out-1.txt").read_bytes())
     assert evaluations[0] == evaluations[1] == evaluations[2]
     assert files[0] == files[1] == files[2]
     assert "was taken on 2 ranks, and training goes on with 3 ranks from batch 24" in resumed
@@ -66,8 +70,9 @@ def test_overflow_on_one_rank_is_skipped_on_all(workspace):
     assert_identical(weights(workspace, 0), weights(workspace, 1))
 
 
-# With Gloo, an error of one rank is tried by test_rank_failures.
-@pytest.mark.parametrize("launcher", ["mpiexec", pytest.param("gloo", marks=pytest.mark.slow)])
+# Errors of one rank are tried by test_rank_failures, too.
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
 def test_a_rank_that_fails_ends_all(workspace, launcher):
     add_hooks(workspace, "FailingHook")
     code, output = on_ranks(2, workspace, "--max_steps=1000000", launcher=launcher)

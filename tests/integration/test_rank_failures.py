@@ -72,8 +72,7 @@ class Ranks:
         command = [sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", "--use_horovod=True",
                    "--max_steps=1000000", "--print_loss_steps=1", *arguments]
         shell = ["bash", "-c", f'RANK=${{OMPI_COMM_WORLD_RANK:-$HOROVOD_RANK}}; {before}; exec "$0" "$@"']
-        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}",
-                       "TF_NUM_INTRAOP_THREADS": "1"}
+        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TF_NUM_INTRAOP_THREADS": "1"}
         with open(self.log, "w", encoding="utf-8") as log:
             self.launcher = subprocess.Popen([*launch, "-np", str(ranks), *(shell if before else []), *command],
                                              stdout=log, stderr=subprocess.STDOUT, cwd=workspace, env=environment)
@@ -82,11 +81,11 @@ class Ranks:
     def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 240.0) -> None:
-        """Waits until something holds, or all is over."""
+    def wait_for(self, condition: Callable[[], object], seconds: float = 240.0, every: float = 0.1) -> None:
+        """Waits until something holds, or all is over; looks ``every`` so many seconds, at the ranks' expense."""
         end = time.monotonic() + seconds
         while not condition() and self.launcher.poll() is None and time.monotonic() < end:
-            time.sleep(0.002)
+            time.sleep(every)
 
     def pids(self) -> dict[int, int]:
         found = {}
@@ -268,7 +267,7 @@ def killed_run(workspace: Path, logdir: Path, rng: random.Random, number: int, *
     with started(workspace, "mpiexec", *settings, f"--logdir={logdir}", *resume) as ranks:
         kind = number % 3
         if kind == 0:
-            ranks.wait_for(lambda: any(logdir.glob(".tmp-*")))
+            ranks.wait_for(lambda: any(logdir.glob(".tmp-*")), every=0.002)
         else:
             ranks.wait_for(lambda: checkpoints(logdir) - before)
             time.sleep(rng.random() * (0.05 if kind == 1 else 0.5))

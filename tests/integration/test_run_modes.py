@@ -107,6 +107,7 @@ def test_benchmark_writes_nothing(workspace, command):
     assert not (workspace / "run").exists()
 
 
+@pytest.mark.slow  # test_xla_buckets compares the same with few shapes
 def test_xla_gives_the_same_losses(workspace, command):
     """With dropout the draws differ in shape and so in value; without, the losses agree."""
     still = ["--mode=train", "--max_steps=2", "--print_loss_steps=1", "--no_dir_check"]

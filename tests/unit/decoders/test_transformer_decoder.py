@@ -232,6 +232,7 @@ def train_gradients_tensors(translator, empty):
     return loss, [g for g in tape.gradient(loss, variables) if g is not None]
 
 
+@pytest.mark.slow  # tests/integration/test_xla_buckets.py compiles whole updates
 def test_compiled_by_xla(source, target):
     translator = Translator()
     variables = [named_variables(translator)["encoder/embedding/table"],
