@@ -30,7 +30,7 @@ base_params = {
     "use_horovod": False,
     "num_gpus": 1,
     "batch_size_per_gpu": 24,
-    "num_epochs": 20,
+    "num_epochs": 16,
     "random_seed": 0,
     "save_summaries_steps": 100,
     "print_loss_steps": 100,
