@@ -7,7 +7,7 @@ import os
 
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
-# Those that make TensorFlow turn oneDNN on by itself (tsl/platform/port.cc: IsMKLEnabled…).
+# Those for which TensorFlow turns oneDNN on by itself (IsMklEnabled in tensorflow/core/util/port.cc).
 _ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
 
 
