@@ -60,7 +60,8 @@ def test_five_kills_end_in_the_same_bits(workspace, dtype):
         assert whole.read_bytes() == parts.read_bytes()
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("signum", "code"), [
+    (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_signal_saves_and_stops(workspace, signum, code):
     logdir = workspace / "run"
     process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=50")

@@ -80,6 +80,7 @@ def test_larc_summaries(workspace, command):
     assert not any(tag.startswith(("loss_scale", "gradient_underflow")) for tag in scalars)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, command):
     from safetensors.numpy import load_file
 

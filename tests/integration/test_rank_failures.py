@@ -170,7 +170,8 @@ def test_a_stopped_rank_ends_all_and_is_killed(workspace, launcher, victim):
         assert "open_seq2seq/cli.py" not in ranks.output
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("mpiexec", marks=pytest.mark.slow), "gloo"])
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
 def test_bad_data_on_one_rank_are_named(workspace, launcher):
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
         config.write('base_params["data_layer"] = TroubledLayer\n')

@@ -48,7 +48,7 @@ def test_a_finished_run_says_that_nothing_is_left(trained, command):
     assert code == 0 and "Nothing left to do" in out
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "mixed"])
 def test_resumed_run_equals_the_uninterrupted_one(workspace, command, dtype):
     settings = ("--mode=train", f"--dtype={dtype}", "--iter_size=2", "--save_checkpoint_steps=5")
     assert command(*settings, f"--logdir={workspace}/whole")[0] == 0

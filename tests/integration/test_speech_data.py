@@ -84,6 +84,6 @@ def test_training_stops_or_goes_on_at_a_bad_recording(tmp_path, capfd):
 @pytest.mark.parametrize("backend", ["psf", "librosa", "tf"])
 def test_the_toy_language_is_learned(tmp_path, capfd, backend):
     config = prepare(tmp_path, 400)
-    assert main([config, "--mode=train_eval", "--max_steps=600", f"--data_layer_params/backend={backend}"]) == 0
+    assert main([config, "--mode=train_eval", "--max_steps=900", f"--data_layer_params/backend={backend}"]) == 0
     right = float(capfd.readouterr().out.rpartition("Whole utterances right: ")[2].split()[0])
     assert right >= 0.8
