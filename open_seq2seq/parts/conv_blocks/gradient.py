@@ -62,7 +62,10 @@ def _of_input(dy: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor, steps: Steps) 
         return tf.squeeze(dx, [1])
     reach = (kernel.shape[0] - 1) * steps.dilation
     pads = (reach - steps.pads[0], reach - steps.pads[1])
-    return _convolve(dy, tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1]), Steps(1, steps.dilation, pads))
+    # Not before its turn: made at once, all layers' copies would lie in memory until then.
+    with tf.control_dependencies([dy]):
+        back_to_front = tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1])
+    return _convolve(dy, back_to_front, Steps(1, steps.dilation, pads))
 
 
 def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps) -> tf.Tensor:
