@@ -48,7 +48,7 @@ test: $(VENV)/.installed-test  ## Run the tests that take seconds.
 	$(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
 	  $(PYTEST_ARGS)
 
-coverage: PYTEST_ARGS += --cov
+coverage: override PYTEST_ARGS += --cov
 coverage: test  ## Run them with coverage, which takes half as long again.
 
 test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, one after the other.
