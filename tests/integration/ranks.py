@@ -84,8 +84,7 @@ def on_ranks(ranks: int, workspace: Path, *arguments: str, launcher: str = "mpie
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     launch = {"mpiexec": ["mpiexec", *root, "--oversubscribe", "--bind-to", "none"],
               "gloo": ["horovodrun", "--gloo"]}[launcher]
-    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}",
-                   "TF_NUM_INTRAOP_THREADS": "1"}
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TF_NUM_INTRAOP_THREADS": "1"}
     done = subprocess.run([*launch, "-np", str(ranks), sys.executable, *command], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, cwd=workspace, env=environment, timeout=240, check=False)
     return done.returncode, done.stdout

@@ -83,8 +83,7 @@ class Job:
         script = workspace / "hosts.sh"
         script.write_text(f"#!/bin/sh\ncat {workspace}/hosts\n")
         script.chmod(0o755)
-        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}",
-                       "TF_NUM_INTRAOP_THREADS": "1"}
+        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TF_NUM_INTRAOP_THREADS": "1"}
         command = ["horovodrun", "--gloo", "-np", str(len(hosts)), "--min-np", str(least), "--max-np", "3",
                    "--network-interfaces", "lo", "--host-discovery-script", str(script), sys.executable,
                    str(ROOT / "run.py"), f"--config_file={workspace}/config.py", "--use_horovod=True", "--elastic",

@@ -170,8 +170,7 @@ def test_a_stopped_rank_ends_all_and_is_killed(workspace, launcher, victim):
         assert "open_seq2seq/cli.py" not in ranks.output
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["mpiexec", "gloo"])
+@pytest.mark.parametrize("launcher", [pytest.param("mpiexec", marks=pytest.mark.slow), "gloo"])
 def test_bad_data_on_one_rank_are_named(workspace, launcher):
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
         config.write('base_params["data_layer"] = TroubledLayer\n')
@@ -270,7 +269,7 @@ def killed_run(workspace: Path, logdir: Path, rng: random.Random, number: int, *
         if kind == 0:
             ranks.wait_for(lambda: any(logdir.glob(".tmp-*")), every=0.002)
         else:
-            ranks.wait_for(lambda: checkpoints(logdir) - before)
+            ranks.wait_for(lambda: checkpoints(logdir) - before, every=0.002)
             time.sleep(rng.random() * (0.05 if kind == 1 else 0.5))
         os.kill(ranks.pids()[rng.randrange(2)], signal.SIGKILL)
         return ranks.end(SECONDS)

@@ -35,8 +35,7 @@ def test_each_way_of_travelling_adds_up():
         ["mpiexec", *root, "--oversubscribe", "--bind-to", "none", "-np", "2", sys.executable,
          str(Path(__file__).with_name("reduction_on_ranks.py"))],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False,
-        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}",
-             "TF_NUM_INTRAOP_THREADS": "1"})
+        env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TF_NUM_INTRAOP_THREADS": "1"})
     assert done.returncode == 0, done.stdout
     assert sorted(re.findall(r"rank \d agrees", done.stdout)) == ["rank 0 agrees", "rank 1 agrees"]
 
