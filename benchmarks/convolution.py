@@ -1,0 +1,109 @@
+"""Time of a convolution over time with its gradients: TensorFlow's own, and convolutions in their place.
+
+usage: python benchmarks/convolution.py [--rounds 9] [--shape 11,256,256,1,8,200 ...]
+
+A shape is taps, channels in, channels out, stride, batch and frames. Both get the same float32 inputs in turns, forward
+and backward; the ratio is the median of those of the pairs. open_seq2seq.parts.conv_blocks takes the second where
+TensorFlow leaves oneDNN off, which the last line tells of this CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import tensorflow as tf
+
+from benchmarks.measuring.programs import markdown_table, run_program
+from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.processor import has_onednn
+
+Shape = tuple[int, ...]
+SHAPES: tuple[Shape, ...] = (
+    (11, 64, 96, 1, 24, 80), (13, 128, 128, 1, 24, 80), (17, 128, 192, 1, 24, 80), (11, 256, 256, 1, 8, 200),
+    (13, 384, 384, 1, 8, 200), (17, 512, 512, 1, 4, 200), (11, 64, 256, 2, 8, 800), (29, 896, 896, 1, 2, 64),
+    (11, 256, 256, 1, 1, 200))
+
+
+def parse_shape(text: str) -> Shape:
+    """Returns taps, channels in and out, stride, batch and frames.
+
+    Raises:
+      UserError: these are not six whole numbers from 1, or there are fewer frames than taps.
+    """
+    numbers = tuple(int(part) for part in text.split(",") if part.strip().isdigit())
+    if len(numbers) != 6 or len(numbers) != text.count(",") + 1 or min(numbers) < 1 or numbers[5] < numbers[0]:
+        raise UserError(f"--shape {text}: six whole numbers, TAPS,IN,OUT,STRIDE,BATCH,FRAMES, with as many frames as "
+                        "taps or more.")
+    return numbers
+
+
+def ways(shape: Shape) -> tuple[Callable, Callable]:
+    """Returns the convolution with TensorFlow's gradients, and that with convolutions for gradients."""
+    taps, stride = shape[0], shape[3]
+    before = (taps - 1) // 2
+    steps = Steps(stride) if stride > 1 else Steps(pads=(before, taps - 1 - before))
+    padding = "VALID" if stride > 1 else "SAME"
+    return (lambda x, kernel: tf.nn.convolution(x, kernel, [stride], padding),
+            lambda x, kernel: convolve_1d(x, kernel, steps))
+
+
+def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
+    """Returns a compiled function of a forward and backward pass; it gives both gradients' sums of squares."""
+    def run(x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch([x, kernel])
+            y = convolve(x, kernel)
+        return [tf.reduce_sum(tf.square(slope)) for slope in tape.gradient(y, [x, kernel], output_gradients=y)]
+
+    compiled = tf.function(run, autograph=False, input_signature=[
+        tf.TensorSpec([None, None, x.shape[-1]]), tf.TensorSpec(kernel.shape)])
+    return lambda: compiled(x, kernel)
+
+
+def measure(shape: Shape, rounds: int) -> list[str]:
+    """Returns a row of the table: both ways in turns."""
+    taps, inputs, outputs, stride, batch, frames = shape
+    x = tf.random.stateless_normal([batch, frames, inputs], seed=[0, 1])
+    kernel = tf.random.stateless_normal([taps, inputs, outputs], seed=[0, 2]) / (taps * inputs) ** 0.5
+    functions = [with_gradients(way, x, kernel) for way in ways(shape)]
+    results = [[value.numpy() for value in function()] for function in functions]
+    times: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for function, taken in zip(functions, times, strict=True):
+            start = time.perf_counter()
+            for value in function():
+                value.numpy()
+            taken.append(1000.0 * (time.perf_counter() - start))
+    ratios = [own / ours for own, ours in zip(*times, strict=True)]
+    difference = max(abs(own / ours - 1.0) for own, ours in zip(*results, strict=True))
+    stride_text = f", stride {stride}" if stride > 1 else ""
+    return [f"{taps}, {inputs} → {outputs}{stride_text}", f"{batch} × {frames}",
+            *(f"{statistics.median(taken):.1f}" for taken in times),
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})", f"{difference:.0e}"]
+
+
+def main(argv: list[str]) -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--shape", nargs="+", help="TAPS,IN,OUT,STRIDE,BATCH,FRAMES; those of docs/speed.md otherwise")
+    args = parser.parse_args(argv)
+    if args.rounds < 1:
+        raise UserError("--rounds takes 1 or more.")
+    shapes = [parse_shape(text) for text in args.shape] if args.shape else SHAPES
+    print(markdown_table(["taps, channels in → out", "batch × frames", "TensorFlow's ms", "ms", "times as fast",
+                          "relative difference"], [measure(shape, args.rounds) for shape in shapes]))
+    print(f"\noneDNN is {'on' if has_onednn() else 'off'}.")
+
+
+if __name__ == "__main__":
+    run_program(main)
