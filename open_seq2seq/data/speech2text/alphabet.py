@@ -18,7 +18,8 @@ class Alphabet(Protocol):
     """What data layer, decoders and metrics ask of an alphabet; CTC's blank is not part of it.
 
     Attributes:
-      labels: the text of each id, without ``<S>`` and ``</S>``; pieces as SentencePiece spells them.
+      labels: the text of each id, without ``<S>`` and ``</S>``; pieces as SentencePiece spells them, but empty for its
+        control pieces, which have no text.
       size: ids are below it; with ``<S>`` and ``</S>`` where there are such.
       start_id: id of ``<S>``, or None.
       end_id: id of ``</S>``, or None.
@@ -93,10 +94,15 @@ class Pieces:
         self.path = path
         self._processor = load_sentencepiece(path)
         self._pieces = self._processor.get_piece_size()
-        self.labels = [self._processor.id_to_piece(number) for number in range(self._pieces)]
+        self.labels = [self._label(number) for number in range(self._pieces)]
         self.size = self._pieces + (2 if autoregressive else 0)
         self.start_id = self._pieces if autoregressive else None
         self.end_id = self._pieces + 1 if autoregressive else None
+
+    def _label(self, number: int) -> str:
+        if self._processor.is_control(number) or self._processor.is_unknown(number):
+            return self._processor.decode([number])
+        return self._processor.id_to_piece(number)
 
     def encode(self, text: str) -> list[int]:
         ids = self._processor.encode(text, out_type=int)

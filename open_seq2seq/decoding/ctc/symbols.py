@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 _PIECE_START = "\u2581"  # SentencePiece's mark of a word's beginning
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: characters without a piece are bytes of UTF-8
+_MARKED = "open_seq2seq.mark_each_byte"
+
+
+def _mark_each(error: UnicodeError) -> tuple[str, int]:
+    """Makes a mark of each byte that is no character, as SentencePiece does; Python's own "replace" makes fewer."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\ufffd" * (error.end - error.start), error.end
+
+
+codecs.register_error(_MARKED, _mark_each)
 
 
 class Symbols:
     """An alphabet without the blank: characters with a space, or SentencePiece's pieces.
 
     Args:
-      labels: the symbols' texts, in the order of the model's outputs.
+      labels: the symbols' texts, in the order of the model's outputs; empty for those without a text.
 
     Attributes:
       labels: those.
       starts_word: ``[symbols]`` bool: whether the word before it is ended (a space, or a piece that begins a word).
-      texts: what each adds to a word; empty for a space.
+      texts: what each adds to a word, as ``spelling`` spells it; empty for a space.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = list(labels)
-        self.texts = [label.strip(" ").replace(_PIECE_START, "") for label in self.labels]
-        self.starts_word = np.array([label.startswith((" ", _PIECE_START)) for label in self.labels], bool)
+        self._in_bytes = any(map(_BYTE.fullmatch, self.labels))
+        self._units = [self._unit(label) for label in self.labels]
+        self.texts = [unit.strip(" ") for unit in self._units]
+        self.starts_word = np.array([unit.startswith(" ") for unit in self._units], bool)
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    def _unit(self, label: str) -> str:
+        """Returns a symbol's spelling, with a space where a word begins."""
+        byte = _BYTE.fullmatch(label)
+        return chr(int(byte[1], 16)) if byte else self.spelling(label.replace(_PIECE_START, " "))
+
+    def spelling(self, text: str) -> str:
+        """Returns a text in units that symbols may end between: itself; its UTF-8 where symbols may be bytes."""
+        return text.encode("utf-8", "replace").decode("latin-1") if self._in_bytes else text
+
+    def _spelled(self, spelling: str) -> str:
+        """Returns the text of a spelling; marks for bytes that are no characters."""
+        return spelling.encode("latin-1").decode("utf-8", _MARKED) if self._in_bytes else spelling
+
     def text(self, ids: Sequence[int]) -> str:
         """Returns the text of symbol ids, words separated by single spaces."""
-        raw = "".join(self.labels[i] for i in ids).replace(_PIECE_START, " ")
+        raw = self._spelled("".join(self._units[i] for i in ids))
         return " ".join(part for part in raw.split(" ") if part)
 
     def words(self, ids: Sequence[int]) -> list[tuple[str, int, int]]:
@@ -39,10 +68,10 @@ class Symbols:
         found: list[tuple[str, int, int]] = []
         text, begin = "", 0
         for place, symbol in enumerate(ids):
-            if self.starts_word[symbol]:
-                found += [(text, begin, place)] if text else []
+            if self.starts_word[symbol] or (text and self._units[ids[place - 1]].endswith(" ")):
+                found += [(self._spelled(text), begin, place)] if text else []
                 text = ""
             if self.texts[symbol]:
                 begin = begin if text else place
                 text += self.texts[symbol]
-        return [*found, (text, begin, len(ids))] if text else found
+        return [*found, (self._spelled(text), begin, len(ids))] if text else found
