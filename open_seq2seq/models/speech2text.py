@@ -12,6 +12,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
+from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import write_logits
 from open_seq2seq.decoding.ctc.n_best import write_n_best
 from open_seq2seq.decoding.ctc.word_times import Alignment
@@ -52,6 +53,7 @@ class Speech2Text(EncoderDecoderModel):
     interactive_hint = "Type the name of a recording"
     data_layer: Speech2TextDataLayer
     _search: CtcDecoder | None = None
+    _warned = False
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -204,6 +206,10 @@ class Speech2Text(EncoderDecoderModel):
                 for row in range(len(values[0]))]
 
     def _searched(self, search: CtcDecoder, logits: np.ndarray) -> Recognition:
+        if not self._warned and says_nothing(logits).any():
+            self._warned = True
+            deco_print("There are logits that are NaN or infinite, so the model may have diverged: such frames are "
+                       "taken for blanks.")
         found = search.decode(logits)
         words = self._in_seconds(search.words(logits, found[0])) if self._wants_times else None
         return Recognition(found[0].text, words, None, found)

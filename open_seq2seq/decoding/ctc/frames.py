@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # instead of -inf, which would leave the beam without a way to go on
+
 
 class Pruning(NamedTuple):
     """What the search leaves out; the defaults leave out little that could win.
@@ -53,22 +55,27 @@ class Frames(NamedTuple):
     run_end: list[int]
 
 
+def says_nothing(logits: np.ndarray) -> np.ndarray:
+    """Returns which frames of ``[…, vocabulary]`` hold NaN or infinity, as those of a model that has diverged."""
+    return np.logical_not((logits < np.inf).all(-1))
+
+
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns log probabilities in float64 of ``[…, vocabulary]``; log probabilities stay what they are."""
-    shifted = np.asarray(logits, np.float64)
-    shifted = shifted - shifted.max(-1, keepdims=True)
+    """Returns log probabilities in float64 of ``[…, vocabulary]``; log probabilities stay what they are.
+
+    A frame that says nothing becomes a blank, the last symbol: one bad utterance is to cost no more than its text.
+    """
+    shifted = np.maximum(np.asarray(logits, np.float64), _IMPOSSIBLE)
+    if (nothing := says_nothing(shifted)).any():
+        shifted[nothing] = _UNLIKELY
+        shifted[nothing, -1] = 0.0
+    shifted -= shifted.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
-    """Chooses the symbols that each frame of ``[time, vocabulary]`` is searched with.
-
-    Raises:
-      ValueError: a logit is no number.
-    """
+    """Chooses the symbols that each frame of ``[time, vocabulary]`` is searched with."""
     log_probs = log_softmax(logits)
-    if not np.isfinite(log_probs).all():
-        raise ValueError("The logits hold values that are not finite.")
     steps, vocab = log_probs.shape
     likeliest = log_probs.argmax(1)
     keep = log_probs >= pruning.symbol_threshold

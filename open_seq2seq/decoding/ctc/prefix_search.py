@@ -67,7 +67,7 @@ class PrefixSearch:
         """Takes in further frames ``[time, vocabulary]``.
 
         Raises:
-          ValueError: another number of symbols, or values that are not finite.
+          ValueError: another number of symbols.
         """
         if logits.ndim != 2 or logits.shape[1] != self._blank + 1:
             raise ValueError(f"Logits of shape {logits.shape} do not fit: [time, {self._blank + 1}] is needed, one "

@@ -200,3 +200,12 @@ def test_samples_of_training(make, capsys):
     out = capsys.readouterr().out
     assert "Sample target:     " + model.data_layer.reference_text(0) in out and "Sample prediction:" in out
     assert logs["sample_WER"] > 0
+
+
+def test_a_search_of_logits_that_are_no_numbers_ends_with_an_empty_text(make, capsys):
+    model = make("infer", decoder={"use_language_model": True, "n_best": 2}, write_word_times=True)
+    outputs = [np.full([2, 9, 19], np.nan, np.float32), np.array([9, 4])]
+    for _ in range(2):
+        found = [result for _, result in model.infer({"ids": np.arange(2)}, outputs)]
+        assert [(result.text, result.words) for result in found] == [("", []), ("", [])]
+    assert capsys.readouterr().out.count("NaN or infinite") == 1

@@ -94,7 +94,27 @@ def test_no_frames():
 
 
 @pytest.mark.parametrize("logits, what", [
-    (np.zeros([4, 3]), "shape"), (np.zeros([4]), "shape"), (np.full([2, 4], np.nan), "not finite")])
+    (np.zeros([4, 3]), "shape"), (np.zeros([4]), "shape")])
 def test_logits_that_do_not_fit(logits, what):
     with pytest.raises(ValueError, match=what):
         PrefixSearch(4).advance(logits)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_frames_of_a_diverged_model_are_blanks(bad):
+    logits = peaked(30, 4, 2)
+    blanks, broken = logits.copy(), logits.copy()
+    blanks[10:15] = [0.0, 0.0, 0.0, 1e3]
+    broken[10:15, 1] = bad
+    want, found = search(blanks, Pruning()), search(broken, Pruning())
+    assert [tuple(h.ids) for h in found] == [tuple(h.ids) for h in want]
+    assert [h.score for h in found] == pytest.approx([h.score for h in want])
+    assert len(search(np.full([5, 4], bad), Pruning())[0].ids) == 0
+
+
+def test_symbols_of_probability_0_are_never_found():
+    logits = exhaustive.random_logits(5, 4, 3)
+    logits[:, 1] = -np.inf
+    want = exhaustive.label_probabilities(np.maximum(logits, -1e4))
+    likely = {label: log_prob for label, log_prob in want.items() if log_prob > -100.0}
+    assert {tuple(h.ids): h.score for h in search(logits) if h.score > -1e9} == pytest.approx(likely, abs=1e-9)
