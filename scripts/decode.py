@@ -24,8 +24,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.decoding.ctc import CtcDecoder, Transcript
-from open_seq2seq.decoding.ctc.decoder import decode_numbered, decoding_pool
+from open_seq2seq.decoding.ctc import CtcDecoder, Transcript, decode_all
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import Candidate, read_n_best, rescore, write_n_best
 from open_seq2seq.decoding.ngram import load_language_model
@@ -133,17 +132,9 @@ def judge(references: Texts, hypotheses: Texts) -> ErrorRates:
 
 def decode_grid(dump: LogitsDump, decoder: CtcDecoder, pairs: list[tuple[float, float]],
                 processes: int) -> list[dict[str, list[Transcript]]]:
-    """Returns the transcripts of each utterance for each pair of weights; all work in one pool of processes."""
-    decoders = [decoder.with_weights(*pair) for pair in pairs]
-    names, logits = list(dump.logits), list(dump.logits.values())
-    tasks = [(number, utterance) for number in range(len(pairs)) for utterance in logits]
-    if processes > 1:
-        with decoding_pool(processes, decoders) as pool:
-            chunk = max(1, min(len(logits), len(tasks) // (4 * processes)))
-            results = list(pool.map(decode_numbered, *zip(*tasks, strict=True), chunksize=chunk))
-    else:
-        results = [decoders[number].decode(utterance) for number, utterance in tasks]
-    return [dict(zip(names, results[i:i + len(names)], strict=True)) for i in range(0, len(results), len(names))]
+    """Returns the transcripts of each utterance for each pair of weights."""
+    results = decode_all([decoder.with_weights(*pair) for pair in pairs], dump.logits.values(), processes)
+    return [dict(zip(dump.logits, result, strict=True)) for result in results]
 
 
 def best_of_grid(pairs: list[tuple[float, float]], texts: list[Texts], references: Texts) -> int:

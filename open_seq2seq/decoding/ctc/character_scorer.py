@@ -8,6 +8,8 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 from open_seq2seq.decoding.ngram.text import SPACE
 
+_MAX_SCORES = 2**22  # so many probabilities are remembered, 64 MB with the states after them
+
 
 class CharacterScorer:
     """Adds alpha · ln P(symbol | symbols before) + beta at each symbol; nothing is forbidden.
@@ -46,6 +48,9 @@ class CharacterScorer:
         """Returns the rows of ``_gains`` and ``_next`` that belong to the states."""
         listed = states.tolist()
         new = [state for state in dict.fromkeys(listed) if state not in self._row_of]
+        if new and (len(self._row_of) + len(new)) * len(self._words) > _MAX_SCORES:
+            self._row_of.clear()
+            new = list(dict.fromkeys(listed))
         if new:
             self._add(new)
         return np.array([self._row_of[state] for state in listed])

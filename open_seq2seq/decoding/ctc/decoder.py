@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,34 +125,6 @@ class CtcDecoder:
           lengths: frames ``[batch]``.
         """
         return [self.decode(utterance[:length]) for utterance, length in zip(logits, lengths, strict=True)]
-
-    def decode_all(self, utterances: Iterable[np.ndarray], processes: int = 1) -> list[list[Transcript]]:
-        """Decodes utterances ``[time, vocabulary]`` in several processes; the results keep their order."""
-        utterances = list(utterances)
-        if processes <= 1 or len(utterances) <= 1:
-            return [self.decode(utterance) for utterance in utterances]
-        with decoding_pool(processes, [self]) as pool:
-            chunk = max(1, len(utterances) // (8 * processes))
-            return list(pool.map(decode_numbered, [0] * len(utterances), utterances, chunksize=chunk))
-
-
-_decoders: list[CtcDecoder] = []
-
-
-def decoding_pool(processes: int, decoders: list[CtcDecoder]) -> ProcessPoolExecutor:
-    """Returns a pool of processes that hold the decoders."""
-    # Forked processes share the language model's memory; but a process with TensorFlow's threads may not be forked.
-    method = "spawn" if "tensorflow" in sys.modules else "fork"
-    return ProcessPoolExecutor(processes, multiprocessing.get_context(method), _hold, (decoders,))
-
-
-def _hold(decoders: list[CtcDecoder]) -> None:
-    _decoders[:] = decoders
-
-
-def decode_numbered(number: int, logits: np.ndarray) -> list[Transcript]:
-    """Decodes an utterance by one of the decoders that this process of a pool holds."""
-    return _decoders[number].decode(logits)
 
 
 def _added_up(text: str, hypotheses: list[Hypothesis]) -> Transcript:

@@ -18,7 +18,7 @@ class Lexicon:
     Memory: 12 bytes a node, and 4 bytes a symbol for each node that was met.
 
     Args:
-      spellings: the words' spellings in the alphabet's characters; of equal ones the first counts.
+      spellings: the words as the alphabet writes them; of equal ones the first counts.
       symbols: the alphabet.
 
     Attributes:
@@ -49,26 +49,24 @@ class Lexicon:
         """Returns the edges, ascending: parent · base + character, and each node's word or -1."""
         if not spelled:
             return np.zeros(0, np.int64), np.array([_NONE])
-        length = max(len(spelling) for spelling, _ in spelled)
-        table = np.zeros([len(spelled), length], np.int32)
-        for row, (spelling, _) in enumerate(spelled):
-            table[row, :len(spelling)] = [self._codes[character] for character in spelling]
-        order = np.lexsort(table.T[::-1])  # stable: of equal spellings the first stays the first
-        table, words = table[order], np.array([word for _, word in spelled])[order]
-        lengths = (table > 0).sum(1)
-        differs = np.ones_like(table, bool)
-        differs[1:] = np.logical_or.accumulate(table[1:] != table[:-1], axis=1)
-        keys, nodes, count = [], np.zeros(len(table), np.int64), 1
-        word_of = np.full(1 + int((differs & (table > 0)).sum()), _NONE)
-        for place in range(length):
-            inside = lengths > place
-            new = differs[:, place] & inside
-            keys.append(nodes[new] * self._base + table[new, place])
-            numbers = np.cumsum(new) + count - 1
-            count += int(new.sum())
-            nodes = np.where(inside, numbers, nodes)
-            ends = np.nonzero(lengths == place + 1)[0][::-1]
-            word_of[nodes[ends]] = words[ends]
+        spelled = sorted(spelled, key=lambda item: item[0])  # stable: of equal spellings the first stays the first
+        words = np.array([word for _, word in spelled])
+        lengths = np.array([len(spelling) for spelling, _ in spelled])
+        begins = np.cumsum(lengths) - lengths
+        codes = np.fromiter((self._codes[c] for spelling, _ in spelled for c in spelling), np.int32, int(lengths.sum()))
+        rows = np.arange(len(spelled))  # words that have a character at the place
+        nodes, keys, count = np.zeros(len(rows), np.int64), [], 1
+        for place in range(int(lengths.max())):
+            rows = rows[lengths[rows] > place]
+            parents, code = nodes[rows], codes[begins[rows] + place]
+            # Words are in order: those that begin alike follow one another.
+            new = np.ones(len(rows), bool)
+            new[1:] = (parents[1:] != parents[:-1]) | (code[1:] != code[:-1])
+            keys.append(parents[new] * self._base + code[new])
+            nodes[rows] = np.cumsum(new) + count - 1
+            count += len(keys[-1])
+        word_of = np.full(count, _NONE)
+        word_of[nodes[::-1]] = words[::-1]
         return np.concatenate(keys), word_of
 
     def _walk(self, nodes: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 
 _STATE, _NODE, _END_STATE, _INTS = range(4)
+_MAX_SCORES = 2**18  # so many probabilities are remembered, 70 MB: endless streams meet ever new ones
 _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
 _CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 
@@ -93,6 +94,8 @@ class WordScorer:
         ints[_END_STATE, rows] = np.where(empty, ints[_STATE, rows], states)
 
     def _cached_scores(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if len(self._scores) > _MAX_SCORES:
+            self._scores.clear()  # costs less, so seldom, than keeping account of what was used last
         keys = list(zip(states.tolist(), words.tolist(), strict=True))
         new = [key for key in dict.fromkeys(keys) if key not in self._scores]
         if new:
@@ -132,8 +135,8 @@ class WordScorer:
         word = self.lexicon.word_of_one(node)
         found = self._scores.get((state, word))
         if found is None:
-            scores, states = self._model.score(np.array([state]), np.array([word]))
-            found = self._scores[state, word] = float(scores[0]), int(states[0])
+            self._cached_scores(np.array([state]), np.array([word]))
+            found = self._scores[state, word]
         unpaid = word < 0 and node != self.lexicon.outside
         return self._alpha * found[0] + self._beta - (self._penalty if unpaid else 0.0), found[1]
 

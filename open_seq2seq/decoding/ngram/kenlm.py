@@ -16,6 +16,8 @@ _LN10 = math.log(10.0)
 class KenlmModel:
     """A model that the package kenlm reads; states are numbered in the order in which they are met.
 
+    A state is a beginning of the model's own n-grams, so that there are at most as many of them.
+
     Args:
       path: binary file of KenLM.
       words: its vocabulary, which the binary file does not tell.

@@ -1,9 +1,10 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from open_seq2seq.decoding.ctc import CtcDecoder, Symbols
+from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, character_scorer, decode_all, word_scorer
 from open_seq2seq.decoding.ctc.lexicon import Lexicon
 from open_seq2seq.decoding.ngram import read_arpa
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -142,8 +143,12 @@ def test_batch_processes_and_single_agree(models):
     logits = np.stack([exhaustive.random_logits(20, 4, seed) for seed in range(4)])
     batch = decoder(logits, np.array(lengths))
     cut = [utterance[:length] for utterance, length in zip(logits, lengths, strict=True)]
-    for results in ([decoder.decode(utterance) for utterance in cut], decoder.decode_all(cut),
-                    decoder.decode_all(cut, processes=2)):
+    other = decoder.with_weights(0.1, 2.0)
+    assert [other.decode(utterance) != n_best for utterance, n_best in zip(cut, batch, strict=True)] == 4 * [True]
+    for processes in (1, 2):
+        results, others = decode_all([decoder, other], cut, processes)
+        assert [[t.score for t in n_best] for n_best in others] == [
+            [t.score for t in other.decode(utterance)] for utterance in cut]
         assert [[(t.text, t.score) for t in n_best] for n_best in results] == [
             [(t.text, t.score) for t in n_best] for n_best in batch]
 
@@ -163,6 +168,47 @@ def test_lexicon():
     assert inside == {"", "a", "ab", "abc", "b", "c", "ca", "cab"}
     assert {text: int(lexicon.word(np.array([node]))[0]) for text, node in nodes.items() if text in inside} == {
         "": -1, "a": -1, "ab": 0, "abc": 1, "b": 2, "c": -1, "ca": -1, "cab": 6}
+
+
+def test_lexicon_of_any_words_is_their_tree():
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abc"), rng.integers(0, 9))) for _ in range(300)] + ["a" * 40, "bcx"]
+    lexicon = Lexicon(words, Symbols(list("bca ")))
+    beginnings = {word[:end] for word in words[:-1] for end in range(len(word) + 1)}
+    assert lexicon.outside == len(beginnings)
+    nodes = {"": 0}
+    for text in sorted(beginnings - {""}, key=len):
+        nodes[text] = lexicon.next_of_one(nodes[text[:-1]])["bca".index(text[-1])]
+    assert sorted(nodes.values()) == list(range(len(beginnings)))
+    assert {text: lexicon.word_of_one(node) for text, node in nodes.items()} == {
+        text: words.index(text) if text in words and text else -1 for text in beginnings}
+
+
+def test_one_long_word_makes_no_lexicon_large():
+    symbols = Symbols(list("abc "))
+    words = ["".join("abc"[number // 3**place % 3] for place in range(7)) for number in range(300)]
+    peaks = []
+    for longest in ("", "ab" * 500):
+        tracemalloc.start()
+        Lexicon([*words, longest], symbols)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 4 * peaks[0]
+
+
+@pytest.mark.parametrize("lm_type", ["word", "character"])
+def test_what_is_remembered_of_a_language_model_has_an_end(models, monkeypatch, lm_type):
+    path = str(models / ("words.arpa" if lm_type == "word" else "characters.arpa"))
+    options = {"lm_path": path, "lm_type": lm_type, "oov_penalty": 2.0, "beam_width": 2}
+    utterances = [exhaustive.random_logits(20, 4, seed) for seed in range(5)]
+    want = [CtcDecoder(["a", "b", " "], options).decode(logits) for logits in utterances]
+    monkeypatch.setattr(word_scorer, "_MAX_SCORES", 5)
+    monkeypatch.setattr(character_scorer, "_MAX_SCORES", 9)
+    decoder = CtcDecoder(["a", "b", " "], options)
+    for logits, n_best in zip(utterances, want, strict=True):
+        assert [(t.text, t.score) for t in decoder.decode(logits)] == [(t.text, t.score) for t in n_best]
+    kept = decoder._scorer._scores if lm_type == "word" else decoder._scorer._row_of
+    assert 0 < len(kept) < (8 if lm_type == "word" else 4)
 
 
 def test_case(models):
