@@ -10,7 +10,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from open_seq2seq import MISSING_TENSORFLOW, __version__
@@ -20,6 +19,7 @@ from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
+from open_seq2seq.utils.output_file import check_output_file
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
@@ -237,20 +237,6 @@ def _with_infer_files(flags: argparse.Namespace, overrides: list[Override]) -> l
         checkpoint = infer_files.checkpoint_in(infer_files.given(overrides, "logdir"), str(best).lower() == "true")
         flags.config_file = infer_files.config_of(checkpoint)
     return [*overrides, *infer_files.overrides_for(flags.infer_files, checkpoint)]
-
-
-def check_output_file(name: str) -> None:
-    """Raises UserError where inference could not write its results: known now, not after hours of decoding."""
-    if not name:
-        raise UserError("--infer_output_file is empty: name the file that inference writes.")
-    path = Path(name).absolute()
-    if path.is_dir():
-        raise UserError(f"--infer_output_file is {name}, which is a folder: name a file in it.")
-    existing = next(place for place in (path, *path.parents) if place.exists())
-    if existing != path and not existing.is_dir():
-        raise UserError(f"--infer_output_file is {name}, but {existing} is a file, not a folder: name another place.")
-    if not os.access(existing, os.W_OK):
-        raise UserError(f"--infer_output_file is {name}, but {existing} cannot be written: name another place.")
 
 
 def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedConfig:

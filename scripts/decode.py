@@ -4,12 +4,13 @@ usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.
          --alpha 0.2 --alpha_max 1.0 --alpha_step 0.2 --beta 0 --beta_max 2 --beta_step 1
        python scripts/decode.py --mode infer --logits logits.npz --lm words.arpa.gz --alpha 0.6 --beta 1
          --infer_output_file transcripts.csv --dump_all_beams_to n_best.tsv
-       python scripts/decode.py --mode rescore --n_best n_best.tsv --labels dev.csv --lm larger.arpa.gz --alpha 0.3
+       python scripts/decode.py --mode rescore --n_best n_best.tsv --labels dev.csv --lm letters.arpa.gz
+         --lm_type character --alpha 0.3 --dump_all_beams_to rescored.tsv
 
 Logits come from `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. In mode eval every pair of the grid
 of alpha and beta is tried, all processors at work, and the best one is used for what is written. In mode rescore an
-n-best list is ordered anew by another language model. References are the last column of the CSV of --labels, the
-first one the utterance's name.
+n-best list is ordered anew by another language model. References come from lists as the data layer reads them, and are
+changed as it changed them when the logits were dumped. Options of the search have the names and defaults of a config's.
 """
 
 from __future__ import annotations
@@ -18,47 +19,58 @@ import argparse
 import csv
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.decoding.ctc import CtcDecoder, Transcript, decode_all
+from open_seq2seq.config.params import Param
+from open_seq2seq.data.speech2text.alphabet import make_alphabet
+from open_seq2seq.data.speech2text.manifests import read_manifests
+from open_seq2seq.data.speech2text.transcripts import NORMALIZATION, text_normalizer
+from open_seq2seq.decoding.ctc import CtcDecoder, Transcript, beam_search_params, decode_all
+from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import Candidate, read_n_best, rescore, write_n_best
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcripts, words_of_lines
+from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.output_file import check_output_file, make_folder_of
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
 CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
+# --n_best names a file here: how many hypotheses are found follows from --dump_all_beams_to.
+SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().items() if name != "n_best"}
+DEFAULTS = {name: param.default for name, param in SEARCH.items()}
+GRID = ("alpha", "beta")
+RESCORING = {*GRID, "lm_path", "lm_type", "lm_case", "lm_vocabulary", "lm_sentence_end"}
+OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Reads the command line; options of the search that are not given are absent, except alpha and beta."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--mode", choices=["eval", "infer", "rescore"], default="eval", help="(default: %(default)s)")
     add("--logits", metavar="FILE", help="dump of logits: .npz, or .pickle as of the original toolkit")
-    add("--labels", metavar="CSV", help="references; eval needs them")
-    add("--labels_case", choices=list(CASES), default="as_is", help="change the references' case, as lower_case in the "
-        "config does (default: %(default)s)")
-    add("--vocab", metavar="FILE", help="alphabet, one symbol a line, where the dump does not hold it")
-    add("--lm", metavar="FILE", help="language model: ARPA, or KenLM's binary format")
-    add("--lm_type", choices=["word", "character"], default="word", help="(default: %(default)s)")
-    add("--lm_case", choices=list(CASES), default="as_is", help="(default: %(default)s)")
-    add("--lm_vocabulary", metavar="FILE", help="words of a KenLM binary")
-    add("--oov_penalty", type=float, help="cost in nats of words that the model has not; forbidden by default")
-    for name, default in (("alpha", 0.5), ("beta", 1.0)):
-        add(f"--{name}", type=float, default=default, help="(default: %(default)s)")
+    add("--labels", metavar="LIST", nargs="+", help="references: CSV, JSON lines, LibriSpeech folders")
+    add("--labels_case", choices=list(CASES), default="as_is", help="of the references, besides what the dump says "
+        "(default: %(default)s)")
+    add("--unicode_form", choices=["NFC", "NFD", "NFKC", "NFKD"], help="of the references (default: that of the dump)")
+    add("--remove_characters", help="taken out of the references (default: those of the dump)")
+    add("--vocab", metavar="FILE", help="alphabet, where the dump does not hold it: characters, one a line, or a "
+        "SentencePiece .model")
+    for name, param in SEARCH.items():
+        _add_option(parser, name, param)
+    for name in GRID:
         add(f"--{name}_max", type=float, help="end of the grid; no grid by default")
         add(f"--{name}_step", type=float, default=0.1, help="step of the grid (default: %(default)s)")
-    add("--beam_width", type=int, default=128, help="(default: %(default)s)")
     add("--n_best", metavar="FILE", help="list to rescore")
     add("--processes", type=int, default=os.cpu_count() or 1, help="(default: all processors)")
     add("--infer_output_file", metavar="CSV", help="where the transcripts go")
@@ -66,27 +78,65 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _add_option(parser: argparse.ArgumentParser, name: str, param: Param) -> None:
+    """Adds a declared parameter of the search as a flag."""
+    help_text = f"{param.doc} (default: {param.default})".replace("%", "%%")
+    kinds = param.type if isinstance(param.type, tuple) else (param.type,)
+    how: dict[str, Any] = {"choices": param.type} if isinstance(param.type, list) else {
+        "type": _boolean if bool in kinds else kinds[0]}
+    default = param.default if name in GRID else argparse.SUPPRESS
+    flags = ["--lm", "--lm_path"] if name == "lm_path" else [f"--{name}"]
+    parser.add_argument(*flags, dest=name, default=default, help=help_text, **how)
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("True", "False"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither True nor False")
+    return text == "True"
+
+
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options of the search that were given."""
+    return {name: value for name, value in vars(args).items() if name in SEARCH}
+
+
 def check(args: argparse.Namespace) -> None:
     """Finds mistakes before any work.
 
     Raises:
-      UserError: something is missing for the mode, or a grid is impossible.
+      UserError: something is missing for the mode, a grid is impossible, or results could not be written.
     """
-    needed = {"eval": ("logits", "labels"), "infer": ("logits", "infer_output_file"), "rescore": ("n_best", "lm")}
-    missing = [f"--{name}" for name in needed[args.mode] if getattr(args, name) is None]
+    given = {*search_options(args), *(name for name, value in vars(args).items() if value is not None)}
+    needed = {"eval": ("logits", "labels"), "infer": ("logits", "infer_output_file"), "rescore": ("n_best", "lm_path")}
+    missing = [name for name in needed[args.mode] if name not in given]
     if missing:
-        raise UserError(f"--mode {args.mode} needs {' and '.join(missing)}.")
-    if args.mode == "rescore" and args.oov_penalty is not None:
-        raise UserError("--mode rescore gives unknown words their probability as <unk>: --oov_penalty is for "
-                        "searching.")
-    for name in ("alpha", "beta"):
-        first, last = getattr(args, name), getattr(args, f"{name}_max")
-        if getattr(args, f"{name}_step") <= 0:
-            raise UserError(f"--{name}_step has to be above 0.")
-        if last is not None and last < first:
-            raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid begins.")
-        if args.mode == "infer" and last is not None:
-            raise UserError(f"--mode infer takes one --{name}: search for the best one by --mode eval.")
+        raise UserError(f"--mode {args.mode} needs {_flags(missing)}.")
+    if args.mode == "rescore":
+        if not given & {"labels", *OUTPUTS}:
+            raise UserError("--mode rescore has nothing to do: ask for error rates by --labels, or for files by "
+                            "--infer_output_file or --dump_all_beams_to.")
+        if idle := [name for name in search_options(args) if name not in RESCORING]:
+            raise UserError(f"--mode rescore orders a list anew and searches nothing: take out {_flags(idle)}.")
+    for name in GRID:
+        _check_grid(args, name)
+    for name in OUTPUTS:
+        if name in given:
+            check_output_file(getattr(args, name), f"--{name}")
+
+
+def _flags(names: Sequence[str]) -> str:
+    return " and ".join("--lm" if name == "lm_path" else f"--{name}" for name in names)
+
+
+def _check_grid(args: argparse.Namespace, name: str) -> None:
+    first, last = getattr(args, name), getattr(args, f"{name}_max")
+    if getattr(args, f"{name}_step") <= 0:
+        raise UserError(f"--{name}_step has to be above 0.")
+    if last is not None and last < first:
+        raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid begins.")
+    if last is not None and args.labels is None:
+        raise UserError(f"--{name}_max asks for a grid, whose best pair only references can tell: give --labels, as "
+                        f"--mode eval needs them, or one --{name}.")
 
 
 def grid(args: argparse.Namespace, name: str) -> list[float]:
@@ -97,22 +147,26 @@ def grid(args: argparse.Namespace, name: str) -> list[float]:
     return [round(first + step * i, 10) for i in range(int((last - first) / step + 1e-6) + 1)]
 
 
-def read_references(path: str, names: Sequence[str], case: str) -> Texts:
-    """Returns the references of utterances, from a CSV of name, …, transcript.
+def read_references(args: argparse.Namespace, names: Sequence[str], dumped: Mapping[str, Any]) -> Texts:
+    """Returns the references of utterances, changed as evaluation changes them.
+
+    Args:
+      args: the command line.
+      names: of the utterances.
+      dumped: what the data layer did to transcripts, as the dump tells it.
 
     Raises:
-      DataError: the file cannot be read, or has no reference of an utterance.
+      DataError: a list cannot be read, or none has a reference of an utterance.
     """
-    try:
-        with open(path, encoding="utf-8", newline="") as stream:
-            found = {row[0]: row[-1] for row in csv.reader(stream) if len(row) > 1}
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"The references {path} cannot be read: {error}.") from error
-    missing = [name for name in names if name not in found]
+    found = {row.name: row.text for row in read_manifests(args.labels, None, needs_text=True)}
+    missing = [name for name in names if found.get(name) is None]
     if missing:
-        raise DataError(f"{path} has no reference of {missing[0]!r} ({len(missing)} of {len(names)} utterances lack "
-                        "one): its first column has to hold the names in the dump.")
-    return {name: CASES[case](found[name]) for name in names}
+        raise DataError(f"{' and '.join(args.labels)} has no reference of {missing[0]!r} ({len(missing)} of "
+                        f"{len(names)} utterances lack one): the list has to name recordings as the one did that was "
+                        "decoded.")
+    given = {name: value for name in NORMALIZATION if (value := getattr(args, name, None)) is not None}
+    normalize = text_normalizer({"unicode_form": None, "lower_case": False, "remove_characters": "", **dumped, **given})
+    return {name: CASES[args.labels_case](normalize(found[name] or "")) for name in names}
 
 
 def greedy_texts(dump: LogitsDump, decoder: CtcDecoder) -> Texts:
@@ -151,6 +205,7 @@ def best_of_grid(pairs: list[tuple[float, float]], texts: list[Texts], reference
 
 def write_transcripts(path: str, texts: Texts) -> None:
     """Writes a CSV with the header wav_filename,transcript."""
+    make_folder_of(path)
     with open(path, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(("wav_filename", "transcript"))
@@ -158,41 +213,62 @@ def write_transcripts(path: str, texts: Texts) -> None:
     deco_print(f"{path}: {len(texts)} transcripts")
 
 
-def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
-    """Modes eval and infer."""
-    labels = [line for line in read_transcripts(args.vocab) if line] if args.vocab else None
+def read_dump(args: argparse.Namespace) -> LogitsDump:
+    """Returns the logits to decode; says when a model that has diverged gave some of them.
+
+    Raises:
+      DataError: the dump or the alphabet cannot be read, or they do not fit; no utterances.
+    """
+    labels = make_alphabet(args.vocab, bpe=args.vocab.endswith(".model")).labels if args.vocab else None
     dump = read_logits(args.logits, labels)
     if not dump.logits:
         raise DataError(f"{args.logits} holds no utterances.")
-    options = {key: getattr(args, key) for key in ("beam_width", "lm_type", "lm_case", "lm_vocabulary", "oov_penalty")}
-    decoder = CtcDecoder(dump.labels, {**options, "lm_path": args.lm,
-                                       "n_best": args.beam_width if args.dump_all_beams_to else 1})
-    best = 0
-    references = read_references(args.labels, list(dump.logits), args.labels_case) if args.labels else None
+    bad = [name for name, logits in dump.logits.items() if says_nothing(logits).any()]
+    if bad:
+        deco_print(f"Logits of {len(bad)} utterances are NaN or infinite, first those of {bad[0]}: such frames are "
+                   "taken for blanks.")
+    return dump
+
+
+def write_results(args: argparse.Namespace, found: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
+    """Writes the files that were asked for, of each utterance's hypotheses, best first."""
+    if args.infer_output_file is not None:
+        write_transcripts(args.infer_output_file, {name: n_best[0].text for name, n_best in found.items()})
+    if args.dump_all_beams_to is not None:
+        make_folder_of(args.dump_all_beams_to)
+        write_n_best(args.dump_all_beams_to, found)
+
+
+def best_texts(results: Sequence[Mapping[str, Sequence[Transcript | Candidate]]]) -> list[Texts]:
+    """Returns each utterance's best text, for each pair of weights."""
+    return [{name: found[0].text for name, found in result.items()} for result in results]
+
+
+def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
+    """Modes eval and infer."""
+    dump = read_dump(args)
+    options = {**DEFAULTS, **search_options(args)}
+    decoder = CtcDecoder(dump.labels, {**options, "n_best": options["beam_width"] if args.dump_all_beams_to else 1})
+    references = read_references(args, list(dump.logits), dump.normalization) if args.labels else None
     if references:
         deco_print(f"Greedy WER = {judge(references, greedy_texts(dump, decoder)).wer:.4f}")
     results = decode_grid(dump, decoder, pairs, args.processes)
-    texts = [{name: found[0].text for name, found in result.items()} for result in results]
-    if references:
-        best = best_of_grid(pairs, texts, references)
-    if args.infer_output_file:
-        write_transcripts(args.infer_output_file, texts[best])
-    if args.dump_all_beams_to:
-        write_n_best(args.dump_all_beams_to, results[best])
+    write_results(args, results[best_of_grid(pairs, best_texts(results), references) if references else 0])
 
 
 def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
     """Returns the language model's log probability of a text, as a function of the text."""
-    model = load_language_model(args.lm, args.lm_vocabulary)
-    ids = {CASES[args.lm_case](word): number for number, word in reversed(list(enumerate(model.words)))}
-    units = characters_of_lines if args.lm_type == "character" else words_of_lines
+    options = {**DEFAULTS, **search_options(args)}
+    model = load_language_model(options["lm_path"], options["lm_vocabulary"])
+    ids = {CASES[options["lm_case"]](word): number for number, word in reversed(list(enumerate(model.words)))}
+    units = characters_of_lines if options["lm_type"] == "character" else words_of_lines
 
     def log_prob(text: str) -> float:
         state, total = np.array([model.start_state()]), 0.0
         for unit in next(units([text])):
             score, state = model.score(state, np.array([ids.get(unit, -1)]))
             total += float(score[0])
-        return total + float(model.score_end(state)[0])
+        return total + (float(model.score_end(state)[0]) if options["lm_sentence_end"] else 0.0)
 
     return log_prob
 
@@ -204,13 +280,9 @@ def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> 
         raise DataError(f"{args.n_best} holds no utterances.")
     log_prob = text_scorer(args)
     scores = {text: log_prob(text) for candidates in n_best.values() for text in {c.text for c in candidates}}
-    results: list[dict[str, list[Candidate]]] = [rescore(n_best, scores.__getitem__, *pair) for pair in pairs]
-    texts = [{name: found[0].text for name, found in result.items()} for result in results]
-    best = 0
-    if args.labels:
-        best = best_of_grid(pairs, texts, read_references(args.labels, list(n_best), args.labels_case))
-    if args.infer_output_file:
-        write_transcripts(args.infer_output_file, texts[best])
+    results = [rescore(n_best, scores.__getitem__, *pair) for pair in pairs]
+    references = read_references(args, list(n_best), {}) if args.labels else None
+    write_results(args, results[best_of_grid(pairs, best_texts(results), references) if references else 0])
 
 
 def main(argv: list[str] | None = None) -> None:

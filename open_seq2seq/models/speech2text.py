@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
+from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import write_logits
@@ -185,7 +186,8 @@ class Speech2Text(EncoderDecoderModel):
         os.makedirs(os.path.dirname(os.path.abspath(output_file)), exist_ok=True)
         if self._dumps_logits:
             write_logits(output_file, {name: result.logits for name, result in named},
-                         self.data_layer.alphabet.labels, self.step_seconds)
+                         self.data_layer.alphabet.labels, self.step_seconds,
+                         {name: self.data_layer.params[name] for name in NORMALIZATION})
             return
         write_transcripts(output_file, [(name, result.text) for name, result in named])
         for name, result in named[:_SHOWN]:

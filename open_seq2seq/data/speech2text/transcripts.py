@@ -10,6 +10,9 @@ import numpy as np
 
 from open_seq2seq.data.speech2text.alphabet import Alphabet, describe_characters
 
+NORMALIZATION = ("unicode_form", "lower_case", "remove_characters")
+"""The data layer's parameters that change transcripts."""
+
 
 class Transcripts:
     """The labels of all rows of a data set.
@@ -61,9 +64,9 @@ class Transcripts:
 
 
 def text_normalizer(params: Mapping[str, Any]) -> Callable[[str], str]:
-    """Returns what is done to transcripts: Unicode form, lower case, characters taken out."""
-    form, lower = params["unicode_form"], params["lower_case"]
-    removed = {ord(character): None for character in params["remove_characters"]}
+    """Returns what is done to transcripts: Unicode form, lower case, characters taken out; see ``NORMALIZATION``."""
+    form, lower, unwanted = (params[name] for name in NORMALIZATION)
+    removed = {ord(character): None for character in unwanted}
 
     def normalize(text: str) -> str:
         if form:

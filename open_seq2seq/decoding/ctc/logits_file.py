@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -22,25 +23,29 @@ class LogitsDump(NamedTuple):
       logits: utterance's name → ``[time, vocabulary]``, the blank last.
       labels: the alphabet without the blank.
       step_seconds: time between two frames of the logits.
+      normalization: what the data layer does to references: its parameters' names and values; empty in old files.
     """
 
     logits: dict[str, np.ndarray]
     labels: list[str]
     step_seconds: float
+    normalization: dict[str, Any]
 
 
-def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float) -> None:
+def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
+                 normalization: Mapping[str, Any] | None = None) -> None:
     """Writes a dump: ``.npz``, which holds plain arrays; or ``.pickle`` or ``.pkl``, the original's pickled dict."""
+    text = json.dumps(dict(normalization or {}))
     if path.endswith(_PICKLES):
         dump = {"logits": {name: np.asarray(value) for name, value in logits.items()},
-                "vocab": dict(enumerate(labels)), "step_size": float(step_seconds)}
+                "vocab": dict(enumerate(labels)), "step_size": float(step_seconds), "normalization": text}
         with open(path, "wb") as out:
             pickle.dump(dump, out, protocol=4)
         return
     arrays = {f"logits_{number}": np.asarray(value) for number, value in enumerate(logits.values())}
     with open(path, "wb") as out:
         np.savez(out, names=np.array(list(logits), np.str_), labels=np.array(list(labels), np.str_),
-                 step_seconds=np.float64(step_seconds), **arrays)  # type: ignore[arg-type]
+                 step_seconds=np.float64(step_seconds), normalization=np.array(text), **arrays)  # type: ignore[arg-type]
 
 
 def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
@@ -51,20 +56,29 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
       labels: the alphabet, where the file does not hold it.
 
     Raises:
-      DataError: the file cannot be read, or holds something else.
+      DataError: the file cannot be read, holds something else, or does not fit the alphabet.
     """
     try:
-        if path.endswith(_PICKLES):
-            return _read_pickle(path, labels)
-        with np.load(path, allow_pickle=False) as file:
-            names = [str(name) for name in file["names"]]
-            return LogitsDump({name: file[f"logits_{number}"] for number, name in enumerate(names)},
-                              list(labels or (str(label) for label in file["labels"])), float(file["step_seconds"]))
+        dump = _read_pickle(path, labels) if path.endswith(_PICKLES) else _read_arrays(path, labels)
     except OSError as error:
         raise DataError(f"The logits {path} cannot be read: {error.strerror or error}.") from error
     except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError,
             zipfile.BadZipFile) as error:
         raise DataError(f"{path} is no whole dump of logits: {error}.") from error
+    for name, logits in dump.logits.items():
+        if logits.ndim != 2 or logits.shape[1] != len(dump.labels) + 1:
+            raise DataError(f"{path}: the logits of {name} have the shape {logits.shape}, but an alphabet of "
+                            f"{len(dump.labels)} symbols needs {len(dump.labels) + 1} columns, the last one for the "
+                            "blank: give the alphabet that the model was trained with.")
+    return dump
+
+
+def _read_arrays(path: str, labels: Sequence[str] | None) -> LogitsDump:
+    with np.load(path, allow_pickle=False) as file:
+        names = [str(name) for name in file["names"]]
+        return LogitsDump({name: file[f"logits_{number}"] for number, name in enumerate(names)},
+                          list(labels or (str(label) for label in file["labels"])), float(file["step_seconds"]),
+                          json.loads(str(file["normalization"])) if "normalization" in file else {})
 
 
 def _read_pickle(path: str, labels: Sequence[str] | None) -> LogitsDump:
@@ -76,7 +90,7 @@ def _read_pickle(path: str, labels: Sequence[str] | None) -> LogitsDump:
     if found is None:
         raise DataError(f"{path} does not hold the alphabet: give it as a file.")
     return LogitsDump({str(name): np.asarray(value, np.float32) for name, value in logits.items()}, found,
-                      float(content.get("step_size", 0.02)))
+                      float(content.get("step_size", 0.02)), json.loads(content.get("normalization", "{}")))
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
     lm: float
 
 
-def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript]]) -> None:
+def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
     """Writes lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
     with open(path, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter="\t", lineterminator="\n")

@@ -125,8 +125,9 @@ def test_dumped_logits_decode_to_the_same_texts(make, tmp_path):
     rows = transcribed(greedy, tmp_path / "out.csv")
     dump = make("infer", greedy, decoder={"infer_logits_to_pickle": True})
     InferencePass(dump, Runner()).run(str(tmp_path / "logits.npz"))
-    logits, labels, step = read_logits(str(tmp_path / "logits.npz"))
+    logits, labels, step, normalization = read_logits(str(tmp_path / "logits.npz"))
     assert labels == greedy.data_layer.alphabet.labels and step == pytest.approx(0.02)
+    assert normalization == {"unicode_form": None, "lower_case": False, "remove_characters": ""}
     for row in rows:
         path = logits[row["wav_filename"]].argmax(1)
         kept = path[np.r_[True, path[1:] != path[:-1]]]
@@ -161,7 +162,7 @@ def test_ctc_of_a_joint_decoder_alone(make, tmp_path):
     search = {"use_language_model": True, "beam_width": 16, "n_best": 2}
     found = transcribed(joint(make, attention, ctc=search, write_word_times=True), tmp_path / "ctc.csv")
     InferencePass(joint(make, attention, ctc={"infer_logits_to_pickle": True}), Runner()).run(str(tmp_path / "l.npz"))
-    logits, labels, _ = read_logits(str(tmp_path / "l.npz"))
+    logits, labels, *_ = read_logits(str(tmp_path / "l.npz"))
     offline = CtcDecoder(labels, {"beam_width": 16, "n_best": 2})
     assert [row["predicted_transcript"] for row in found] == [
         offline.decode(logits[row["wav_filename"]])[0].text for row in found]

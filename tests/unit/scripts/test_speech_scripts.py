@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from open_seq2seq.decoding.ctc.logits_file import write_logits
+from open_seq2seq.decoding.ctc import CtcDecoder, beam_search_params
+from open_seq2seq.decoding.ctc.logits_file import read_logits, write_logits
 from open_seq2seq.decoding.ctc.n_best import read_n_best
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
@@ -46,6 +48,8 @@ def folder(tmp_path_factory):
     with open(folder / "dev.csv", "w", newline="") as out:
         csv.writer(out).writerows([("wav_filename", "wav_filesize", "transcript"),
                                    *((name, 1, line) for name, line in zip(names, lines[190:], strict=True))])
+    (folder / "other.csv").write_text("wav_filename,wav_filesize,transcript\n0.wav,1,one\n")
+    (folder / "short.txt").write_text("a\nb\n")
     logits = {name: spoken(line, rng, 1.3) for name, line in zip(names, lines[190:], strict=True)}
     write_logits(str(folder / "dev.npz"), logits, LABELS, 0.02)
     write_logits(str(folder / "dev.pickle"), logits, LABELS, 0.02)
@@ -75,10 +79,68 @@ def test_grid(folder):
     assert all(set(text.split()) <= set(DIGITS) for text in texts.values())
     assert all(c.score == pytest.approx(c.acoustic + c.lm, abs=1e-4) for found in lists.values() for c in found)
 
-    (folder / "upper.csv").write_text((folder / "dev.csv").read_text().upper().replace(".WAV", ".wav"))
+    header, *lines = (folder / "dev.csv").read_text().splitlines()
+    (folder / "upper.csv").write_text("\n".join([header, *(line.upper().replace(".WAV", ".wav") for line in lines)]))
     said = run("decode", "--mode", "rescore", "--n_best", "n_best.tsv", "--labels", "upper.csv", "--labels_case",
                "lower", "--lm", "digits.arpa.gz", "--alpha", 0, "--beta", 0, cwd=folder)
     assert said.split("WER=")[1].split(",")[0] == best.split("WER=")[1]
+
+    run("decode", "--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "digits.arpa.gz", "--alpha", 0, "--beta", 9,
+        "--dump_all_beams_to", "new/rescored.tsv", cwd=folder)
+    rescored = read_n_best(str(folder / "new/rescored.tsv"))
+    for name, before in lists.items():
+        scores = {c.text: c.score + 9 * len(c.text.split()) for c in before}
+        assert {c.text: c.score for c in rescored[name]} == pytest.approx(scores, abs=1e-4)
+        assert [c.score for c in rescored[name]] == sorted((c.score for c in rescored[name]), reverse=True)
+
+
+def test_options_of_the_search_are_those_of_a_config(folder):
+    """Every declared option has a flag, and the flag does what the option does."""
+    given = {"beam_width": 8, "beam_threshold": 6.5, "symbol_threshold": -5.5, "top_symbols": 5, "alpha": 0.4,
+             "beta": 0.7, "lm_type": "word", "lm_case": "upper", "oov_penalty": 3.5, "lm_sentence_end": False,
+             "lm_path": str(folder / "train.arpa")}
+    assert {*given, "lm_vocabulary", "n_best"} == set(beam_search_params())
+    run("build_lm", "--text", "train.txt", "--order", 2, "--case", "lower", "--output", given["lm_path"], cwd=folder)
+    upper = [label.upper() for label in LABELS]
+    dump = read_logits(str(folder / "dev.npz"), upper).logits
+    write_logits(str(folder / "upper.npz"), dump, upper, 0.02)
+    flags = [part for name, value in given.items() for part in (f"--{name}", value)]
+    run("decode", "--mode", "infer", "--logits", "upper.npz", *flags, "--infer_output_file", "new/out.csv",
+        "--dump_all_beams_to", "new/out.tsv", "--processes", 1, cwd=folder)
+    decoder = CtcDecoder(upper, {**given, "n_best": 8})
+    for name, found in read_n_best(str(folder / "new/out.tsv")).items():
+        assert [(c.text, pytest.approx(c.score, abs=1e-4)) for c in found] == [
+            (t.text, t.score) for t in decoder.decode(dump[name])]
+
+
+def test_references_are_those_of_evaluation(folder):
+    """Lists of any form, changed as the data layer changed them when the logits were dumped."""
+    rows = list(csv.reader(open(folder / "dev.csv")))[1:]
+    with open(folder / "dev.json", "w") as out:
+        for name, _, text in rows:
+            out.write(json.dumps({"text": f"{text.upper()}!", "audio_filepath": name}) + "\n")
+    dump = read_logits(str(folder / "dev.npz"))
+    write_logits(str(folder / "told.npz"), dump.logits, LABELS, 0.02, {"lower_case": True, "remove_characters": "!"})
+    common = ["--processes", 1, "--beam_width", 8]
+    want = run("decode", "--logits", "dev.npz", "--labels", "dev.csv", *common, cwd=folder)
+    assert run("decode", "--logits", "told.npz", "--labels", "dev.json", *common, cwd=folder) == want
+    assert run("decode", "--logits", "dev.npz", "--labels", "dev.json", *common, cwd=folder) != want
+    assert run("decode", "--logits", "dev.npz", "--labels", "dev.json", "--labels_case", "lower", "--remove_characters",
+               "!", *common, cwd=folder) == want
+
+
+def test_an_alphabet_is_read_as_the_data_layer_reads_it(folder):
+    (folder / "windows.txt").write_bytes("\ufeff".encode() + "\r\n".join(LABELS).encode() + b"\r\n")
+    common = ["--labels", "dev.csv", "--logits", "dev.npz", "--processes", 1, "--beam_width", 8]
+    assert run("decode", *common, "--vocab", "windows.txt", cwd=folder) == run("decode", *common, cwd=folder)
+
+
+def test_logits_of_a_diverged_model_are_named(folder):
+    dump = read_logits(str(folder / "dev.npz"))
+    dump.logits["3.wav"][2] = np.nan
+    write_logits(str(folder / "nan.npz"), dump.logits, LABELS, 0.02)
+    said = run("decode", "--labels", "dev.csv", "--logits", "nan.npz", "--processes", 1, "--beam_width", 8, cwd=folder)
+    assert "Logits of 1 utterances" in said and "3.wav" in said
 
 
 def test_infer_without_a_model_and_from_a_pickle(folder):
@@ -100,11 +162,20 @@ def test_character_model(folder):
 @pytest.mark.parametrize("script, args, what", [
     ("decode", ["--logits", "dev.npz"], "--mode eval needs --labels"),
     ("decode", ["--logits", "missing.npz", "--labels", "dev.csv"], "missing.npz"),
-    ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "no reference of '0.wav'"),
+    ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "does not name wav_filename"),
+    ("decode", ["--logits", "dev.npz", "--labels", "other.csv"], "no reference of '1.wav' (9 of 10"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--vocab", "short.txt"], "alphabet of 2 symbols needs 3"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--infer_output_file", "dev.csv/x.csv"], "is a file"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--dump_all_beams_to", "."], "--dump_all_beams_to is ."),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm_sentence_end", "no"], "neither True nor False"),
+    ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa"], "nothing to do"),
+    ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--infer_output_file", "x",
+                "--beta_max", 2], "give --labels"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm", "train.txt"], "no ARPA file"),
     ("decode", ["--mode", "infer", "--logits", "dev.npz", "--infer_output_file", "x", "--alpha_max", 1], "eval"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 0.2], "below --alpha 0.5"),
-    ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--oov_penalty", 3], "--oov_penalty"),
+    ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--oov_penalty", 3,
+                "--infer_output_file", "x"], "take out --oov_penalty"),
     ("build_lm", ["--text", "train.txt"], "--output"), ("build_lm", [], "--text"),
     ("build_lm", ["--text", "missing.txt", "--output", "x.arpa"], "missing.txt"),
     ("build_lm", ["--text", "train.txt", "--output", "x.arpa", "--prune", 1], "begin with 0")])

@@ -10,12 +10,32 @@ from open_seq2seq.utils.errors import DataError
 @pytest.mark.parametrize("name", ["dump.npz", "dump.pickle", "dump.pkl"])
 def test_a_dump_comes_back(tmp_path, name):
     logits = {"a/1.wav": np.arange(6, dtype=np.float32).reshape(2, 3), "\u00e4.flac": np.ones([1, 3], np.float32)}
-    write_logits(str(tmp_path / name), logits, ["x", " "], 0.02)
+    text = {"remove_characters": "\u00e4!", "unicode_form": None}
+    write_logits(str(tmp_path / name), logits, ["x", " "], 0.02, text)
     found = read_logits(str(tmp_path / name))
+    assert found.normalization == text
     assert list(found.logits) == list(logits) and (found.labels, found.step_seconds) == (["x", " "], 0.02)
     for key, value in logits.items():
         np.testing.assert_array_equal(found.logits[key], value)
     assert read_logits(str(tmp_path / name), ["y", "z"]).labels == ["y", "z"]
+
+
+@pytest.mark.parametrize("name", ["dump.npz", "dump.pickle"])
+def test_a_dump_that_does_not_tell_what_was_done_to_transcripts(tmp_path, name):
+    logits = np.zeros([2, 3], np.float32)
+    if name.endswith("npz"):
+        np.savez(tmp_path / name, names=["a"], labels=["x", " "], step_seconds=0.02, logits_0=logits)
+    else:
+        (tmp_path / name).write_bytes(pickle.dumps({"logits": {"a": logits}, "vocab": {0: "x", 1: " "}}))
+    assert read_logits(str(tmp_path / name)).normalization == {}
+
+
+@pytest.mark.parametrize("name", ["dump.npz", "dump.pickle"])
+@pytest.mark.parametrize("labels", [["x"], ["x", "y", " "]])
+def test_an_alphabet_that_does_not_fit_is_named(tmp_path, name, labels):
+    write_logits(str(tmp_path / name), {"b.wav": np.zeros([2, 3], np.float32)}, ["x", " "], 0.02)
+    with pytest.raises(DataError, match=rf"{name}: the logits of b.wav .* needs {len(labels) + 1} columns"):
+        read_logits(str(tmp_path / name), labels)
 
 
 class Evil:
