@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,14 @@ RATES = (1000, 768_000)
 """Sampling rates in Hz that a header may be believed to mean."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio is silent: one step of 16 bits."""
-# What a header of unknown length says, as programs write it that do not know the end when they begin.
-_UNKNOWN_SIZES = (0, 0x7FFFFFFF, 0xFFFFFFFF)
+# Programs that do not know the end when they begin write one of many lengths near 2 GiB or 4 GiB into a WAV.
+_UNKNOWN_BYTES = 0x7FFF0000
+# Of a FLAC that says nothing about its length the library says 2 ** 63 - 1.
+_UNKNOWN_SAMPLES = 2 ** 62
+# FLAC needs the fewest bytes, for silence: 11 for a frame of 65,535 samples.
+_MOST_SAMPLES_A_BYTE = 8192
+_BLOCK = 2 ** 22
+"""Values, all channels together, that are decoded at a time: a header may promise more than memory holds."""
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
 """Names that audio files in a folder end with."""
 
@@ -54,29 +61,18 @@ def resampled_length(samples: Any, rate: Any, sample_freq: int) -> Any:
 
 
 def read_info(path: str) -> AudioInfo:
-    """Reads a file's header.
+    """Reads a file's header; where it does not tell the length, the samples are counted.
 
     Raises:
-      AudioError: it is missing, no audio, cut short, empty, or has an impossible rate.
+      AudioError: it is missing, no audio, cut short, empty, or has an impossible rate or length.
     """
-    import soundfile
-
-    if not os.path.isfile(path):
-        raise AudioError("missing", "does not exist")
-    if not os.path.getsize(path):
-        raise AudioError("empty", "is an empty file")
-    try:
-        found = soundfile.info(path)
-    except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
-        raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
-    if found.frames <= 0:
+    found = _header(path)
+    if found.samples < _UNKNOWN_SAMPLES:
+        return found
+    samples = sum(len(block) for block in _blocks(path))
+    if not samples:
         raise AudioError("empty", "holds no samples")
-    if not RATES[0] <= found.samplerate <= RATES[1]:
-        raise AudioError("impossible rate", f"says that it has {found.samplerate} samples a second")
-    missing = _missing_bytes(path)
-    if missing:
-        raise AudioError("truncated", f"is cut short: {missing:,} bytes of its samples are missing")
-    return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
+    return AudioInfo(samples, found.rate, found.channels)
 
 
 def read_audio(path: str, sample_freq: int) -> np.ndarray:
@@ -88,16 +84,58 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
     Raises:
       AudioError: it cannot be read to its end, or has values that are no numbers.
     """
+    info = _header(path)
+    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
+    if len(audio) < info.samples < _UNKNOWN_SAMPLES:
+        raise AudioError("truncated", f"is cut short: it has {len(audio):,} of {info.samples:,} samples")
+    return converted(audio, info.rate, sample_freq)
+
+
+def _header(path: str) -> AudioInfo:
+    """Reads a file's header; ``_UNKNOWN_SAMPLES`` or more mean that it does not tell the length."""
     import soundfile
 
-    info = read_info(path)
+    if not os.path.isfile(path):
+        raise AudioError("missing", "does not exist")
+    size = os.path.getsize(path)
+    if not size:
+        raise AudioError("empty", "is an empty file")
     try:
-        audio, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        found = soundfile.info(path)
+    except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
+        raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
+    if found.frames <= 0:
+        raise AudioError("empty", "holds no samples")
+    if not RATES[0] <= found.samplerate <= RATES[1]:
+        raise AudioError("impossible rate", f"says that it has {found.samplerate} samples a second")
+    if size * _MOST_SAMPLES_A_BYTE < found.frames < _UNKNOWN_SAMPLES:
+        raise AudioError("impossible length", f"says that it has {found.frames:,} samples, but has {size:,} bytes")
+    missing = _missing_bytes(path)
+    if missing:
+        raise AudioError("truncated", f"is cut short: {missing:,} bytes of its samples are missing")
+    return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
+
+
+def _blocks(path: str) -> Iterator[np.ndarray]:
+    """Yields the samples of a file ``[samples, channels]``, float32, a part at a time."""
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(path) as file:
+            left, is_endless = file.frames, file.frames >= _UNKNOWN_SAMPLES
+            while left > 0:
+                block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
+                try:
+                    count = len(file.read(out=block))
+                except soundfile.LibsndfileError:
+                    if not is_endless:
+                        raise
+                    # Only behind the last sample does the library notice where the end is; it has decoded up to there.
+                    count = int(np.count_nonzero(~np.isnan(block[:, 0])))
+                yield block[:count]
+                left = left - count if count == len(block) else 0
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
         raise AudioError("truncated", f"cannot be read to its end: {_reason(error)}") from error
-    if len(audio) < info.samples:
-        raise AudioError("truncated", f"is cut short: it has {len(audio):,} of {info.samples:,} samples")
-    return converted(audio, rate, sample_freq)
 
 
 def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
@@ -111,8 +149,11 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
     """
     if not len(audio):
         raise AudioError("empty", "holds no samples")
-    if np.issubdtype(audio.dtype, np.integer):
-        audio = audio.astype(np.float32) / -float(np.iinfo(audio.dtype).min)
+    if audio.dtype.kind not in "iuf":
+        raise AudioError("no numbers", f"has values of the type {audio.dtype}, which are no samples")
+    if audio.dtype.kind != "f":
+        half = 2.0 ** (8 * audio.dtype.itemsize - 1)  # zero is in the middle of unsigned numbers
+        audio = (audio.astype(np.float64) - (half if audio.dtype.kind == "u" else 0.0)) / half
     audio = np.asarray(audio, np.float32)
     if not np.all(np.isfinite(audio)):
         count = int(np.sum(~np.isfinite(audio)))
@@ -159,6 +200,6 @@ def _missing_bytes(path: str) -> int:
         while len(chunk := file.read(8)) == 8:
             length = int.from_bytes(chunk[4:], "little")
             if chunk[:4] == b"data":
-                return 0 if length in _UNKNOWN_SIZES else max(0, file.tell() + length - size)
+                return 0 if length >= _UNKNOWN_BYTES else max(0, file.tell() + length - size)
             file.seek(length + length % 2, os.SEEK_CUR)
     return 0

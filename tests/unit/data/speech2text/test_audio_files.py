@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.data.speech2text import audio_index
+from open_seq2seq.data.speech2text import audio_files, audio_index
 from open_seq2seq.data.speech2text.audio_files import (
     AudioError,
+    AudioInfo,
     converted,
     is_silent,
     read_audio,
@@ -53,6 +54,21 @@ def test_arrays_are_converted():
     assert len(converted(np.stack([whole, whole], axis=1), 8000, 16000)) == 16000
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int8, np.int32, np.uint32])
+def test_whole_numbers_become_audio(dtype):
+    """Zero is in the middle of what numbers without a sign can be."""
+    limits = np.iinfo(dtype)
+    middle = (int(limits.max) + 1) // 2 if limits.min == 0 else 0
+    numbers = np.asarray([limits.min, middle, limits.max, middle + int(limits.max) // 4], dtype)
+    assert np.abs(converted(numbers, 8000, 8000) - [-1, 0, 1, 0.25 if limits.min else 0.5]).max() < 0.02
+
+
+@pytest.mark.parametrize("values", [np.zeros(3, bool), np.zeros(3, complex), np.asarray(["a"])])
+def test_what_is_no_audio(values):
+    with pytest.raises(AudioError, match="are no samples"):
+        converted(values, 8000, 8000)
+
+
 def broken(tmp_path, kind: str) -> str:
     path = tmp_path / f"{kind}.wav"
     soundfile.write(path, tone(16000), 16000)
@@ -95,15 +111,64 @@ def test_files_that_cannot_be_used(tmp_path, kind, counted, words):
     assert error.value.kind == counted
 
 
-def test_a_length_that_the_header_does_not_know(tmp_path):
-    """As programs write it that do not know the end when they begin."""
+@pytest.mark.parametrize("length", [0xFFFFFFFF, 0x7FFFFFFF, 0x7FFFF000, 0x7FFFFFDC, 0x80000000, 0xFFFFF000])
+def test_a_length_that_the_header_does_not_know(tmp_path, length):
+    """As programs (the third: SoX, the fifth: arecord) write it that do not know the end when they begin."""
     path = tmp_path / "a.wav"
     soundfile.write(path, tone(16000), 16000, subtype="PCM_16")
     whole = bytearray(path.read_bytes())
     place = whole.index(b"data") + 4
-    whole[place:place + 4] = b"\xff\xff\xff\xff"
+    whole[place:place + 4] = length.to_bytes(4, "little")
     path.write_bytes(whole)
     assert len(read_audio(str(path), 16000)) == 8000
+
+
+def flac_that_says(path, samples: int) -> str:
+    """Changes the number of samples in a FLAC's header, 36 bits; 0 is what encoders write into a pipe."""
+    whole = bytearray(path.read_bytes())
+    fields = int.from_bytes(whole[18:26], "big")
+    whole[18:26] = (fields >> 36 << 36 | samples).to_bytes(8, "big")
+    path.write_bytes(whole)
+    return str(path)
+
+
+@pytest.mark.parametrize("block", [2 ** 22, 8000, 3000, 16000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_flac_that_does_not_say_how_long_it_is(tmp_path, monkeypatch, block, channels):
+    monkeypatch.setattr(audio_files, "_BLOCK", block)
+    path = tmp_path / "a.flac"
+    soundfile.write(path, np.stack([tone(16000)] * channels, axis=1), 16000)
+    expected = read_audio(str(path), 16000)
+    assert len(expected) == 8000
+    streamed = flac_that_says(path, 0)
+    assert read_info(streamed) == AudioInfo(8000, 16000, channels)
+    assert np.array_equal(read_audio(streamed, 16000), expected)
+    assert AudioIndex([streamed], str(tmp_path), 1).samples.tolist() == [8000]
+
+
+def test_a_flac_of_nothing(tmp_path):
+    path = tmp_path / "a.flac"
+    soundfile.write(path, tone(16000), 16000)
+    path.write_bytes(path.read_bytes().partition(b"\xff\xf8")[0])  # up to the first frame
+    streamed = flac_that_says(path, 0)
+    for read in (read_info, lambda path: read_audio(path, 16000)):
+        with pytest.raises(AudioError, match="holds no samples"):
+            read(streamed)
+
+
+@pytest.mark.parametrize(("samples", "words"), [(10_000, "end"), (2 ** 24, "end"), (2 ** 36 - 1, "68,719,476,735 sam")])
+def test_a_flac_that_says_more_than_it_has(tmp_path, samples, words):
+    """Nothing is made room for that is not there."""
+    path = tmp_path / "a.flac"
+    soundfile.write(path, tone(16000), 16000)
+    with pytest.raises(AudioError, match=words):
+        read_audio(flac_that_says(path, samples), 16000)
+
+
+def test_silence_takes_few_bytes(tmp_path):
+    """A header is believed that promises much of little."""
+    soundfile.write(tmp_path / "a.flac", np.zeros(1_000_000), 16000, compression_level=1.0)
+    assert read_info(str(tmp_path / "a.flac")).samples == 1_000_000
 
 
 def test_silence():
