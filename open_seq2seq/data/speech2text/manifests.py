@@ -79,11 +79,16 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
     if os.path.isdir(entry):
         yield from _read_folder(entry, needs_text)
     elif entry.lower().endswith(_JSON_SUFFIXES):
-        yield from _read_json(entry, audio_root)
+        yield from _read_json(entry, audio_root, needs_text)
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
         yield Utterance(entry, entry, None, entry, 0)
     else:
         yield from _read_csv(entry, audio_root, needs_text)
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Yields a list's lines, without the mark by which some programs say that a file is UTF-8."""
+    return (line.removeprefix("\ufeff") for line in read_lines(path))
 
 
 def _is_csv(path: str) -> bool:
@@ -95,8 +100,7 @@ def _is_csv(path: str) -> bool:
 
 
 def _read_csv(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
-    lines = read_lines(path)
-    reader = csv.reader(line.removeprefix("\ufeff") + "\n" for line in lines)
+    reader = csv.reader(line + "\n" for line in _lines(path))
     try:
         yield from _csv_rows(reader, path, audio_root, needs_text)
     except csv.Error as error:
@@ -124,8 +128,8 @@ def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) 
         yield Utterance(name, _located(name, path, audio_root), text, path, reader.line_num)
 
 
-def _read_json(path: str, audio_root: str | None) -> Iterator[Utterance]:
-    for number, line in enumerate(read_lines(path), 1):
+def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
+    for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
         try:
@@ -134,30 +138,48 @@ def _read_json(path: str, audio_root: str | None) -> Iterator[Utterance]:
             raise DataError(f"{path}:{number}: the line is not JSON: {error.msg}.") from error
         if not isinstance(row, dict) or not isinstance(row.get("audio_filepath"), str):
             raise DataError(f"{path}:{number}: the line has to be an object with 'audio_filepath' and 'text'.")
-        text = row.get("text")
-        yield Utterance(row["audio_filepath"], _located(row["audio_filepath"], path, audio_root),
-                        None if text is None else str(text), path, number)
+        name, text = row["audio_filepath"], row.get("text")
+        if row.get("offset"):
+            raise DataError(f"{path}:{number}: the row begins at 'offset' {row['offset']} of {name}, but files are "
+                            "read whole: cut it into one for each utterance.")
+        if needs_text and not isinstance(text, (str, type(None))):
+            raise DataError(f"{path}:{number}: 'text' of {name} is {json.dumps(text)[:40]} but has to be a string.")
+        yield Utterance(name, _located(name, path, audio_root), text if isinstance(text, str) else None, path, number)
 
 
 def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
     """LibriSpeech: files ``*.trans.txt`` of lines ``id text`` beside the recordings ``id.flac``."""
-    lists = [os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names
-             if name.endswith(_TRANSCRIPTS)]
+    files = sorted(_files_below(folder))
+    lists = [path for path in files if path.endswith(_TRANSCRIPTS)]
     if not lists and needs_text:
         raise DataError(f"The folder {folder} has no *{_TRANSCRIPTS} files: give a CSV file, or a folder as "
                         "LibriSpeech has it.")
-    for path in sorted(lists):
+    for path in lists:
         beside = {stem: suffix for stem, suffix in map(os.path.splitext, os.listdir(os.path.dirname(path)))
                   if suffix.lower() in AUDIO_SUFFIXES}
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(_lines(path), 1):
             name, _, text = line.strip().partition(" ")
             if name:
                 audio = os.path.join(os.path.dirname(path), name + beside.get(name, ".flac"))
                 yield Utterance(os.path.relpath(audio, folder), audio, text.strip(), path, number)
     if not lists:
-        for audio in sorted(os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names
-                            if name.lower().endswith(AUDIO_SUFFIXES)):
-            yield Utterance(os.path.relpath(audio, folder), audio, None, audio, 0)
+        for audio in files:
+            if audio.lower().endswith(AUDIO_SUFFIXES):
+                yield Utterance(os.path.relpath(audio, folder), audio, None, audio, 0)
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """Yields the files of a folder and of those in it, by links too; a folder that is met again is left out."""
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        place = os.path.realpath(parent)
+        if place in seen:
+            folders.clear()
+            continue
+        seen.add(place)
+        # Of the ways to a folder the one without links is taken, and on every machine the same.
+        folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))  # noqa: B023 - used at once
+        yield from (os.path.join(parent, name) for name in names)
 
 
 def _located(name: str, manifest: str, audio_root: str | None) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -71,12 +72,32 @@ def test_json_lines(tmp_path):
     assert (first.path, first.text, second.text, second.line) == (str(tmp_path / "1.flac"), "grün", None, 3)
 
 
-@pytest.mark.parametrize(("line", "words"), [("{", "is not JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio")])
+def test_a_mark_of_utf8_is_no_text(tmp_path):
+    (tmp_path / "a.json").write_text('{"audio_filepath": "1.wav", "text": "a"}\n', "utf-8-sig")
+    (tmp_path / "1.trans.txt").write_text("1 a\n", "utf-8-sig")
+    for path in (tmp_path / "a.json", tmp_path):
+        assert [(u.text, u.line) for u in rows_of(path)] == [("a", 1)]
+    assert os.path.basename(rows_of(tmp_path)[0].name) == "1.flac"
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("{", "is not JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio"),
+    ('{"audio_filepath": "2.wav", "text": ["a", "b"]}', r"'text' of 2\.wav is \[\"a\", \"b\"\] but"),
+    ('{"audio_filepath": "2.wav", "text": 7}', r"'text' of 2\.wav is 7 but"),
+    ('{"audio_filepath": "2.wav", "offset": 3.5, "duration": 2, "text": "b"}', r"'offset' 3\.5 of 2\.wav"),
+])
 def test_json_that_is_wrong(tmp_path, line, words):
     path = tmp_path / "a.json"
     path.write_text('{"audio_filepath": "1.wav", "text": "a"}\n' + line + "\n")
     with pytest.raises(DataError, match=rf"a\.json:2: .*{words}"):
         rows_of(path)
+
+
+def test_json_of_whole_recordings_and_of_inference(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"audio_filepath": "1.wav", "offset": 0.0, "duration": 2, "text": null}\n'
+                    '{"audio_filepath": "2.wav", "offset": null, "text": 7}\n')
+    assert [u.text for u in rows_of(path, needs_text=False)] == [None, None]
 
 
 def test_librispeech_folder(tmp_path):
@@ -104,3 +125,15 @@ def test_files_and_folders_for_inference(tmp_path):
     assert rows_of(tmp_path / "list", needs_text=False)[0].path == str(tmp_path / "b.flac")
     with pytest.raises(DataError, match=r"no \*\.trans\.txt files"):
         rows_of(tmp_path)
+
+
+def test_linked_folders_are_read_once(tmp_path):
+    data, other = tmp_path / "data", tmp_path / "other"
+    for folder, name in ((data / "b", "1.wav"), (other, "2.wav")):
+        folder.mkdir(parents=True)
+        (folder / name).write_bytes(b"")
+    for link, target in ((data / "a", data / "b"), (data / "c", other), (other / "back", data), (data / "none", "-")):
+        link.symlink_to(target)
+    assert [u.name for u in rows_of(data, needs_text=False)] == ["b/1.wav", "c/2.wav"]
+    (other / "2.trans.txt").write_text("2 a\n")
+    assert [u.name for u in rows_of(data)] == ["c/2.wav"]
