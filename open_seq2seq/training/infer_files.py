@@ -60,7 +60,9 @@ def overrides_for(files: Sequence[str], checkpoint: Path | None) -> list[Overrid
         raise UserError(f"--infer_files names {missing[0]}, which does not exist.")
     names = [_from_standard_input() if name == STANDARD_INPUT else name for name in files]
     overrides = [Override(_SECTION, (_DATA, "dataset_files"), repr(names)),
-                 Override(_SECTION, (_DATA, "audio_root"), "None")]
+                 Override(_SECTION, (_DATA, "audio_root"), "None"),
+                 # The recordings' folder is the user's: nothing is left behind there.
+                 Override(_SECTION, (_DATA, "cache_features"), "False")]
     return overrides if checkpoint is None else [*overrides, *alphabet_of(checkpoint)]
 
 

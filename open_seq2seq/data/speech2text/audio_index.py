@@ -24,7 +24,8 @@ class AudioIndex:
     Args:
       paths: the files.
       folder: where the headers of a large set are remembered. A file that has another
-        size or time of change than then is read again; a folder that cannot be written does no harm.
+        size or time of change than then is read again; a folder that cannot be written does no harm. None to remember
+        nothing, as in inference: it decodes every file once, and may have been given somebody's folder of recordings.
       threads: how many files are opened at the same time.
 
     Attributes:
@@ -34,9 +35,10 @@ class AudioIndex:
       errors: number of a file → why it cannot be used.
     """
 
-    def __init__(self, paths: Sequence[str], folder: str, threads: int) -> None:
+    def __init__(self, paths: Sequence[str], folder: str | None, threads: int) -> None:
         self.errors: dict[int, AudioError] = {}
-        known = self._remembered(paths, folder)
+        folder = folder if len(paths) >= _REMEMBERED_FROM else None
+        known = None if folder is None else self._remembered(paths, folder)
         table = np.zeros([len(paths), _COLUMNS], np.int64)
 
         def look(number: int) -> None:
@@ -55,7 +57,7 @@ class AudioIndex:
             for _ in pool.map(look, range(len(paths)), chunksize=64):
                 pass
         self.samples, self.rates, self.channels = table[:, 2], table[:, 3], table[:, 4]
-        if len(paths) >= _REMEMBERED_FROM and (known is None or not np.array_equal(table, known)):
+        if folder is not None and (known is None or not np.array_equal(table, known)):
             self._remember(paths, folder, table)
 
     def __len__(self) -> int:
@@ -71,8 +73,6 @@ class AudioIndex:
         return os.path.join(folder, f"lengths-{digest[:16]}.npy")
 
     def _remembered(self, paths: Sequence[str], folder: str) -> np.ndarray | None:
-        if len(paths) < _REMEMBERED_FROM:
-            return None
         with contextlib.suppress(OSError, ValueError, EOFError):
             table = np.load(self._file(paths, folder), allow_pickle=False)
             if table.shape == (len(paths), _COLUMNS) and table.dtype == np.int64:

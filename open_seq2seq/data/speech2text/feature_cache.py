@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import threading
 import uuid
-import zipfile
+import zlib
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import numpy as np
 from open_seq2seq.utils.console import deco_print
 
 FORMATS = ("npy", "npz", "hdf5")
-_VERSION = 1
+_VERSION = 2
+_CHECK_BYTES = 4
+"""At a file's end: the CRC32 of what stands before, of which readers of all three formats take no notice."""
 _HDF5 = threading.Lock()  # the library is not made for threads
 
 
@@ -25,7 +28,7 @@ class FeatureCache:
 
     A file's name follows from the recording's path, size and time of change, the folder's
     from the parameters: a change of either leads elsewhere. Files get their names when they
-    are complete, so several processes may share a folder; one that cannot be read is made anew.
+    are complete, so several processes may share a folder; one that is damaged is made anew.
 
     Args:
       folder: where the folder of these parameters is made.
@@ -54,7 +57,7 @@ class FeatureCache:
 
     def load(self, recording: str) -> np.ndarray | None:
         """Returns what was stored for a recording; None when there is nothing that can be used."""
-        with contextlib.suppress(OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        with contextlib.suppress(OSError):
             path = self.path_of(recording)
             if not self._regenerate or path in self._written:
                 return _read(path, self._format)
@@ -69,7 +72,7 @@ class FeatureCache:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             temporary = f"{path}.{uuid.uuid4().hex}.tmp"
             try:
-                _write(temporary, array, self._format)
+                _write(temporary, _packed(array, self._format))
                 os.replace(temporary, path)
                 self._written.add(path)
             finally:
@@ -80,27 +83,43 @@ class FeatureCache:
             deco_print(f"Features cannot be cached in {self.folder}: {error.strerror or error}; going on without.")
 
 
-def _read(path: str, file_format: str) -> np.ndarray:
-    if file_format == "npy":
-        return np.load(path, allow_pickle=False)
-    if file_format == "npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            return arrays["features"]
-    import h5py
-
-    with _HDF5, h5py.File(path, "r") as file:
-        return file["features"][()]
+def _read(path: str, file_format: str) -> np.ndarray | None:
+    """Returns the array in a file; None where the file is not as it was written."""
+    with open(path, "rb") as file:
+        content = file.read()
+    packed, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
+    return _unpacked(packed, file_format) if packed and check == _check(packed) else None
 
 
-def _write(path: str, array: np.ndarray, file_format: str) -> None:
+def _write(path: str, packed: bytes) -> None:
+    with open(path, "wb") as out:
+        out.write(packed)
+        out.write(_check(packed))
+
+
+def _check(packed: bytes) -> bytes:
+    return zlib.crc32(packed).to_bytes(_CHECK_BYTES, "little")
+
+
+def _unpacked(packed: bytes, file_format: str) -> np.ndarray:
     if file_format == "hdf5":
         import h5py
 
-        with _HDF5, h5py.File(path, "w") as file:
+        with _HDF5, h5py.File(io.BytesIO(packed), "r") as file:
+            return file["features"][()]
+    found = np.load(io.BytesIO(packed), allow_pickle=False)
+    return found if file_format == "npy" else found["features"]
+
+
+def _packed(array: np.ndarray, file_format: str) -> bytes:
+    out = io.BytesIO()
+    if file_format == "hdf5":
+        import h5py
+
+        with _HDF5, h5py.File(out, "w") as file:
             file.create_dataset("features", data=array)
-        return
-    with open(path, "wb") as out:
-        if file_format == "npy":
-            np.save(out, array, allow_pickle=False)
-        else:
-            np.savez_compressed(out, features=array)
+    elif file_format == "npy":
+        np.save(out, array, allow_pickle=False)
+    else:
+        np.savez_compressed(out, features=array)
+    return out.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -47,10 +46,8 @@ class Pipeline:
         Raises:
           AudioError: the recording cannot be used.
         """
-        if self._caches_features:
-            features = self._cached(path, lambda: self.from_audio(self.audio(path), None)[0])
-            return self._masked(features, draw)
-        return self.from_audio(self._cached(path, lambda: self.audio(path)), draw)
+        found = self._cached(path)
+        return self._masked(found, draw) if self._caches_features else self.from_audio(found, draw)
 
     def audio(self, path: str) -> np.ndarray:
         """Reads a recording ``[samples]`` at the features' rate.
@@ -88,13 +85,17 @@ class Pipeline:
             apply_masks(values, masks)
         return values, masks if in_graph else None
 
-    def _cached(self, path: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    def _cached(self, path: str) -> np.ndarray:
+        """What comes before the first thing that is drawn: features, or audio."""
         found = self.cache.load(path) if self.cache is not None else None
-        if found is None:
-            found = make()
-            if self.cache is not None:
-                self.cache.store(path, found)
-        return found
+        if found is not None:
+            return found
+        audio = self.audio(path)
+        made = self.from_audio(audio, None)[0] if self._caches_features else audio
+        # Inference takes silence, training with the same cache refuses it, and features do not show it.
+        if self.cache is not None and not is_silent(audio):
+            self.cache.store(path, made)
+        return made
 
 
 def caches_features(settings: FeatureSettings, augmentation: Augmentation | None) -> bool:

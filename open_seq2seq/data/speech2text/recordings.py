@@ -71,7 +71,8 @@ class Recordings:
         self._params, self._mode = params, mode
         self._labelled = mode in ("train", "eval")
         self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled)
-        self.index = AudioIndex([u.path for u in self.utterances], cache_folder(params), threads)
+        self.index = AudioIndex([u.path for u in self.utterances],
+                                cache_folder(params) if self._labelled else None, threads)
         self.samples = resampled_length(self.index.samples, np.maximum(self.index.rates, 1), settings.sample_freq)
         self.frames = settings.num_frames(self.samples)
         self.transcripts: Transcripts | None = None
@@ -149,6 +150,7 @@ class Recordings:
                              (f"longer than max_duration {most} s", long)):
             if np.any(what):
                 self.dropped[reason] = int(np.sum(what))
+                deco_print(f"Left out {self.dropped[reason]:,} recordings {reason} ({self._mode})")
         self.rows = self.rows[~(short | long)]
         self._check_left()
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -46,6 +47,36 @@ def test_a_broken_file_is_nothing(recording, folder, file_format, content):
     assert cache.load(recording) is None
     cache.store(recording, VALUES)
     assert cache.load(recording) is not None
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_damaged_file_is_nothing_wherever_the_damage_is(recording, folder, file_format):
+    cache = FeatureCache(folder, {}, file_format)
+    cache.store(recording, VALUES)
+    path = Path(cache.path_of(recording))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1:])
+        assert cache.load(recording) is None
+    for length in (0, 3, 4, 5, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert cache.load(recording) is None
+    path.write_bytes(whole + b"x")
+    assert cache.load(recording) is None
+    path.write_bytes(whole)
+    assert np.array_equal(cache.load(recording), VALUES)
+
+
+def test_other_programs_can_read_the_files(recording, folder):
+    paths = {}
+    for file_format in FORMATS:
+        cache = FeatureCache(folder, {}, file_format)
+        cache.store(recording, VALUES)
+        paths[file_format] = cache.path_of(recording)
+    assert np.array_equal(np.load(paths["npy"]), VALUES)
+    with np.load(paths["npz"]) as arrays, h5py.File(paths["hdf5"]) as file:
+        assert np.array_equal(arrays["features"], VALUES)
+        assert np.array_equal(file["features"], VALUES)
 
 
 def test_other_parameters_and_changed_recordings_are_not_found(recording, folder):

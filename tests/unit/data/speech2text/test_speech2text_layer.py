@@ -8,7 +8,9 @@ import soundfile
 import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
+from open_seq2seq.data.speech2text import audio_index
 from open_seq2seq.data.speech2text.audio_files import read_audio
+from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_batches import StaticBatches
 from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -149,13 +151,16 @@ def test_a_recording_longer_than_a_batch(make_layer):
         BatchStream(layer.lengths, batch_size=30, unit="frames", describe=layer.describe_example)
 
 
-def test_duration_limits(make_layer):
+def test_duration_limits(make_layer, capsys):
     everything = make_layer()
     seconds = np.asarray([everything.duration(example) for example in ALL])
     least, most = np.sort(seconds)[[3, 12]]
     layer = make_layer(min_duration=float(least), max_duration=float(most))
     assert layer.num_examples == np.sum((seconds >= least) & (seconds <= most)) == 10
     assert sum(layer.report_dropped().values()) == 6
+    said = capsys.readouterr().out
+    assert f"Left out 3 recordings shorter than min_duration {least} s (train)" in said
+    assert f"Left out 3 recordings longer than max_duration {most} s (train)" in said
     kept = [layer.file_name(example) for example in range(10)]
     assert kept == [everything.file_name(e) for e in ALL if least <= seconds[e] <= most]
     assert make_layer("infer", min_duration=float(least)).num_examples == 16
@@ -182,12 +187,36 @@ def test_the_cache_is_before_what_is_drawn(make_layer, tmp_path):
 
 def test_the_cache_is_used_and_forgotten_with_the_parameters(make_layer, tmp_path):
     cached = {"cache_features": True, "cache_dir": str(tmp_path)}
-    make_layer(**cached).make_batch(ALL)
-    for path in tmp_path.rglob("*.npy"):
-        np.save(path, np.load(path) * 0 + 7)
+    layer = make_layer(**cached)
+    layer.make_batch(ALL)
+    for example in ALL:
+        recording, cache = layer._set.utterance(example).path, layer._pipeline.cache
+        cache.store(recording, cache.load(recording) * 0 + 7)
     assert np.all(make_layer(**cached).make_batch(ALL[:1])["source_tensors"][0][0, :5] == 7)
     assert not np.any(make_layer(**cached, window_size=0.03).make_batch(ALL[:1])["source_tensors"][0] == 7)
     assert not np.any(make_layer(**cached, cache_regenerate=True).make_batch(ALL[:1])["source_tensors"][0] == 7)
+
+
+def test_inference_keeps_no_silence_that_training_would_then_take(one_list, voice, tmp_path):
+    """Neither features nor, with noise before them, audio."""
+    params = {**one_list(("a.wav", voice * 0, "ab"), ("b.wav", voice, "ab")), "cache_features": True}
+    for changes in ({}, {"backend": "tf"}):
+        for mode in ("infer", "eval", "train"):
+            layer = Speech2TextDataLayer({**params, **changes}, mode=mode)
+            assert layer.make_batch(np.arange(1, 2))["ids"].tolist() == [1]
+            if mode == "infer":
+                assert layer.make_batch(np.arange(2))["ids"].tolist() == [0, 1]
+            else:
+                with pytest.raises(DataError, match=r"a\.wav is silent"):
+                    layer.make_batch(np.arange(2))
+    assert len(list(tmp_path.rglob("*.npy"))) == 2
+
+
+def test_inference_remembers_no_headers(make_layer, toy, monkeypatch, tmp_path):
+    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    for mode in ("infer", "eval"):
+        make_layer(mode, cache_dir=str(tmp_path))
+        assert any(tmp_path.rglob("lengths-*")) == (mode == "eval")
 
 
 def test_interactive_input(make_layer, toy):
