@@ -43,7 +43,7 @@ class Transcripts:
     def _encode(self, row: int, text: str | None, alphabet: Alphabet) -> list[int]:
         if text is None:
             self.problems[row] = ("no transcript", "has no transcript")
-        elif not text:
+        elif not text.strip():
             self.problems[row] = ("empty transcript", "has an empty transcript")
         elif unknown := alphabet.unknown(text):
             hint = " (set lower_case to True)" if not alphabet.unknown(text.lower()) else ""

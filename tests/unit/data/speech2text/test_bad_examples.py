@@ -36,12 +36,13 @@ def bad_recording(kind: str, voice: np.ndarray):
         "nan": (nan, "ab", {}, "not finite", True),
         "unknown character": (voice, "abç", {}, "characters outside the alphabet", False),
         "empty transcript": (voice, "", {}, "empty transcript", False),
+        "spaces": (voice, " \t ", {}, "empty transcript", False),
         "long label": (voice, "ab" * 30, {}, "label longer than its frames", False),
     }[kind]
 
 
 KINDS = ["missing", "zero-length file", "no samples", "no audio", "truncated", "wrong rate", "stereo", "silent", "nan",
-         "unknown character", "empty transcript", "long label"]
+         "unknown character", "empty transcript", "spaces", "long label"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
