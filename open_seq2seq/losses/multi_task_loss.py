@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
@@ -43,9 +45,10 @@ class MultiTaskCTCEntropyLoss(Loss):
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         ids, lengths = input_dict["target_tensors"][:2]
+        without_end = tf.maximum(lengths - 1, 0)  # an empty row has none
         by_ctc = self.ctc.compute_loss({
             **input_dict, "decoder_output": input_dict["decoder_output"]["ctc_output"],
-            "target_tensors": [ids, lengths - 1]})
+            "target_tensors": [ids, without_end]})
         by_attention = self.sequence.compute_loss(input_dict)
         weight = self.params["lambda_value"]
         return [*(term._replace(weight=(1.0 - weight) * term.weight, name="attention") for term in by_attention),
