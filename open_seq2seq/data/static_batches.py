@@ -76,6 +76,15 @@ def pad_batch(batch: Mapping[str, Any], shape: StaticShape) -> dict[str, Any]:
     return {**padded, "ids": _grown(batch["ids"], shape.rows, None, EMPTY_ID)}
 
 
+def with_empty_row(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a batch of no examples as one of a single empty row, at least a step wide: not all code takes no rows.
+
+    Args:
+      batch: as for ``pad_batch``; its arrays have no rows.
+    """
+    return pad_batch(batch, StaticShape(1, tuple(max(1, width) for width in _widths(batch))))
+
+
 def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, tokens: int) -> list[str]:
     """Returns lines for the log: the share of padding in all, then each shape.
 

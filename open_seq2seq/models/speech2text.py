@@ -12,6 +12,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
+from open_seq2seq.data.static_batches import EMPTY_ID
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import write_logits
@@ -161,8 +162,8 @@ class Speech2Text(EncoderDecoderModel):
                  ) -> list[tuple[int, str, str, str]]:
         """Returns (example, file, reference, hypothesis) for each utterance of the batch."""
         layer = self.data_layer
-        return [(int(example), layer.file_name(int(example)), layer.reference_text(int(example)), found.text)
-                for example, found in zip(input_values["ids"], self._recognitions(output_values), strict=True)]
+        return [(example, layer.file_name(example), layer.reference_text(example), found.text)
+                for example, found in self.infer(input_values, output_values)]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -174,14 +175,18 @@ class Speech2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, what was recognised) for each utterance of the batch."""
-        found = self._recognitions(output_values)
-        return [(int(example), result) for example, result in zip(input_values["ids"], found, strict=True)]
+        ids = np.asarray(input_values["ids"])
+        held = ids != EMPTY_ID
+        found = self._recognitions([np.asarray(output)[held] for output in output_values])
+        return list(zip(ids[held].tolist(), found, strict=True))
 
     def answer(self, result: Any) -> str:
         return result.text
 
     def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
         rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row[0])
+        if not rows:
+            raise DataError("No recording could be used: there is nothing to write.")
         named = [(self.data_layer.file_name(example), result) for example, result in rows]
         os.makedirs(os.path.dirname(os.path.abspath(output_file)), exist_ok=True)
         if self._dumps_logits:

@@ -105,8 +105,8 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
         for unit, mean in means.items():
             sums[unit] = sums.get(unit, 0.0) + float(mean) * float(units[unit])
             totals[unit] = totals.get(unit, 0.0) + float(units[unit])
-    if not totals:
-        raise DataError("The evaluation set has no examples: give a file that has some.")
+    if not any(totals.values()):
+        raise DataError("The evaluation set has no examples that can be used: give a file that has some.")
     return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
 
 

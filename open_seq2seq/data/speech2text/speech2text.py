@@ -24,6 +24,7 @@ from open_seq2seq.data.speech2text.params import (
 )
 from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
 from open_seq2seq.data.speech2text.recordings import Problem, Recordings, cache_folder, describe_problems
+from open_seq2seq.data.static_batches import with_empty_row
 from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -65,7 +66,7 @@ class Speech2TextDataLayer(DataLayer):
         self._threads = min(params["map_parallel_calls"], os.cpu_count() or 1)
         self._pool: ThreadPoolExecutor | None = None
         self._recordings: Recordings | None = None
-        self._named = frozenset[Problem]()
+        self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
             self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
             if params["encoder_stride"]:
@@ -146,20 +147,22 @@ class Speech2TextDataLayer(DataLayer):
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
         """Makes the padded batch of these examples ``[batch]``, augmented as this epoch draws.
 
+        Where all of them are skipped, the batch is one empty row: ranks and resumed runs count on as many batches.
+
         Raises:
-          DataError: a recording cannot be used, or under ``on_bad_example: skip`` none of them.
+          DataError: a recording cannot be used, or under ``on_bad_example: skip`` none of the whole set.
         """
         examples = np.asarray(examples, np.int64)
         rows = self._set.rows[examples]
         found = list(self._workers.map(lambda row: self._example(int(row), epoch), rows))
         good = [place for place, item in enumerate(found) if not isinstance(item, AudioError)]
         if len(good) < len(found):
-            self._handle_bad([self._set.problem(int(rows[place]), item.kind, item.detail)
-                              for place, item in enumerate(found) if isinstance(item, AudioError)], not good)
+            self._handle_bad({int(rows[place]): item for place, item in enumerate(found)
+                              if isinstance(item, AudioError)})
         batch = {"source_tensors": self._padded([found[place] for place in good]), "ids": examples[good]}
         if self._set.transcripts is not None:
             batch["target_tensors"] = self._set.transcripts.batch(rows[good])
-        return batch
+        return batch if good else with_empty_row(batch)
 
     @property
     def _workers(self) -> ThreadPoolExecutor:
@@ -173,27 +176,38 @@ class Speech2TextDataLayer(DataLayer):
         except AudioError as error:
             return error
 
-    def _handle_bad(self, problems: list[Problem], all_bad: bool) -> None:
-        if self.params["on_bad_example"] == "stop":
-            raise DataError(f"{problems[0]}. Mend or remove it, or set on_bad_example to skip.")
-        if all_bad:
-            raise DataError(f"No example of a batch can be used; the first one: {problems[0]}.")
-        for problem in problems:
-            if problem not in self._named:
-                self._named |= {problem}
+    def _handle_bad(self, errors: Mapping[int, AudioError]) -> None:
+        for row, error in errors.items():
+            if row in self._bad:
+                continue
+            problem = self._set.problem(row, error.kind, error.detail)
+            if self.params["on_bad_example"] == "stop":
+                raise DataError(f"{problem}. Mend or remove it, or set on_bad_example to skip.")
+            if problem not in self._bad.values():  # a list may be given twice
                 deco_print(f"Skipped {problem}")
+            self._bad[row] = problem
+        if len(self._bad) == self.num_examples:
+            raise DataError("Nothing is left: " + describe_problems(list(self._bad.values())))
 
     def _padded(self, items: list[tuple[np.ndarray, np.ndarray | None]]) -> list[np.ndarray]:
         lengths = np.asarray([len(values) for values, _ in items], np.int32)
-        longest = int(lengths.max())
+        longest = max(1, int(lengths.max(initial=0)))
         if self._in_graph is None:
             longest += -longest % max(1, self.settings.pad_to)
-        kind = np.float32 if self._in_graph is not None else self._dtype.as_numpy_dtype
-        padded = np.zeros([len(items), longest, *items[0][0].shape[1:]], kind)
+            padded = np.zeros([len(items), longest, self.settings.num_features], self._dtype.as_numpy_dtype)
+        else:
+            padded = np.zeros([len(items), longest], np.float32)
         for place, (values, _) in enumerate(items):
             padded[place, :len(values)] = values
+        if not self._masks_in_graph:
+            return [padded, lengths]
         masks = [mask for _, mask in items if mask is not None]
-        return [padded, lengths, np.stack(masks)] if masks else [padded, lengths]
+        return [padded, lengths, np.asarray(masks, np.int32).reshape(-1, self._masks_in_graph, 4)]
+
+    @property
+    def _masks_in_graph(self) -> int:
+        """How many masks of each example the graph applies."""
+        return self._augmentation.num_masks if self._augmentation is not None and self._in_graph is not None else 0
 
     def features(self, batch: Mapping[str, Any], training: bool = False) -> list[tf.Tensor]:
         """Returns features ``[batch, time, num_audio_features]`` and frames ``[batch]`` of a batch.
@@ -216,8 +230,8 @@ class Speech2TextDataLayer(DataLayer):
     def input_signature(self) -> dict[str, Any]:
         if self._in_graph is not None:
             source = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)]
-            if self._augmentation is not None and self._augmentation.num_masks:
-                source.append(tf.TensorSpec([None, self._augmentation.num_masks, 4], tf.int32))
+            if self._masks_in_graph:
+                source.append(tf.TensorSpec([None, self._masks_in_graph, 4], tf.int32))
         else:
             source = [tf.TensorSpec([None, None, self.settings.num_features], self._dtype),
                       tf.TensorSpec([None], tf.int32)]
@@ -255,7 +269,7 @@ class Speech2TextDataLayer(DataLayer):
           Lines for people: how much there is, and the bad examples, counted and named.
 
         Raises:
-          DataError: there are bad ones, and ``on_bad_example`` is ``stop``.
+          DataError: there are bad ones, and ``on_bad_example`` is ``stop``; or there are no others.
         """
         found = self._set
         paths = [(int(row), found.utterances[int(row)].path) for row in found.rows]
@@ -264,6 +278,8 @@ class Speech2TextDataLayer(DataLayer):
                for (row, _), error in zip(paths, errors, strict=True) if error is not None]
         if bad and self.params["on_bad_example"] == "stop":
             raise DataError(describe_problems(bad) + "\nMend or remove them, or set on_bad_example to skip.")
+        if len(bad) == len(paths):
+            raise DataError("Nothing is left: " + describe_problems(bad))
         hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
         lines = [f"all {len(paths):,} recordings were decoded: {hours:.2f} hours"]
         return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream
-from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches, describe_shapes, pad_batch
+from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches, describe_shapes, pad_batch, with_empty_row
 from open_seq2seq.data.static_shapes import StaticShape, arrange
 from open_seq2seq.utils.errors import ConfigError
 
@@ -45,6 +45,17 @@ def test_sides_without_time_need_no_edge():
              "target_tensors": [np.array([1, 2])], "ids": np.arange(2)}
     padded = pad_batch(batch, StaticShape(3, (9,)))
     assert padded["source_tensors"][0].shape == (3, 9) and padded["target_tensors"][0].tolist() == [1, 2, 0]
+
+
+def test_a_batch_of_nothing_is_an_empty_row():
+    nothing = {name: [array[:0] for array in value] if isinstance(value, list) else value[:0]
+               for name, value in Layer().make_batch(np.array([3, 1])).items()}
+    nothing["target_tensors"][0] = nothing["target_tensors"][0][:, :0]
+    batch = with_empty_row(nothing)
+    assert [a.shape for a in batch["source_tensors"]] == [(1, nothing["source_tensors"][0].shape[1], 3), (1,)]
+    assert [a.shape for a in batch["target_tensors"]] == [(1, 1), (1,)]
+    assert batch["ids"].tolist() == [EMPTY_ID]
+    assert all(not np.any(array) for side in ("source_tensors", "target_tensors") for array in batch[side])
 
 
 def test_a_run_meets_no_more_shapes_than_allowed():

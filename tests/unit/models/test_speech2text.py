@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import soundfile
+import tensorflow as tf
 
 from open_seq2seq.data.batching import evaluation_batches
 from open_seq2seq.decoding.ctc import CtcDecoder
@@ -17,6 +19,7 @@ from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.step import local_means
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 RATE = 8000
@@ -148,8 +151,8 @@ JOINT = {
 
 
 def joint(make: Any, lender: Any = None, mode: str = "infer", ctc: dict[str, Any] | None = None,
-          **params: Any) -> Speech2Text:
-    return make(mode, lender, data={"autoregressive": True}, decoder={**JOINT, "ctc_decoder_params": ctc or {}},
+          data: dict[str, Any] | None = None, **params: Any) -> Speech2Text:
+    return make(mode, lender, data=data or {"autoregressive": True}, decoder={**JOINT, "ctc_decoder_params": ctc or {}},
                 decoder_class="JointCTCAttentionDecoder", loss="MultiTaskCTCEntropyLoss", loss_params={
                     "seq_loss_params": {"offset_target_by_one": False}, "ctc_loss_params": {}, "lambda_value": 0.5},
                 **params)
@@ -176,6 +179,51 @@ def test_ctc_of_a_joint_decoder_alone(make, tmp_path):
 def test_attention_tells_no_times_of_words(make, tmp_path):
     with pytest.raises(ConfigError, match="use_language_model in ctc_decoder_params"):
         transcribed(joint(make, write_word_times=True), tmp_path / "out.csv")
+
+
+@pytest.fixture(scope="module")
+def with_bad_one(toy) -> dict[str, Any]:
+    """Parameters of a layer of dev.csv, with a recording in the middle that cannot be used."""
+    soundfile.write(toy / "nan.wav", np.full(4000, np.nan), RATE, subtype="FLOAT")
+    lines = (toy / "dev.csv").read_text().splitlines()
+    (toy / "bad.csv").write_text("\n".join([*lines[:3], "nan.wav,0,ad", *lines[3:]]) + "\n")
+    return {"dataset_files": [str(toy / "bad.csv")], "on_bad_example": "skip"}
+
+
+def test_a_bad_recording_alone_in_its_batch_is_left_out(make, with_bad_one, tmp_path):
+    good = make(batch_size_per_gpu=1)
+    skipping = {"batch_size_per_gpu": 1, "data": with_bad_one}
+    assert evaluated(make(lender=good, **skipping)) == evaluated(good)
+    rows = transcribed(make("infer", good), tmp_path / "good.csv")
+    assert transcribed(make("infer", good, **skipping), tmp_path / "bad.csv") == rows
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "search", "joint"])
+def test_a_batch_of_nothing_has_no_results(make, with_bad_one, decoding):
+    if decoding == "joint":
+        model = joint(make, data={"autoregressive": True, **with_bad_one})
+    else:
+        model = make("infer", data=with_bad_one, decoder={"use_language_model": decoding == "search"})
+    batch = model.data_layer.make_batch(np.asarray([2]))
+    assert model.infer(batch, [np.asarray(value) for value in model.predict(batch)]) == []
+    assert model.num_objects(batch) == 0
+
+
+@pytest.mark.parametrize("is_joint", [False, True])
+def test_a_training_batch_of_nothing_teaches_nothing(make, with_bad_one, is_joint):
+    model = joint(make, mode="train", data={"autoregressive": True, **with_bad_one}) if is_joint else make(
+        "train", data=with_bad_one)
+    with tf.GradientTape() as tape:
+        terms, _ = model.loss_terms(model.data_layer.make_batch(np.asarray([2])), True)
+        means, units = local_means(terms)
+    assert all(float(value) == 0.0 for value in (*means.values(), *units.values()))
+    gradients = tape.gradient(means, model.trainable_variables)
+    assert not any(np.any(tf.convert_to_tensor(gradient)) for gradient in gradients if gradient is not None)
+
+
+def test_several_ranks_may_find_together_that_nothing_is_left(make, tmp_path):
+    with pytest.raises(DataError, match="No recording could be used"):
+        make("infer").finalize_inference([[], []], str(tmp_path / "out.csv"))
 
 
 @pytest.mark.parametrize("decoder", [{"infer_logits_to_pickle": True}, {"use_language_model": True, "n_best": 2}])

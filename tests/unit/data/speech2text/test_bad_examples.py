@@ -7,8 +7,11 @@ import io
 import numpy as np
 import pytest
 import soundfile
+import tensorflow as tf
 
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
+from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches
+from open_seq2seq.data.static_shapes import StaticShape
 from open_seq2seq.utils.errors import DataError
 
 
@@ -81,8 +84,7 @@ def test_skipped_when_asked_for(one_list, voice, kind, capsys):
         assert batch["ids"].tolist() == [0, 2]
         assert batch["source_tensors"][0].shape[0] == batch["target_tensors"][0].shape[0] == 2
         assert capsys.readouterr().out.count("Skipped") == 1
-        with pytest.raises(DataError, match="No example of a batch"):
-            layer.make_batch(np.asarray([1]))
+        assert layer.make_batch(np.asarray([1]))["ids"].tolist() == [EMPTY_ID]
     else:
         said = capsys.readouterr().out
         assert "list.csv:3: bad.wav" in said and f"1 {counted}" in said
@@ -90,6 +92,38 @@ def test_skipped_when_asked_for(one_list, voice, kind, capsys):
         assert layer.num_examples == 2
         assert layer.reference_text(1) == "ba"
         assert layer.make_batch(np.arange(2))["ids"].tolist() == [0, 1]
+
+
+AUGMENTATION = {"n_time_mask": 1, "width_time_mask": 9, "speed_perturbation_ratio": 0.1}
+
+
+@pytest.mark.parametrize("backend", ["psf", "librosa", "tf"])
+@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
+def test_a_batch_of_bad_examples_alone_is_an_empty_row(one_list, voice, backend, mode):
+    params = {**one_list(("good.wav", voice, "ab"), ("bad.wav", voice * np.nan, "ab")), "on_bad_example": "skip",
+              "backend": backend, "augmentation": AUGMENTATION}
+    layer = Speech2TextDataLayer(params, mode=mode)
+    good, bad = (layer.make_training_batch(np.asarray([example]), 0) for example in range(2))
+    assert bad["ids"].tolist() == [EMPTY_ID] and good["ids"].tolist() == [0]
+    for array, spec in zip(tf.nest.flatten(bad), tf.nest.flatten(layer.input_signature), strict=True):
+        assert spec.is_compatible_with(tf.constant(array)) and not np.any(array[bad["ids"] >= 0])
+    features, lengths = layer.features(bad, training=mode == "train")
+    assert np.asarray(lengths).tolist() == [0] and not np.any(features)
+    shape = StaticShape(2, tuple(tensors[0].shape[1] for name, tensors in good.items() if name != "ids"))
+    padded = StaticBatches(layer, [shape]).make_training_batch(np.asarray([1]), 0)
+    assert padded["ids"].tolist() == [EMPTY_ID] * 2
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "infer"])
+def test_where_all_are_bad_nothing_is_left(one_list, voice, mode):
+    rows = [(f"{number}.wav", voice * np.nan, "ab") for number in range(3)]
+    layer = Speech2TextDataLayer({**one_list(*rows), "on_bad_example": "skip"}, mode=mode)
+    for example in (0, 1, 0):
+        layer.make_batch(np.asarray([example]))
+    with pytest.raises(DataError, match=r"(?s)Nothing is left: 3 bad examples: 3 not finite.*list\.csv:2: 0\.wav has"):
+        layer.make_batch(np.asarray([2]))
+    with pytest.raises(DataError, match="Nothing is left: 3 bad examples"):
+        layer.examine()
 
 
 def test_other_rates_and_channels_are_converted_and_said_once(one_list, voice, capsys):
