@@ -9,7 +9,14 @@ from open_seq2seq.parts.observation import observe
 
 
 class Decoder(Component):
-    """Base of decoders: subclasses implement ``_decode``."""
+    """Base of decoders: subclasses implement ``_decode``.
+
+    Attributes:
+      tells_times: whether ``outputs`` say of each symbol where it begins and ends, and how sure it is, as those of
+        ``FullyConnectedCTCDecoder`` do.
+    """
+
+    tells_times = False
 
     def decode(self, input_dict: dict[str, Any], training: bool = False) -> dict[str, Any]:
         """Decodes a batch: with ``target_tensors`` by teacher forcing, without them freely.

@@ -32,6 +32,8 @@ class FullyConnectedCTCDecoder(Decoder):
     prefix beam search (``open_seq2seq.decoding.ctc.CtcDecoder``) with this decoder's other parameters.
     """
 
+    tells_times = True
+
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {

@@ -49,7 +49,6 @@ class DeepSpeech2Encoder(Encoder):
 
     Attributes:
       output_size: channels of the outputs.
-      time_stride: frames of the input from one output to the next.
     """
 
     @staticmethod
@@ -110,7 +109,7 @@ class DeepSpeech2Encoder(Encoder):
 
     def _build_convolutions(self, layers: list[Mapping[str, Any]], settings: BlockSettings) -> int:
         """Makes them; returns how many numbers a frame has after the last one."""
-        width, channels, self.time_stride = self.params["num_audio_features"], 1, 1
+        width, channels = self.params["num_audio_features"], 1
         self.convolutions: list[ConvBlock] = []
         for layer in layers:
             windows = [Window(size, stride, padding=layer["padding"])
@@ -118,18 +117,21 @@ class DeepSpeech2Encoder(Encoder):
             shape = BlockShape("conv2d", 1, windows, layer["num_channels"], 0.0)
             self.convolutions.append(ConvBlock(channels, shape, settings))
             width, channels = windows[1].outputs(width), layer["num_channels"]
-            self.time_stride *= windows[0].stride
         if width < 1:
             raise ConfigError([f"'{self.params_path}/conv_layers' leave nothing of "
                                f"{self.params['num_audio_features']} features: use the padding SAME."])
         return width * channels
 
+    @property
+    def time_windows(self) -> list[Window]:
+        windows = [layer.window for block in self.convolutions for layer in block.layers]
+        return windows if self.row_convolution is None else [*windows, self.row_convolution.window]
+
     def receptive_field(self) -> ReceptiveField | None:
         recurrent = self.params["num_rnn_layers"] > 0
         if recurrent and not self.params["rnn_unidirectional"]:
             return None
-        windows = [layer.window for block in self.convolutions for layer in block.layers]
-        field = field_of(windows if self.row_convolution is None else [*windows, self.row_convolution.window])
+        field = field_of(self.time_windows)
         return field._replace(before=math.inf) if recurrent else field
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from open_seq2seq.parts.component import Component
+from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 from open_seq2seq.parts.observation import observe
 
@@ -27,6 +30,22 @@ class Encoder(Component):
             result = self._encode(input_dict)
         observe(result.get("outputs"), "outputs", self)
         return result
+
+    @property
+    def time_windows(self) -> Sequence[Window]:
+        """The windows over time that an utterance passes through, the first one first; none if its length stays."""
+        return ()
+
+    @property
+    def time_stride(self) -> int:
+        """Frames of the input from one output to the next."""
+        return math.prod(window.stride for window in self.time_windows)
+
+    def output_lengths(self, lengths: Any) -> Any:
+        """Returns how many outputs so many frames make: a number, or an array or int32 tensor of them."""
+        for window in self.time_windows:
+            lengths = window.outputs(lengths)
+        return lengths
 
     def receptive_field(self) -> ReceptiveField | None:
         """Returns which frames an output is made of; None where it is the whole utterance, which cannot be streamed."""

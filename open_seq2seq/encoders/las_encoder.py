@@ -76,7 +76,6 @@ class ListenAttendSpellEncoder(Encoder):
 
     Attributes:
       output_size: channels of the outputs.
-      time_stride: frames of the input from one output to the next.
     """
 
     @staticmethod
@@ -111,18 +110,16 @@ class ListenAttendSpellEncoder(Encoder):
         settings = BlockSettings(resolve_activation(params["activation_fn"], f"{path}/activation_fn"),
                                  params["normalization"], params["bn_momentum"], params["bn_epsilon"], initializer,
                                  regularizer)
-        channels, self.time_stride = params["num_audio_features"], 1
+        channels = params["num_audio_features"]
         self.blocks: list[ConvBlock] = []
         for entry in entries:
             self.blocks.append(ConvBlock(channels, entry.shape, settings))
             channels = entry.shape.channels
-            self.time_stride *= entry.shape.windows[0].stride ** entry.shape.repeat
         self.recurrences: list[PooledRecurrence] = []
         for layers in recurrent:
             self.recurrences.append(
                 PooledRecurrence(channels, layers, params["dropout_keep_prob"], initializer, regularizer))
             channels = self.recurrences[-1].output_size
-            self.time_stride *= layers["stride"] if layers["pool"] else 1
         self.output_size = channels
 
     def _checked(self, path: str) -> tuple[list[ConvnetEntry], list[dict[str, Any]]]:
@@ -140,6 +137,11 @@ class ListenAttendSpellEncoder(Encoder):
         if problems:
             raise ConfigError(problems)
         return entries, list(recurrent.values())
+
+    @property
+    def time_windows(self) -> list[Window]:
+        windows = [layer.window for block in self.blocks for layer in block.layers]
+        return windows + [layers.window for layers in self.recurrences if layers.window is not None]
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes features; see ``TDNNEncoder``."""

@@ -21,6 +21,7 @@ from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_lay
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
+from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.conv_blocks.normalization import NORMALIZATIONS
 from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField, field_of
 from open_seq2seq.parts.fork import fork
@@ -39,7 +40,6 @@ class TDNNEncoder(Encoder):
 
     Attributes:
       output_size: channels of the outputs.
-      time_stride: frames of the input from one output to the next.
     """
 
     @staticmethod
@@ -84,7 +84,6 @@ class TDNNEncoder(Encoder):
             params["bn_momentum"], params["bn_epsilon"], self.make_initializer(), self.make_regularizer(),
             params["use_conv_mask"])
         self._entries = tuple(entries)
-        self.time_stride = 1
         self.blocks: list[ConvBlock] = []
         self._build(settings)
 
@@ -103,16 +102,19 @@ class TDNNEncoder(Encoder):
             self.blocks.append(ConvBlock(channels, entry.shape, settings, residuals))
             channels = entry.shape.channels
             for _ in range(entry.shape.repeat):
-                self.time_stride *= entry.shape.windows[0].stride
                 if entry.kind == "conv2d":
                     width = entry.shape.windows[1].outputs(width)
         self.output_size = width * channels
 
+    @property
+    def time_windows(self) -> list[Window]:
+        # Residual connections have windows of one frame, within those of the layers that they go around.
+        return [layer.window for block in self.blocks for layer in block.layers]
+
     def receptive_field(self) -> ReceptiveField | None:
         if self.params["normalization"] == "instance_norm":  # by statistics of the whole utterance
             return None
-        # Residual connections have windows of one frame, within those of the layers that they go around.
-        return field_of([layer.window for block in self.blocks for layer in block.layers])
+        return field_of(self.time_windows)
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes features.

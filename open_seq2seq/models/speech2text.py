@@ -13,6 +13,7 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
 from open_seq2seq.data.static_batches import EMPTY_ID
+from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import write_logits
@@ -80,14 +81,26 @@ class Speech2Text(EncoderDecoderModel):
         return derived
 
     def connect(self) -> None:
-        if self.data_layer.alphabet.start_id is None:  # CTC; attention may write more symbols than there are frames
-            self.data_layer.limit_labels(getattr(self.encoder, "time_stride", 1))
+        self._check_fit()
+        # Attention may write more symbols than there are frames; without <S> there is none.
+        if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
+            self.data_layer.limit_labels(self.encoder.time_stride, self.encoder.output_lengths)
         if self._searches:
             self._search = self._ctc.beam_decoder(self.data_layer.alphabet.labels)
         if self._dumps_logits or self._lists_n_best:
             self._check_names()
         if self._dumps_logits and self.params["write_word_times"]:
             deco_print("Logits are written, so there are no words and times of them (write_word_times).")
+
+    def _check_fit(self) -> None:
+        """Raises ConfigError where the decoder is none for the data layer's targets, or cannot tell what is asked."""
+        if isinstance(self.decoder, FullyConnectedCTCDecoder) and self.data_layer.alphabet.start_id is not None:
+            raise ConfigError(["'data_layer_params/autoregressive' is True, but then the blank of "
+                               f"{type(self.decoder).__name__} would be </S>: set it to False, which is for CTC."])
+        greedy = not self._searches and not self._dumps_logits
+        if self._wants_times and greedy and not self.decoder.tells_times:
+            raise ConfigError(["'write_word_times' is True, but attention tells no times: set it to False, or for "
+                               "joint CTC and attention set use_language_model in ctc_decoder_params to True."])
 
     def _check_names(self) -> None:
         """Raises DataError where two recordings would be one in a file that tells them apart by their names."""
@@ -145,7 +158,7 @@ class Speech2Text(EncoderDecoderModel):
     @property
     def step_seconds(self) -> float:
         """Time from one of the encoder's outputs to the next."""
-        return self.data_layer.params["window_stride"] * getattr(self.encoder, "time_stride", 1)
+        return self.data_layer.settings.frame_seconds * self.encoder.time_stride
 
     def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
                          training_step: int) -> dict[str, float]:
@@ -228,9 +241,6 @@ class Speech2Text(EncoderDecoderModel):
     def _greedy_words(self, values: list[np.ndarray], row: int) -> list[SpokenWord] | None:
         if not self._wants_times:
             return None
-        if len(values) < 5:
-            raise ConfigError(["'write_word_times' is True, but attention tells no times: set it to False, or for "
-                               "joint CTC and attention set use_language_model in ctc_decoder_params to True."])
         ids, lengths, starts, ends, confidences = values
         length = lengths[row]
         times = Alignment(starts[row, :length], ends[row, :length], confidences[row, :length])

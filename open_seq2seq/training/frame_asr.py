@@ -72,7 +72,7 @@ class FrameASR:
                             "above 0 and the second at least 0.")
         held = 0
         if isinstance(model, Speech2Text):
-            held = max(1, round(history_seconds / model.data_layer.params["window_stride"]))
+            held = max(1, round(history_seconds / model.data_layer.settings.frame_seconds))
         self._logits = LogitStream(model, held, tolerance)  # type: ignore[arg-type]
         self.model: Speech2Text = model  # type: ignore[assignment]
         self._settings = self.model.data_layer.settings

@@ -83,6 +83,11 @@ class Augmentation:
         """The largest factor of the length."""
         return max([1.0, *self.speeds, *(self.speed_range or ())])
 
+    @property
+    def shortest(self) -> float:
+        """The smallest factor of the length."""
+        return min([*self.speeds, *(self.speed_range or ())], default=1.0)
+
     def perturb_speed(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
         """Returns audio ``[samples]`` made longer or shorter by resampling."""
         if not self.changes_length:

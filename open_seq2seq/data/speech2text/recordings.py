@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,14 @@ import numpy as np
 from open_seq2seq.data.speech2text.alphabet import Alphabet
 from open_seq2seq.data.speech2text.audio_files import resampled_length
 from open_seq2seq.data.speech2text.audio_index import AudioIndex
+from open_seq2seq.data.speech2text.augmentation import stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
 from open_seq2seq.parts.audio_features.settings import FeatureSettings
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 
+StepsOf = Callable[[np.ndarray], np.ndarray]
 _SHOWN = 20
 """How many bad examples are named; the others are counted."""
 
@@ -68,7 +70,7 @@ class Recordings:
 
     def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings,
                  threads: int) -> None:
-        self._params, self._mode = params, mode
+        self._params, self._mode, self._settings = params, mode, settings
         self._labelled = mode in ("train", "eval")
         self.utterances = read_manifests(params["dataset_files"], params["audio_root"], self._labelled)
         self.index = AudioIndex([u.path for u in self.utterances],
@@ -95,15 +97,25 @@ class Recordings:
         """Returns the row of an example."""
         return self.utterances[int(self.rows[example])]
 
-    def require_steps(self, stride: int) -> None:
-        """Leaves out examples whose label needs more steps of CTC than there are, with so many frames to a step."""
+    def require_steps(self, stride: int, steps_of: StepsOf | None = None, shortest: float = 1.0) -> None:
+        """Leaves out examples whose label needs more steps of CTC than there are.
+
+        Args:
+          stride: frames to a step.
+          steps_of: how many steps frames ``[rows]`` make; by default one for each ``stride`` that has begun.
+          shortest: the least factor that augmentation may multiply a recording's length by.
+        """
         if self.transcripts is None:
             return
-        steps = -(-self.frames // stride)
+        frames, quickest = self.frames, ""
+        if shortest != 1.0:
+            frames = self._settings.num_frames(stretched_length(self.samples, shortest))
+            quickest = f" where augmentation makes it {shortest:g} times as long"
+        steps = -(-frames // stride) if steps_of is None else steps_of(frames)
         needed = self.transcripts.ctc_steps
         self._leave_out({int(row): (
             "label longer than its frames", f"has a label that needs {needed[row]} steps of CTC, but only {steps[row]} "
-            f"({self.frames[row]} frames, {stride} to a step)") for row in self.rows if needed[row] > steps[row]})
+            f"({frames[row]} frames{quickest}, {stride} to a step)") for row in self.rows if needed[row] > steps[row]})
 
     def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
         found = {row: (error.kind, error.detail) for row, error in self.index.errors.items()}

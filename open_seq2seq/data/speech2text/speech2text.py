@@ -23,7 +23,7 @@ from open_seq2seq.data.speech2text.params import (
     required_params,
 )
 from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
-from open_seq2seq.data.speech2text.recordings import Problem, Recordings, cache_folder, describe_problems
+from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_batches import with_empty_row
 from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
 from open_seq2seq.utils.console import deco_print
@@ -70,7 +70,7 @@ class Speech2TextDataLayer(DataLayer):
         if self.mode != "interactive_infer":
             self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
             if params["encoder_stride"]:
-                self._recordings.require_steps(params["encoder_stride"])
+                self._require_steps(params["encoder_stride"])
         if note := self.settings.describe_empty_filters():
             deco_print(note)
         self._pipeline = Pipeline(self.settings, self._augmentation, self.mode in ("train", "eval"), self._cache())
@@ -102,16 +102,22 @@ class Speech2TextDataLayer(DataLayer):
             return {"batch_size": size * self.settings.hop, "batch_size_unit": "samples"}
         return {"batch_size": size, "batch_size_unit": "frames"}
 
-    def limit_labels(self, stride: int) -> None:
+    def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
         """Leaves out, or refuses, examples whose label needs more steps of CTC than there are.
 
         The model calls it when its encoder is known; the parameter ``encoder_stride`` does the same.
 
         Args:
           stride: frames to a step of the encoder.
+          steps_of: how many steps frames ``[examples]`` make; by default one for each ``stride`` that has begun.
         """
-        if self._recordings is not None and self.params["encoder_stride"] is None:
-            self._recordings.require_steps(stride)
+        if self.params["encoder_stride"] is None:
+            self._require_steps(stride, steps_of)
+
+    def _require_steps(self, stride: int, steps_of: StepsOf | None = None) -> None:
+        if self._recordings is not None:
+            shortest = 1.0 if self._augmentation is None else self._augmentation.shortest
+            self._recordings.require_steps(stride, steps_of, shortest)
 
     @property
     def _set(self) -> Recordings:

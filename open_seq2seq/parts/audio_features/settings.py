@@ -70,6 +70,11 @@ class FeatureSettings:
         return _samples(self.window_stride, self.sample_freq)
 
     @property
+    def frame_seconds(self) -> float:
+        """Time from one window to the next: ``window_stride``, but of whole samples."""
+        return self.hop / self.sample_freq
+
+    @property
     def fft_points(self) -> int:
         """Points of the Fourier transform."""
         if self.num_fft:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
@@ -39,9 +40,11 @@ class Window:
         self.span = (size - 1) * dilation + 1
 
     def outputs(self, length: Any) -> Any:
-        """Returns how many outputs ``length`` inputs make: a number, or int32 tensors of any shape."""
+        """Returns how many outputs ``length`` inputs make: a number, or arrays or int32 tensors of any shape."""
         if self.padding == "VALID":
             count = (length - self.span) // self.stride + 1
+            if isinstance(length, np.ndarray):
+                return np.maximum(count, 0)
             return tf.maximum(count, 0) if tf.is_tensor(length) else max(count, 0)
         return -(-length // self.stride)
 

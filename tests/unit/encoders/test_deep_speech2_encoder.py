@@ -101,6 +101,7 @@ def test_lengths(padding: str):
     encoder = make(conv_layers=[{**layer, "padding": padding} for layer in CONVOLUTIONS[:1]], num_rnn_layers=1)
     result = encode(encoder, [tf.zeros([5, 12, FEATURES]), tf.constant([12, 11, 10, 5, 0])])
     np.testing.assert_array_equal(result["src_length"], [6, 6, 5, 3, 0] if padding == "SAME" else [4, 4, 3, 1, 0])
+    np.testing.assert_array_equal(encoder.output_lengths(np.array([12, 11, 10, 5, 0])), result["src_length"])
     assert result["outputs"].shape == [5, 6 if padding == "SAME" else 4, 7] and encoder.time_stride == 2
 
 

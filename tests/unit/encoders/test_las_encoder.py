@@ -51,6 +51,7 @@ def test_an_utterance_alone_is_the_same_as_in_a_batch(params: dict[str, Any]):
 def test_lengths_shrink_by_strides_and_full_pools():
     result = encode(make(), np.zeros([4, 33, FEATURES], np.float32), [33, 24, 4, 0])
     np.testing.assert_array_equal(result["src_length"], [4, 3, 0, 0])  # ceil(ceil(n / 2) / 2) // 2
+    np.testing.assert_array_equal(make().output_lengths(np.array([33, 24, 4, 0])), [4, 3, 0, 0])
     assert make().time_stride == 8
 
 

@@ -100,7 +100,8 @@ def test_lengths_are_those_of_the_layers_one_after_the_other(stack: str):
                         else -(-expected // stride))
     result = encoder.encode({"source_tensors": [tf.zeros([42, 61, FEATURES]), tf.range(20, 62)]})
     np.testing.assert_array_equal(result["src_length"], expected)
-    assert result["outputs"].shape[1] == expected[-1]
+    assert result["outputs"].shape[1] == expected[-1] == encoder.output_lengths(61)
+    np.testing.assert_array_equal(encoder.output_lengths(np.arange(20, 62)), expected)
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])

@@ -73,6 +73,28 @@ def test_labels_longer_than_the_encoders_steps_are_found(make):
         make(encoder_params=stride)
 
 
+def test_labels_are_compared_with_what_the_encoder_puts_out(make):
+    """``VALID`` cuts off more than a stride tells: of 49 frames, 2 to a step, nothing is left."""
+    valid = {"convnet_layers": [{"type": "conv1d", "repeat": 1, "kernel_size": 81, "stride": 2, "num_channels": 24,
+                                 "padding": "VALID"}], "activation_fn": "relu", "dropout_keep_prob": 1.0}
+    model = make(data={"on_bad_example": "skip"}, encoder_params=valid)
+    kept = [model.data_layer.reference_text(example) for example in range(model.data_layer.num_examples)]
+    batch = model.data_layer.make_batch(np.arange(len(kept)))
+    steps = model.encoder.encode({"source_tensors": batch["source_tensors"]})["src_length"].numpy()
+    assert 0 < len(kept) < 7 and all(len(text) <= count for text, count in zip(kept, steps, strict=True))
+
+
+def test_ctc_refuses_targets_for_attention(make):
+    with pytest.raises(ConfigError, match=r"'data_layer_params/autoregressive' is True.*FullyConnectedCTCDecoder"):
+        make("train", data={"autoregressive": True})
+
+
+def test_times_are_those_of_whole_samples(make):
+    """10 ms are 110.25 samples at 11,025 Hz, of which 110 are taken: over an hour that is 8 s."""
+    model = make(data={"sample_freq": 11025})
+    assert model.step_seconds == 2 * 110 / 11025
+
+
 def test_error_rates_do_not_depend_on_the_batch_size(make, capsys):
     one, other = (evaluated(make(batch_size_per_gpu=size)) for size in (1, 5))
     assert one["Eval WER"] == other["Eval WER"] > 0 and one["Eval CER"] == other["Eval CER"] > 0
@@ -176,9 +198,16 @@ def test_ctc_of_a_joint_decoder_alone(make, tmp_path):
     assert evaluated(joint(make, attention, "eval", ctc=search))["Eval CER"] > 0
 
 
-def test_attention_tells_no_times_of_words(make, tmp_path):
+def test_attention_tells_no_times_of_words(make):
     with pytest.raises(ConfigError, match="use_language_model in ctc_decoder_params"):
-        transcribed(joint(make, write_word_times=True), tmp_path / "out.csv")
+        joint(make, write_word_times=True)
+
+
+def test_a_joint_decoders_ctc_needs_its_steps_too(make):
+    few = {"convnet_layers": [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 40, "num_channels": 24,
+                               "padding": "SAME"}], "activation_fn": "relu", "dropout_keep_prob": 1.0}
+    with pytest.raises(DataError, match="40 to a step"):
+        joint(make, mode="train", encoder_params=few)
 
 
 @pytest.fixture(scope="module")

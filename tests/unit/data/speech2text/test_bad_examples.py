@@ -165,6 +165,20 @@ def test_labels_are_limited_by_the_model(one_list, voice):
     assert skipping.num_examples == 1
 
 
+@pytest.mark.parametrize(("ratio", "stride"), [(0.5, 2), ([0.5, 1.0], 2), ([1.5, 2.0], 6)])
+def test_labels_are_limited_by_the_quickest_speed_that_can_be_drawn(one_list, voice, ratio, stride):
+    """51 frames are 26 or more at half the length, 76 at one and a half; the label needs 14 steps of CTC."""
+    params = one_list(("a.wav", voice, "ab" * 7))
+    quick = {**params, "augmentation": {"speed_perturbation_ratio": ratio}}
+    layer = Speech2TextDataLayer(quick, mode="train")
+    drawn = min(int(layer.make_training_batch(np.arange(1), epoch)["source_tensors"][1][0]) for epoch in range(20))
+    with pytest.raises(DataError, match=r"needs 14 steps of CTC, but only 13") as error:
+        layer.limit_labels(stride)
+    named = int(str(error.value).partition(" frames where")[0].rpartition("(")[2])
+    assert named <= drawn <= named + 3
+    Speech2TextDataLayer(quick, mode="eval").limit_labels(min(stride, 3))
+
+
 def test_many_bad_examples_are_counted_and_some_named(one_list, voice):
     params = one_list(("a.wav", voice, "ab"), *((f"{number}.wav", None, "ab") for number in range(50)))
     with pytest.raises(DataError, match="50 bad examples: 50 missing") as error:
