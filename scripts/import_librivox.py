@@ -15,7 +15,7 @@ import os
 import sys
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -77,42 +77,56 @@ def _is_wanted(path: PurePosixPath) -> bool:
         path.suffix == ".flac" or path.name.endswith(_TRANSCRIPTS))
 
 
-def import_archive(archive: str, output_dir: str, file_format: str, shortest: int | None = None) -> dict[str, int]:
-    """Writes the recordings and the lists of an archive; returns how many utterances each subset's list has.
+def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
+                    shortest: int | None = None) -> dict[str, int]:
+    """Writes the recordings and the lists of archives; returns how many utterances each subset's list has.
+
+    A subset may be spread over several archives.
 
     Args:
-      archive: an archive, or a folder of what it holds.
+      archives: archives, or folders of what they hold.
       output_dir: where to.
       file_format: ``flac`` or ``wav``.
       shortest: how many of a subset's recordings are listed, the shortest ones; None for all.
 
     Raises:
-      DataError: it holds no utterances, a recording without transcript, or a transcript without recording; or a
-        recording whose length is needed cannot be read.
+      DataError: an archive that holds no utterances, a recording without transcript, or a transcript without
+        recording; or a recording whose length is needed cannot be read.
     """
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)
-    for path, content in files_of(archive):
-        subset = path.parts[0]
-        if path.suffix == ".flac":
-            recordings[subset][path.stem] = _write_recording(path, content, output_dir, file_format)
-            continue
-        for line in content.decode("utf-8").splitlines():
-            name, _, text = line.partition(" ")
-            texts[subset][name] = text.strip().lower()
-    if not recordings:
-        raise DataError(f"{archive} holds no recordings <subset>/<speaker>/<chapter>/<id>.flac.")
+    for archive in archives:
+        _read_archive(archive, output_dir, file_format, texts, recordings)
     counts: dict[str, int] = {}
-    for subset, paths in recordings.items():
+    for subset in sorted({*texts, *recordings}):
+        paths = recordings[subset]
         lonely = sorted(set(paths) ^ set(texts[subset]))
         if lonely:
-            raise DataError(f"{archive}: {len(lonely)} of {len(paths)} recordings of {subset} have no transcript, or "
-                            f"the other way round; the first one is {lonely[0]}.")
+            raise DataError(f"{', '.join(archives)}: of {subset} there are {len(paths)} recordings and "
+                            f"{len(texts[subset])} transcripts, but {len(lonely)} of them have no counterpart; the "
+                            f"first one is {lonely[0]}.")
         files = {name: os.path.join(output_dir, path) for name, path in paths.items()}
         listed = files if shortest is None else sorted(files, key=lambda name: (_seconds(files[name]), name))[:shortest]
         rows = [(str(paths[name]), os.path.getsize(files[name]), texts[subset][name]) for name in sorted(listed)]
         counts[subset] = write_csv(os.path.join(output_dir, f"librivox-{subset}.csv"), rows)
     return counts
+
+
+def _read_archive(archive: str, output_dir: str, file_format: str, texts: dict[str, dict[str, str]],
+                  recordings: dict[str, dict[str, PurePosixPath]]) -> None:
+    """Writes the recordings of an archive, and adds subset → name → path and text of what it holds."""
+    found = False
+    for path, content in files_of(archive):
+        subset = path.parts[0]
+        if path.suffix == ".flac":
+            recordings[subset][path.stem] = _write_recording(path, content, output_dir, file_format)
+            found = True
+            continue
+        for line in content.decode("utf-8").splitlines():
+            name, _, text = line.partition(" ")
+            texts[subset][name] = text.strip().lower()
+    if not found:
+        raise DataError(f"{archive} holds no recordings <subset>/<speaker>/<chapter>/<id>.flac.")
 
 
 def _seconds(path: str) -> float:
@@ -141,9 +155,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     if args.shortest is not None and args.shortest < 1:
         raise UserError(f"--shortest is {args.shortest} but has to be at least 1.")
-    for archive in args.archives:
-        for subset, count in import_archive(archive, args.output_dir, args.format, args.shortest).items():
-            deco_print(f"{os.path.join(args.output_dir, f'librivox-{subset}.csv')}: {count} utterances")
+    for subset, count in import_archives(args.archives, args.output_dir, args.format, args.shortest).items():
+        deco_print(f"{os.path.join(args.output_dir, f'librivox-{subset}.csv')}: {count} utterances")
     write_lines(os.path.join(args.output_dir, "vocab.txt"), ALPHABET)
 
 

@@ -79,6 +79,15 @@ def test_librivox_from_a_folder(tmp_path, flac):
     assert len(rows_of(tmp_path / "out" / "librivox-dev-clean.csv")) == 2
 
 
+def test_a_subset_in_two_archives(tmp_path, flac):
+    other = {"LibriSpeech/dev-clean/85/1/85-1-0000.flac": flac,
+             "LibriSpeech/dev-clean/85/1/85-1.trans.txt": b"85-1-0000 THREE\n"}
+    archive_of(tmp_path / "a.tar.gz", librispeech(flac))
+    archive_of(tmp_path / "b.tar.gz", other)
+    ok("import_librivox", "a.tar.gz", "b.tar.gz", "--output_dir=out", cwd=tmp_path)
+    assert [row.text for row in rows_of(tmp_path / "out" / "librivox-dev-clean.csv")] == ["it's one", "two", "three"]
+
+
 def test_the_shortest_of_librivox(tmp_path):
     lengths = {"84-1-0000": 1700, "84-1-0001": 900, "84-1-0002": 1600, "84-1-0003": 1600}
     files = {"LibriSpeech/dev-clean/84/1/84-1.trans.txt": "".join(f"{name} IT\n" for name in lengths).encode()}
@@ -97,6 +106,8 @@ def test_the_shortest_of_librivox(tmp_path):
 @pytest.mark.parametrize(("change", "words"), [
     (lambda files: files.pop("LibriSpeech/dev-clean/84/1/84-1-0001.flac"), "84-1-0001"),
     (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "holds no recordings"),
+    (lambda files: files.update({"LibriSpeech/test-clean/5/1/5-1.trans.txt": b"5-1-0000 ONE\n"}),
+     "of test-clean there are 0 recordings"),
 ])
 def test_librivox_that_is_not_whole(tmp_path, flac, change, words):
     files = librispeech(flac)
