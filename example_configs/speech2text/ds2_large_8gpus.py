@@ -65,7 +65,8 @@ base_params = {
     "decoder_params": {
         "use_language_model": False,
         "beam_width": 512,
-        "alpha": 2.0,
+        # Published as 2.0 for base-10 logarithms of the language model; here they are natural.
+        "alpha": 0.87,
         "beta": 1.0,
     },
 

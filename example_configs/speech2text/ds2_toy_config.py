@@ -56,7 +56,8 @@ base_params = {
     },
 
     "decoder": FullyConnectedCTCDecoder,
-    "decoder_params": {"use_language_model": False, "beam_width": 64, "alpha": 1.0, "beta": 1.5},
+    # alpha was published as 1.0 for base-10 logarithms of the language model; here they are natural.
+    "decoder_params": {"use_language_model": False, "beam_width": 64, "alpha": 0.43, "beta": 1.5},
 
     "loss": CTCLoss,
 

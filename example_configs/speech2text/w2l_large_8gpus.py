@@ -74,6 +74,9 @@ base_params = {
         "initializer": "GlorotUniform",
         "use_language_model": False,
         "beam_width": 512,
+        # Published as 2.0 for base-10 logarithms of the language model; here they are natural.
+        "alpha": 0.87,
+        "beta": 1.5,
     },
 
     "loss": CTCLoss,

@@ -70,6 +70,22 @@ def test_number_of_weights(recipe: Path):
         assert recipe.stem in ("digits-w2l", "toy-w2l") and num_weights(recipe) < 3e6
 
 
+PUBLISHED_WEIGHTS = {  # alpha for base-10 logarithms, and beta
+    **dict.fromkeys(("ds2_small_1gpu", "ds2_medium_4gpus", "ds2_large_8gpus", "ds2_large_8gpus_mp", "lstm_small_1gpu"),
+                    (2.0, 1.0)),
+    **dict.fromkeys(("w2l_large_8gpus", "w2l_large_8gpus_mp", "w2lplus_large_8gpus", "w2lplus_large_8gpus_mp"),
+                    (2.0, 1.5)),
+    "ds2_toy_config": (1.0, 1.5)}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_WEIGHTS)
+def test_a_language_model_weighs_as_much_as_published(name: str):
+    """Here logarithms are natural: one in base 10 is 2.303 times smaller."""
+    alpha, beta = PUBLISHED_WEIGHTS[name]
+    decoder = resolve(load_config(FOLDER / f"{name}.py"), "infer").params("infer")["decoder_params"]
+    assert decoder["alpha"] * np.log(10) == pytest.approx(alpha, abs=0.02) and decoder["beta"] == beta
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", CONVOLUTIONAL, ids=lambda path: path.stem)
 def test_full_size_graph_is_built(recipe: Path, toy: Path):
