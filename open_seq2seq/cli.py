@@ -230,13 +230,15 @@ def _with_infer_files(flags: argparse.Namespace, overrides: list[Override]) -> l
     if flags.mode != "infer":
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     from open_seq2seq.training import infer_files
+    from open_seq2seq.training.kept_files import kept_files_of
 
-    checkpoint = None
+    kept: list[Override] = []
     if flags.config_file is None:
         best = infer_files.given(overrides, "restore_best_checkpoint")
         checkpoint = infer_files.checkpoint_in(infer_files.given(overrides, "logdir"), str(best).lower() == "true")
         flags.config_file = infer_files.config_of(checkpoint)
-    return [*overrides, *infer_files.overrides_for(flags.infer_files, checkpoint)]
+        kept = kept_files_of(checkpoint)
+    return [*kept, *overrides, *infer_files.overrides_for(flags.infer_files)]
 
 
 def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedConfig:

@@ -20,6 +20,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.models.speech2text import Speech2Text
 from open_seq2seq.parts.audio_features.stream import FeatureStream
 from open_seq2seq.training import infer_files
+from open_seq2seq.training.kept_files import kept_files_of
 from open_seq2seq.training.session import load_model
 from open_seq2seq.utils.errors import DataError, UserError
 
@@ -188,6 +189,6 @@ class FrameASR:
 def _load(logdir: str, overrides: list[Override]) -> Model:
     best = str(infer_files.given(overrides, "restore_best_checkpoint")).lower() == "true"
     checkpoint = infer_files.checkpoint_in(logdir, best)
-    overrides = [*infer_files.alphabet_of(checkpoint), *overrides]
+    overrides = [*kept_files_of(checkpoint), *overrides]
     config = resolve(load_config(infer_files.config_of(checkpoint)), _MODE, overrides, extra_check=description_problems)
     return load_model(RunOptions(_MODE, config))

@@ -1,4 +1,4 @@
-"""``--infer_files``: recordings on the command line, with the config and the alphabet of a checkpoint."""
+"""``--infer_files``: recordings on the command line, with the config of a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from open_seq2seq.config.overrides import Override
-from open_seq2seq.training.checkpoints.files import ASSETS, CONFIG
+from open_seq2seq.training.checkpoints.files import CONFIG
 from open_seq2seq.training.logdir import find_checkpoint
 from open_seq2seq.utils.errors import UserError
 
@@ -45,12 +45,11 @@ def config_of(checkpoint: Path) -> str:
     return str(checkpoint / CONFIG)
 
 
-def overrides_for(files: Sequence[str], checkpoint: Path | None) -> list[Override]:
+def overrides_for(files: Sequence[str]) -> list[Override]:
     """Returns the values that make inference read these recordings.
 
     Args:
       files: recordings, folders, lists; ``-`` is a recording that comes by standard input.
-      checkpoint: whose alphabet is used; None to use what the config names.
 
     Raises:
       UserError: a file that does not exist, or an empty standard input.
@@ -59,17 +58,10 @@ def overrides_for(files: Sequence[str], checkpoint: Path | None) -> list[Overrid
     if missing:
         raise UserError(f"--infer_files names {missing[0]}, which does not exist.")
     names = [_from_standard_input() if name == STANDARD_INPUT else name for name in files]
-    overrides = [Override(_SECTION, (_DATA, "dataset_files"), repr(names)),
-                 Override(_SECTION, (_DATA, "audio_root"), "None"),
-                 # The recordings' folder is the user's: nothing is left behind there.
-                 Override(_SECTION, (_DATA, "cache_features"), "False")]
-    return overrides if checkpoint is None else [*overrides, *alphabet_of(checkpoint)]
-
-
-def alphabet_of(checkpoint: Path) -> list[Override]:
-    """Returns the values that make a model use the alphabet that a checkpoint has, where it has one."""
-    vocabulary = checkpoint / ASSETS / "vocab_file"
-    return [Override(None, (_DATA, "vocab_file"), str(vocabulary))] if vocabulary.is_file() else []
+    return [Override(_SECTION, (_DATA, "dataset_files"), repr(names)),
+            Override(_SECTION, (_DATA, "audio_root"), "None"),
+            # The recordings' folder is the user's: nothing is left behind there.
+            Override(_SECTION, (_DATA, "cache_features"), "False")]
 
 
 def _from_standard_input() -> str:

@@ -14,9 +14,11 @@ import pytest
 import soundfile
 
 from open_seq2seq.cli import main
+from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.training.frame_asr import FrameASR
 from open_seq2seq.utils.script import run_script
+from tests.unit.decoding.arpa_text import arpa_text
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("stream_script", ROOT / "scripts" / "stream.py")
@@ -29,11 +31,15 @@ def trained(tmp_path_factory) -> Path:
     """A folder with toy speech, and a run of a few steps."""
     root = tmp_path_factory.mktemp("streaming")
     write_toy_speech(str(root), {"train": 32, "dev": 3}, rate=8000)
+    words = sorted({word for row in read_manifests([f"{root}/train.csv"], None, True) for word in row.text.split()})
+    (root / "words.arpa").write_text(arpa_text("\n".join(f"-2.0\t{word}" for word in ["<s>", "</s>", "<unk>", *words])))
     assert main([f"--config_file={ROOT}/example_configs/speech2text/toy-w2l.py", "--mode=train",
                  f"--logdir={root}/run", f"--train_params/data_layer_params/dataset_files=['{root}/train.csv']",
                  f"--data_layer_params/vocab_file={root}/vocab.txt", "--dtype=float32", "--num_epochs=None",
+                 f"--decoder_params/lm_path={root}/words.arpa",
                  "--max_steps=4", "--lr_policy_params/warmup_steps=0"]) == 0
-    (root / "vocab.txt").unlink()  # the checkpoint has a copy
+    for name in ("vocab.txt", "words.arpa"):
+        (root / name).unlink()  # the checkpoint has a copy
     return root
 
 
@@ -64,6 +70,7 @@ def test_a_logdir_and_config_values_are_enough(trained: Path):
     asr = FrameASR.from_logdir(str(trained / "run"), ["--decoder_params/use_language_model=True"], rate=16000)
     audio = soundfile.read(trained / "wav" / "dev-0002.wav", dtype="float32")[0]
     assert asr.model.beam_search is not None and asr.rate == 16000
+    assert Path(asr.model.beam_search.params["lm_path"]).is_relative_to(trained / "run")
     asr.transcribe(np.repeat(audio, 2))
     search = asr.finish()
     plain = FrameASR.from_logdir(str(trained / "run"))
