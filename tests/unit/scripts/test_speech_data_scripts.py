@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from open_seq2seq.data.speech2text.alphabet import Characters
 from open_seq2seq.data.speech2text.audio_files import read_audio
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from tests.unit.scripts.running import ok, run
@@ -35,6 +36,26 @@ def test_toy_speech(tmp_path):
     contents = [(tmp_path / folder / "wav" / "train-0003.wav").read_bytes() for folder in "ab"]
     assert contents[0] == contents[1]
     assert "Error: --sample_freq" in run("create_toy_speech", "--sample_freq=4000", cwd=tmp_path).stderr
+
+
+def test_an_alphabet_is_that_of_all_transcripts(tmp_path):
+    """The data layer's own check finds nothing outside of it, and nothing in it is not used."""
+    (tmp_path / "a.csv").write_text('wav_filename,transcript\na.wav,"Où, là"\nb.wav,\n', encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"audio_filepath": "c.wav", "text": "là?"}\n', encoding="utf-8")
+    out = ok("create_alphabet", "a.csv", "b.jsonl", "--lower_case", "--remove_characters=,?", cwd=tmp_path).stdout
+    alphabet = Characters(str(tmp_path / "vocab.txt"))
+    assert alphabet.labels == [" ", "l", "o", "à", "ù"] and alphabet.unknown("où là") == ""
+    lines = [line.split() for line in out.splitlines() if "first in" in line]
+    assert [line[1] for line in lines] == ["1", "1", "1", "2", "2"] and "a.csv:2" in out
+    (tmp_path / "c.csv").write_text("wav_filename,transcript\na.wav,Aa\n", encoding="utf-8")
+    assert "--lower_case" in ok("create_alphabet", "c.csv", cwd=tmp_path).stdout and "--lower_case" not in out
+
+
+@pytest.mark.parametrize(("rows", "words"), [('"one\nline"', "line break"), ("", "all transcripts are empty")])
+def test_an_alphabet_that_cannot_be(tmp_path, rows, words):
+    (tmp_path / "a.csv").write_text(f"wav_filename,transcript\na.wav,{rows}\n", encoding="utf-8")
+    result = run("create_alphabet", "a.csv", cwd=tmp_path)
+    assert result.returncode == 2 and words in result.stderr and not (tmp_path / "vocab.txt").exists()
 
 
 @pytest.fixture
