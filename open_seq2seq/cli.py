@@ -237,7 +237,7 @@ def _with_infer_files(flags: argparse.Namespace, overrides: list[Override]) -> l
         best = infer_files.given(overrides, "restore_best_checkpoint")
         checkpoint = infer_files.checkpoint_in(infer_files.given(overrides, "logdir"), str(best).lower() == "true")
         flags.config_file = infer_files.config_of(checkpoint)
-        kept = kept_files_of(checkpoint)
+        kept = kept_files_of(checkpoint, "infer")
     return [*kept, *overrides, *infer_files.overrides_for(flags.infer_files)]
 
 

@@ -189,6 +189,6 @@ class FrameASR:
 def _load(logdir: str, overrides: list[Override]) -> Model:
     best = str(infer_files.given(overrides, "restore_best_checkpoint")).lower() == "true"
     checkpoint = infer_files.checkpoint_in(logdir, best)
-    overrides = [*kept_files_of(checkpoint), *overrides]
+    overrides = [*kept_files_of(checkpoint, _MODE), *overrides]
     config = resolve(load_config(infer_files.config_of(checkpoint)), _MODE, overrides, extra_check=description_problems)
     return load_model(RunOptions(_MODE, config))

@@ -1,43 +1,89 @@
-"""Files that inference needs besides weights and config: which ones checkpoints keep, and how they are found there."""
+"""Files that inference needs besides weights and config: what a run keeps of them, and how it is found there."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.training.checkpoints.files import ASSETS
+from open_seq2seq.utils.console import deco_print
 
+MODES = ("infer", "interactive_infer")
+_FOLDER = "language_models"
 _ALPHABET = ("data_layer_params", "vocab_file")
 _LANGUAGE_MODELS = tuple((*decoder, name) for decoder in (("decoder_params",), ("decoder_params", "ctc_decoder_params"))
                          for name in ("lm_path", "lm_vocabulary"))
 _COMPRESSED = ".gz"  # stays in the name: it tells how to read the file
 
 
-def language_model_files(params: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the files of the language model that inference would use: name in the checkpoint → path.
+def keep_language_models(folder: Path, params_of: Mapping[str, Mapping[str, Any]]) -> None:
+    """Copies the language models that inference would use beside a run's checkpoints, unless a copy is there.
 
-    One that does not exist is left out: inference says so if it needs it.
+    Once, not into each checkpoint: they may be large. One that cannot be read or copied is not kept, since training
+    does not need it; what was kept of it before stays.
 
     Args:
-      params: of the model, for inference.
+      folder: holds the checkpoints.
+      params_of: the model's parameters in each of ``MODES``.
     """
-    found = {}
+    copies: dict[Path, Path] = {}
+    for mode, params in params_of.items():
+        for name, source in _language_models(params):
+            target = folder / _FOLDER / f"{mode}.{name}"
+            try:
+                _keep(copies.get(source, source), target)
+                copies[source] = target
+            except OSError as error:
+                kept = "its copy from before is kept" if target.is_file() else "inference needs it at its own place"
+                deco_print(f"The language model {source} cannot be copied to {target} ({error.strerror or error}): "
+                           f"{kept}.")
+
+
+def _keep(source: Path, target: Path) -> None:
+    """Makes a file a copy of another one, or a further name of it where that is a copy beside it."""
+    wanted = source.stat()
+    if target.is_file() and _same(target.stat(), wanted):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f"{target.name}.tmp")
+    unfinished.unlink(missing_ok=True)
+    if source.parent == target.parent:
+        os.link(source, unfinished)
+    else:  # a user's file may change in place
+        shutil.copyfile(source, unfinished)
+        os.utime(unfinished, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # by which it is known again
+    os.replace(unfinished, target)
+
+
+def _language_models(params: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Yields (name of the copy, file) of what parameters name."""
     for keys in _LANGUAGE_MODELS:
         value: Any = params
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
-        if isinstance(value, str) and os.path.isfile(value):
-            found[".".join(keys) + (_COMPRESSED if value.endswith(_COMPRESSED) else "")] = value
-    return found
+        if isinstance(value, str):
+            yield ".".join(keys) + (_COMPRESSED if value.endswith(_COMPRESSED) else ""), Path(value)
 
 
-def kept_files_of(checkpoint: Path) -> list[Override]:
-    """Returns the values that make a model use the alphabet and the language model that a checkpoint has, if any."""
-    places = {"vocab_file": _ALPHABET}
-    for keys in _LANGUAGE_MODELS:
-        places |= {".".join(keys): keys, ".".join(keys) + _COMPRESSED: keys}
-    paths = {checkpoint / ASSETS / name: keys for name, keys in places.items()}
-    return [Override(None, keys, str(path)) for path, keys in paths.items() if path.is_file()]
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    # Some file systems keep no more than seconds.
+    return one.st_size == other.st_size and int(one.st_mtime) == int(other.st_mtime)
+
+
+def kept_files_of(checkpoint: Path, mode: str) -> list[Override]:
+    """Returns the values that make a model use the kept alphabet and language model, where there are such.
+
+    Args:
+      checkpoint: holds the alphabet; the folder that it is in, or one above (``best_models``), the language model.
+      mode: one of ``MODES``.
+    """
+    places = {checkpoint / ASSETS / "vocab_file": _ALPHABET}
+    for folder in checkpoint.absolute().parents[1::-1]:  # where both have one, the nearer one is the last word
+        for keys in _LANGUAGE_MODELS:
+            name = f"{mode}.{'.'.join(keys)}"
+            places |= {folder / _FOLDER / name: keys, folder / _FOLDER / (name + _COMPRESSED): keys}
+    return [Override(None, keys, str(path)) for path, keys in places.items() if path.is_file()]

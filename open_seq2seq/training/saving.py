@@ -52,15 +52,13 @@ class RunSaver:
       logdir: where they go.
       model: the training model: its variables and its data layer's files are saved.
       config_yaml: the resolved config.
-      files: more files that inference needs: name in the checkpoint → path.
     """
 
-    def __init__(self, logdir: LogDir, model: Model, config_yaml: str, files: Mapping[str, str]) -> None:
+    def __init__(self, logdir: LogDir, model: Model, config_yaml: str) -> None:
         assert logdir.checkpoint_dir is not None and logdir.best_dir is not None
         self._directory, self._best_dir = Path(logdir.checkpoint_dir), Path(logdir.best_dir)
         self._model = model
         self._config_yaml = config_yaml
-        self._assets = {**model.data_layer.assets(), **files}
         params = model.params
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
@@ -158,7 +156,7 @@ class RunSaver:
                  "micro_batch": trainer.micro_batch,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(), **more}
         return Snapshot.take(trainer.variables, trainer.optimizer.state(), state, self._config_yaml,
-                             self._assets)
+                             self._model.data_layer.assets())
 
 
 def newest(logdir: LogDir) -> Checkpoint:

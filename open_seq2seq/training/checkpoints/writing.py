@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -32,8 +31,6 @@ from open_seq2seq.training.checkpoints.files import (
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
-LARGE_ASSET = 16 << 20
-"""Bytes from which on the checkpoints of a folder share a file: smaller ones they have each for itself."""
 Arrays = Mapping[str, "tf.Variable | np.ndarray"]
 
 
@@ -112,7 +109,7 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     save_file(snapshot.optimizer, folder / OPTIMIZER)
     (folder / CONFIG).write_text(snapshot.config_yaml, encoding="utf-8")
     for name, source in snapshot.assets.items():
-        _keep_asset(Path(source), folder / ASSETS / name)
+        shutil.copyfile(source, folder / ASSETS / name)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     state = {"format": FORMAT_VERSION, "tensorflow": tf.__version__, **snapshot.state,
              "sha256": {str(path.relative_to(folder)): sha256(path) for path in files}}
@@ -120,20 +117,6 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
     for path in [*files, folder / STATE, folder / ASSETS, folder]:
         sync(path)
-
-
-def _keep_asset(source: Path, target: Path) -> None:
-    """Copies a file; a large one, such as a language model, becomes a further name of another checkpoint's copy."""
-    wanted = source.stat()
-    others = target.parents[2].glob(f"*/{ASSETS}/{target.name}") if wanted.st_size >= LARGE_ASSET else ()
-    for other in others:
-        with contextlib.suppress(OSError):  # a file system that gives a file but one name
-            found = other.stat()
-            if (found.st_size, found.st_mtime_ns) == (wanted.st_size, wanted.st_mtime_ns):
-                os.link(other, target)
-                return
-    shutil.copyfile(source, target)
-    os.utime(target, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # by which it is known again
 
 
 def remove_unfinished(directory: Path) -> None:

@@ -207,27 +207,6 @@ def test_missing_asset_is_named(logdir, make_snapshot):
     assert names(logdir) == []
 
 
-def test_a_large_asset_is_stored_once(logdir, make_snapshot, tmp_path, monkeypatch):
-    """Until it changes; and it outlives the checkpoint that it came with, and its source."""
-    monkeypatch.setattr(writing, "LARGE_ASSET", 100)
-    model = tmp_path / "words.arpa"
-    model.write_bytes(b"a" * 100)
-    for step in range(1, 5):
-        if step == 3:
-            model.write_bytes(b"b" * 100)
-            os.utime(model, ns=(5, 5))
-        snapshot = make_snapshot(step)
-        snapshot.assets["lm"] = str(model)
-        write_snapshot(snapshot, logdir / f"model.ckpt-{step}")
-    kept = [logdir / f"model.ckpt-{step}" / "assets" for step in range(1, 5)]
-    files = [(folder / "lm").stat().st_ino for folder in kept]
-    assert files[0] == files[1] != files[2] == files[3]
-    assert len({(folder / "vocab.txt").stat().st_ino for folder in kept}) == 4
-    shutil.rmtree(logdir / "model.ckpt-1")
-    model.unlink()
-    assert (load_checkpoint(logdir / "model.ckpt-2").assets_dir / "lm").read_bytes() == b"a" * 100
-
-
 class Killed(BaseException):
     """Ends a write as a kill does: nothing is cleaned up."""
 
