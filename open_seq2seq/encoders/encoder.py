@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -36,13 +37,15 @@ class Encoder(Component):
         """The windows over time that an utterance passes through, the first one first; none if its length stays."""
         return ()
 
-    @property
+    @functools.cached_property  # so that encoders without windows may assign it
     def time_stride(self) -> int:
         """Frames of the input from one output to the next."""
         return math.prod(window.stride for window in self.time_windows)
 
     def output_lengths(self, lengths: Any) -> Any:
         """Returns how many outputs so many frames make: a number, or an array or int32 tensor of them."""
+        if not self.time_windows:
+            return -(-lengths // self.time_stride)
         for window in self.time_windows:
             lengths = window.outputs(lengths)
         return lengths
