@@ -69,7 +69,7 @@ def read_info(path: str) -> AudioInfo:
     found = _header(path)
     if found.samples < _UNKNOWN_SAMPLES:
         return found
-    samples = sum(len(block) for block in _blocks(path))
+    samples = sum(len(block) for block in _blocks(path, found))
     if not samples:
         raise AudioError("empty", "holds no samples")
     return AudioInfo(samples, found.rate, found.channels)
@@ -85,7 +85,7 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
       AudioError: it cannot be read to its end, or has values that are no numbers.
     """
     info = _header(path)
-    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path)])
+    audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path, info)])
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
         raise AudioError("truncated", f"is cut short: it has {len(audio):,} of {info.samples:,} samples")
     return converted(audio, info.rate, sample_freq)
@@ -116,21 +116,22 @@ def _header(path: str) -> AudioInfo:
     return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
 
 
-def _blocks(path: str) -> Iterator[np.ndarray]:
+def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
     """Yields the samples of a file ``[samples, channels]``, float32, a part at a time."""
     import soundfile
 
+    left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        with soundfile.SoundFile(path) as file:
-            left, is_endless = file.frames, file.frames >= _UNKNOWN_SAMPLES
+        # How far a file has been read is known of Python's alone, through which the library reads more slowly.
+        with open(path, "rb") as raw, soundfile.SoundFile(raw if is_endless else path) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
                 try:
                     count = len(file.read(out=block))
                 except soundfile.LibsndfileError:
-                    if not is_endless:
-                        raise
                     # Only behind the last sample does the library notice where the end is; it has decoded up to there.
+                    if not is_endless or raw.read(1):
+                        raise
                     count = int(np.count_nonzero(~np.isnan(block[:, 0])))
                 yield block[:count]
                 left = left - count if count == len(block) else 0

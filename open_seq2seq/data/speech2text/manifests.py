@@ -169,17 +169,19 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Yields the files of a folder and of those in it, by links too; a folder that is met again is left out."""
+    """Yields the files of a folder and of those in it; then of those that links lead to, unless they have been met."""
     seen: set[str] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        place = os.path.realpath(parent)
-        if place in seen:
-            folders.clear()
-            continue
-        seen.add(place)
-        # Of the ways to a folder the one without links is taken, and on every machine the same.
-        folders.sort(key=lambda name: (os.path.islink(os.path.join(parent, name)), name))  # noqa: B023 - used at once
-        yield from (os.path.join(parent, name) for name in names)
+    tops = [folder]
+    for top in tops:
+        for parent, folders, names in os.walk(top):  # not through links
+            place = os.path.realpath(parent)
+            if place in seen:
+                folders.clear()
+                continue
+            seen.add(place)
+            folders.sort()
+            tops += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
+            yield from (os.path.join(parent, name) for name in names)
 
 
 def _located(name: str, manifest: str, audio_root: str | None) -> str:

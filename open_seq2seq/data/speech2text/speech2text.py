@@ -165,7 +165,9 @@ class Speech2TextDataLayer(DataLayer):
         if len(good) < len(found):
             self._handle_bad({int(rows[place]): item for place, item in enumerate(found)
                               if isinstance(item, AudioError)})
-        batch = {"source_tensors": self._padded([found[place] for place in good]), "ids": examples[good]}
+        # A batch of nothing is as wide as it was to be: windows over a shorter one might leave less than no frames.
+        least = 0 if good else int(self.lengths.reshape(self.num_examples, -1)[examples, 0].max())
+        batch = {"source_tensors": self._padded([found[place] for place in good], least), "ids": examples[good]}
         if self._set.transcripts is not None:
             batch["target_tensors"] = self._set.transcripts.batch(rows[good])
         return batch if good else with_empty_row(batch)
@@ -195,9 +197,9 @@ class Speech2TextDataLayer(DataLayer):
         if len(self._bad) == self.num_examples:
             raise DataError("Nothing is left: " + describe_problems(list(self._bad.values())))
 
-    def _padded(self, items: list[tuple[np.ndarray, np.ndarray | None]]) -> list[np.ndarray]:
+    def _padded(self, items: list[tuple[np.ndarray, np.ndarray | None]], least: int = 0) -> list[np.ndarray]:
         lengths = np.asarray([len(values) for values, _ in items], np.int32)
-        longest = max(1, int(lengths.max(initial=0)))
+        longest = int(lengths.max(initial=least))
         if self._in_graph is None:
             longest += -longest % max(1, self.settings.pad_to)
             padded = np.zeros([len(items), longest, self.settings.num_features], self._dtype.as_numpy_dtype)

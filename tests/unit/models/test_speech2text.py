@@ -238,10 +238,14 @@ def test_a_batch_of_nothing_has_no_results(make, with_bad_one, decoding):
     assert model.num_objects(batch) == 0
 
 
-@pytest.mark.parametrize("is_joint", [False, True])
-def test_a_training_batch_of_nothing_teaches_nothing(make, with_bad_one, is_joint):
+VALID = {"convnet_layers": [{"type": "conv1d", "repeat": 2, "kernel_size": 11, "stride": 2, "num_channels": 24,
+                             "padding": "VALID"}], "activation_fn": "relu", "dropout_keep_prob": 1.0}
+
+
+@pytest.mark.parametrize(("is_joint", "params"), [(False, {}), (True, {}), (False, {"encoder_params": VALID})])
+def test_a_training_batch_of_nothing_teaches_nothing(make, with_bad_one, is_joint, params):
     model = joint(make, mode="train", data={"autoregressive": True, **with_bad_one}) if is_joint else make(
-        "train", data=with_bad_one)
+        "train", data=with_bad_one, **params)
     with tf.GradientTape() as tape:
         terms, _ = model.loss_terms(model.data_layer.make_batch(np.asarray([2])), True)
         means, units = local_means(terms)

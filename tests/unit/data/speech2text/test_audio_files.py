@@ -146,6 +146,18 @@ def test_a_flac_that_does_not_say_how_long_it_is(tmp_path, monkeypatch, block, c
     assert AudioIndex([streamed], str(tmp_path), 1).samples.tolist() == [8000]
 
 
+def test_damage_in_a_flac_is_not_its_end(tmp_path):
+    path = tmp_path / "a.flac"
+    soundfile.write(path, np.random.default_rng(0).uniform(-0.5, 0.5, 160_000), 16000)
+    streamed = flac_that_says(path, 0)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes(4000) + content[middle + 4000:])
+    for read in (read_info, lambda path: read_audio(path, 16000)):
+        with pytest.raises(AudioError, match="cannot be read to its end"):
+            read(streamed)
+
+
 def test_a_flac_of_nothing(tmp_path):
     path = tmp_path / "a.flac"
     soundfile.write(path, tone(16000), 16000)

@@ -137,3 +137,12 @@ def test_linked_folders_are_read_once(tmp_path):
     assert [u.name for u in rows_of(data, needs_text=False)] == ["b/1.wav", "c/2.wav"]
     (other / "2.trans.txt").write_text("2 a\n")
     assert [u.name for u in rows_of(data)] == ["c/2.wav"]
+
+
+def test_a_link_changes_no_name(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.wav").write_bytes(b"")
+    before = [u.name for u in rows_of(tmp_path, needs_text=False)]
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "b")
+    assert [u.name for u in rows_of(tmp_path, needs_text=False)] == before == ["a/1.wav", "b/1.wav"]
