@@ -117,6 +117,8 @@ def check(args: argparse.Namespace) -> None:
                             "--infer_output_file or --dump_all_beams_to.")
         if idle := [name for name in search_options(args) if name not in RESCORING]:
             raise UserError(f"--mode rescore orders a list anew and searches nothing: take out {_flags(idle)}.")
+    if args.processes < 1:
+        raise UserError(f"--processes is {args.processes} but has to be at least 1.")
     for name in GRID:
         _check_grid(args, name)
     for name in OUTPUTS:
@@ -130,7 +132,7 @@ def _flags(names: Sequence[str]) -> str:
 
 def _check_grid(args: argparse.Namespace, name: str) -> None:
     first, last = getattr(args, name), getattr(args, f"{name}_max")
-    if getattr(args, f"{name}_step") <= 0:
+    if not getattr(args, f"{name}_step") > 0:  # nor is NaN
         raise UserError(f"--{name}_step has to be above 0.")
     if last is not None and last < first:
         raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid begins.")

@@ -56,8 +56,8 @@ class Frames(NamedTuple):
 
 
 def says_nothing(logits: np.ndarray) -> np.ndarray:
-    """Returns which frames of ``[…, vocabulary]`` hold NaN or infinity, as those of a model that has diverged."""
-    return np.logical_not((logits < np.inf).all(-1))
+    """Returns which frames of ``[…, vocabulary]`` hold NaN or ∞, or only -∞, as those of a model that has diverged."""
+    return np.logical_not((logits < np.inf).all(-1) & (logits > -np.inf).any(-1))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     A frame that says nothing becomes a blank, the last symbol: one bad utterance is to cost no more than its text.
     """
     shifted = np.maximum(np.asarray(logits, np.float64), _IMPOSSIBLE)
-    if (nothing := says_nothing(shifted)).any():
+    if (nothing := says_nothing(logits)).any():
         shifted[nothing] = _UNLIKELY
         shifted[nothing, -1] = 0.0
     shifted -= shifted.max(-1, keepdims=True)

@@ -65,6 +65,8 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
     except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError,
             zipfile.BadZipFile) as error:
         raise DataError(f"{path} is no whole dump of logits: {error}.") from error
+    if not isinstance(dump.normalization, dict):
+        raise DataError(f"{path} is no whole dump of logits: what was done to transcripts is {dump.normalization!r}.")
     for name, logits in dump.logits.items():
         if logits.ndim != 2 or logits.shape[1] != len(dump.labels) + 1:
             raise DataError(f"{path}: the logits of {name} have the shape {logits.shape}, but an alphabet of "

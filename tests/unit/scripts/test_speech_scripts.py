@@ -174,6 +174,8 @@ def test_character_model(folder):
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm", "train.txt"], "no ARPA file"),
     ("decode", ["--mode", "infer", "--logits", "dev.npz", "--infer_output_file", "x", "--alpha_max", 1], "eval"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 0.2], "below --alpha 0.5"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 1, "--alpha_step", "nan"], "above 0"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--processes", 0], "--processes is 0"),
     ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--oov_penalty", 3,
                 "--infer_output_file", "x"], "take out --oov_penalty"),
     ("build_lm", ["--text", "train.txt"], "--output"), ("build_lm", [], "--text"),

@@ -38,6 +38,13 @@ def test_an_alphabet_that_does_not_fit_is_named(tmp_path, name, labels):
         read_logits(str(tmp_path / name), labels)
 
 
+def test_what_was_done_to_transcripts_has_to_have_names(tmp_path):
+    np.savez(tmp_path / "a.npz", names=["a"], labels=["x", " "], step_seconds=0.02, normalization="[1]",
+             logits_0=np.zeros([2, 3], np.float32))
+    with pytest.raises(DataError, match=r"no whole dump of logits: .* \[1\]"):
+        read_logits(str(tmp_path / "a.npz"))
+
+
 class Evil:
     def __reduce__(self):
         return print, ("this code must not run",)
