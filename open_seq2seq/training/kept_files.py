@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -10,13 +11,13 @@ from typing import Any
 
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.training.checkpoints.files import ASSETS
+from open_seq2seq.training.logdir import LANGUAGE_MODELS
 from open_seq2seq.utils.console import deco_print
 
 MODES = ("infer", "interactive_infer")
-_FOLDER = "language_models"
 _ALPHABET = ("data_layer_params", "vocab_file")
-_LANGUAGE_MODELS = tuple((*decoder, name) for decoder in (("decoder_params",), ("decoder_params", "ctc_decoder_params"))
-                         for name in ("lm_path", "lm_vocabulary"))
+_PATHS = tuple((*decoder, name) for decoder in (("decoder_params",), ("decoder_params", "ctc_decoder_params"))
+               for name in ("lm_path", "lm_vocabulary"))
 _COMPRESSED = ".gz"  # stays in the name: it tells how to read the file
 
 
@@ -33,7 +34,7 @@ def keep_language_models(folder: Path, params_of: Mapping[str, Mapping[str, Any]
     copies: dict[Path, Path] = {}
     for mode, params in params_of.items():
         for name, source in _language_models(params):
-            target = folder / _FOLDER / f"{mode}.{name}"
+            target = folder / LANGUAGE_MODELS / f"{mode}.{name}"
             try:
                 _keep(copies.get(source, source), target)
                 copies[source] = target
@@ -41,6 +42,16 @@ def keep_language_models(folder: Path, params_of: Mapping[str, Mapping[str, Any]
                 kept = "its copy from before is kept" if target.is_file() else "inference needs it at its own place"
                 deco_print(f"The language model {source} cannot be copied to {target} ({error.strerror or error}): "
                            f"{kept}.")
+    _leave(folder / LANGUAGE_MODELS, {f"{mode}.{name}" for mode, params in params_of.items()
+                                      for name, _ in _language_models(params)})
+
+
+def _leave(folder: Path, names: set[str]) -> None:
+    """Removes copies that an earlier run made for another config."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.name not in names:
+                path.unlink()
 
 
 def _keep(source: Path, target: Path) -> None:
@@ -51,9 +62,10 @@ def _keep(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.tmp")
     unfinished.unlink(missing_ok=True)
-    if source.parent == target.parent:
-        os.link(source, unfinished)
-    else:  # a user's file may change in place
+    if source.parent == target.parent:  # other files may be changed in place
+        with contextlib.suppress(OSError):  # a file system that gives a file but one name
+            os.link(source, unfinished)
+    if not unfinished.exists():
         shutil.copyfile(source, unfinished)
         os.utime(unfinished, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # by which it is known again
     os.replace(unfinished, target)
@@ -61,7 +73,7 @@ def _keep(source: Path, target: Path) -> None:
 
 def _language_models(params: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     """Yields (name of the copy, file) of what parameters name."""
-    for keys in _LANGUAGE_MODELS:
+    for keys in _PATHS:
         value: Any = params
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -83,7 +95,7 @@ def kept_files_of(checkpoint: Path, mode: str) -> list[Override]:
     """
     places = {checkpoint / ASSETS / "vocab_file": _ALPHABET}
     for folder in checkpoint.absolute().parents[1::-1]:  # where both have one, the nearer one is the last word
-        for keys in _LANGUAGE_MODELS:
+        for keys in _PATHS:
             name = f"{mode}.{'.'.join(keys)}"
-            places |= {folder / _FOLDER / name: keys, folder / _FOLDER / (name + _COMPRESSED): keys}
+            places |= {folder / LANGUAGE_MODELS / name: keys, folder / LANGUAGE_MODELS / (name + _COMPRESSED): keys}
     return [Override(None, keys, str(path)) for path, keys in places.items() if path.is_file()]

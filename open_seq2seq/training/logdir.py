@@ -19,11 +19,13 @@ from open_seq2seq.utils.errors import CheckpointError, UserError
 
 BEST_MODELS = "best_models"
 LOGS = "logs"
+LANGUAGE_MODELS = "language_models"
 LOCK = ".lock"
 STATE = "state.json"
 DIVERGENCE = "divergence"
 TEMPORARY = ".tmp-"
 
+_HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
 
@@ -128,10 +130,10 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 def _is_empty(folder: Path) -> bool:
     """Whether nothing is there that a new run could damage.
 
-    A lock, unfinished writes and the batches on which earlier runs diverged do not count.
+    A lock, unfinished writes, copies and the batches on which earlier runs diverged do not count.
     """
     try:
-        return all(e.name in (LOCK, DIVERGENCE) or e.name.startswith(TEMPORARY) for e in folder.iterdir())
+        return all(entry.name in _HARMLESS or entry.name.startswith(TEMPORARY) for entry in folder.iterdir())
     except FileNotFoundError:
         return True
     except OSError as error:

@@ -68,6 +68,8 @@ def test_a_copy_follows_its_source_and_outlives_it(tmp_path: Path, capsys):
     keep_language_models(tmp_path / "run", {"infer": params})
     assert found_by(checkpoint, params) == {"lm_path": "two"}
     assert "its copy from before is kept" in capsys.readouterr().out
+    keep_language_models(tmp_path / "run", {"infer": model_params(False)})
+    assert kept_files_of(checkpoint, "infer") == []
 
 
 def test_no_model_or_one_that_does_not_exist(tmp_path: Path, capsys):
