@@ -32,9 +32,11 @@ def keep_language_models(folder: Path, params_of: Mapping[str, Mapping[str, Any]
       params_of: the model's parameters in each of ``MODES``.
     """
     copies: dict[Path, Path] = {}
+    wanted: set[Path] = set()
     for mode, params in params_of.items():
         for name, source in _language_models(params):
             target = folder / LANGUAGE_MODELS / f"{mode}.{name}"
+            wanted.add(target)
             try:
                 _keep(copies.get(source, source), target)
                 copies[source] = target
@@ -42,15 +44,9 @@ def keep_language_models(folder: Path, params_of: Mapping[str, Mapping[str, Any]
                 kept = "its copy from before is kept" if target.is_file() else "inference needs it at its own place"
                 deco_print(f"The language model {source} cannot be copied to {target} ({error.strerror or error}): "
                            f"{kept}.")
-    _leave(folder / LANGUAGE_MODELS, {f"{mode}.{name}" for mode, params in params_of.items()
-                                      for name, _ in _language_models(params)})
-
-
-def _leave(folder: Path, names: set[str]) -> None:
-    """Removes copies that an earlier run made for another config."""
     with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            if path.name not in names:
+        for path in (folder / LANGUAGE_MODELS).iterdir():
+            if path not in wanted:  # an earlier run made it for another config
                 path.unlink()
 
 
