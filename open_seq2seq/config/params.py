@@ -30,12 +30,27 @@ class Param:
       default: value when absent (optional parameters only).
       doc: one sentence for the generated parameter reference.
       unit: what a number counts: ``tokens``, ``seconds``, ``steps``, ``examples``.
+      derived: whether the model fills it in, so that a config need not give it.
+      names: what a string names, such as ``encoder`` or ``initializer``; "" where strings are just text.
+      file: whether it names a file that inference needs: ``asset`` for one that each checkpoint has a copy of,
+        ``large`` for one that is kept once beside the checkpoints.
+      minimum: smallest number allowed.
+      maximum: largest number allowed.
+      above: number that it has to be more than.
+      below: number that it has to be less than.
     """
 
     type: Any
     default: Any = None
     doc: str = ""
     unit: str = ""
+    derived: bool = False
+    names: str = ""
+    file: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
 
 
 def as_param(spec: Any) -> Param:
