@@ -169,12 +169,11 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
       ConfigError: a name is missing; ``what`` begins the sentence.
     """
     for name in names:
-        known = found if isinstance(found, Mapping) else dir(found)
-        missing = f"{what}: {place} has no {name}." + did_you_mean(name, [n for n in known if not n.startswith("_")])
         try:
             found = found[name] if isinstance(found, Mapping) else getattr(found, name)
         except (KeyError, AttributeError):
-            raise ConfigError([missing]) from None
+            known = [n for n in (found if isinstance(found, Mapping) else dir(found)) if not n.startswith("_")]
+            raise ConfigError([f"{what}: {place} has no {name}." + did_you_mean(name, known)]) from None
         place = f"{place}.{name}"
     return found
 

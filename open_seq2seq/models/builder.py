@@ -82,7 +82,9 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
     problems: list[str] = []
     parts = spec.model_class.all_parts()
     for name, part in parts.items():
-        value = spec.params.get(name)
+        value = spec.params.get(name, part)
+        if value is None and not part.optional and spec.mode in part.modes:
+            problems.append(f"'{name}' is None but has to be a class or its name.")
         if isinstance(value, str) or inspect.isclass(value):
             try:
                 spec.params[name] = resolve_name(value, part.kind, name, part.base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Mapping
@@ -74,8 +75,9 @@ class Model(Component):
     @classmethod
     def all_parts(cls) -> dict[str, Part]:
         """Returns the data layer, parts that are declared as parameters alone, and those of ``get_parts``."""
-        declared = {**cls.get_required_params(), **cls.get_optional_params()}
-        customary = {name: part for name, part in _CUSTOMARY.items() if name in declared}
+        required = cls.get_required_params()
+        customary = {name: dataclasses.replace(part, optional=name not in required)
+                     for name, part in _CUSTOMARY.items() if name in {**required, **cls.get_optional_params()}}
         return {**Model.get_parts(), **customary, **cls.get_parts()}
 
     @classmethod
@@ -104,6 +106,11 @@ class Model(Component):
         """Names of the parts that this model has besides the data layer, in order of construction."""
         return tuple(name for name, part in self.all_parts().items() if name != "data_layer"
                      and self.params.get(name) is not None and self.mode in part.modes)
+
+    @property
+    def parts_of_other_modes(self) -> frozenset[str]:
+        """Names of the parts that are declared, but not for the mode that this model was built for."""
+        return frozenset(name for name, part in self.all_parts().items() if self.mode not in part.modes)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         """Computes the loss of a batch: (terms, the decoder's output)."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.names import resolve_names
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.initializers import make_named
 from open_seq2seq.parts.observation import observed_call
@@ -121,7 +122,10 @@ class Component(Module):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str | None = None,
                  mode: str = "train") -> None:
         super().__init__(name=name)
-        checked, problems = check_params(params, *self.declared_params(), self.params_path)
+        required, optional = self.declared_params()
+        checked, problems = check_params(params, required, optional, self.params_path)
+        if not problems:
+            checked, problems = resolve_names(checked, {**optional, **required}, self.params_path)
         if problems:
             raise ConfigError(problems)
         # A plain dict would be wrapped by tf.Module's attribute tracking.
@@ -162,7 +166,7 @@ class Component(Module):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The checked parameters, defaults filled in."""
+        """The checked parameters, defaults filled in, and objects in the places of their names."""
         return self._params
 
     @property
