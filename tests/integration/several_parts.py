@@ -85,7 +85,8 @@ class Squares(Loss):
     """Mean squared error."""
 
     def _compute_loss(self, input_dict):
-        errors = tf.square(tf.cast(input_dict["decoder_output"]["logits"], tf.float32) - input_dict["target_tensors"][0])
+        predicted = tf.cast(input_dict["decoder_output"]["logits"], tf.float32)
+        errors = tf.square(predicted - input_dict["target_tensors"][0])
         return LossTerm(tf.reduce_sum(errors), tf.cast(tf.size(errors), tf.float32), unit="number")
 
 
@@ -143,7 +144,8 @@ class TwoDecoders(EncoderDecoderModel, _Regression):
 
     def loss_terms(self, batch, training):
         encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, training)
-        first, second = (part.decode({"encoder_output": encoded}, training) for part in (self.decoder, self.other_decoder))
+        first, second = (part.decode({"encoder_output": encoded}, training)
+                         for part in (self.decoder, self.other_decoder))
         return self.terms(self.loss, first, batch) + self.terms(self.other_loss, second, batch), first
 
 

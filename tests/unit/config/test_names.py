@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -41,8 +40,9 @@ def square(x): return x * x
 
 
 def rooms():
-    for room, kind, base in ((encoders, "encoder", Encoder), (decoders, "decoder", Decoder), (losses, "loss", losses.Loss),
-                             (models, "model", models.Model), (data, "data_layer", data.DataLayer)):
+    for room, kind, base in ((encoders, "encoder", Encoder), (decoders, "decoder", Decoder),
+                             (losses, "loss", losses.Loss), (models, "model", models.Model),
+                             (data, "data_layer", data.DataLayer)):
         for name in room.__all__:
             if inspect.isclass(getattr(room, name)) and issubclass(getattr(room, name), base):
                 yield getattr(room, name), kind
@@ -114,7 +114,8 @@ def test_a_file_may_hold_dataclasses_and_import_what_lies_beside_it(tmp_path):
     (tmp_path / "own.py").write_text(
         "from __future__ import annotations\nimport dataclasses, typing\nimport sizes_beside\n"
         "from open_seq2seq.encoders import Encoder\n@dataclasses.dataclass\nclass Settings:\n"
-        "    size: int = sizes_beside.SIZE\n    names: typing.ClassVar[list] = []\nclass Mine(Encoder):\n    settings = Settings()\n")
+        "    size: int = sizes_beside.SIZE\n    names: typing.ClassVar[list] = []\n"
+        "class Mine(Encoder):\n    settings = Settings()\n")
     assert resolve_name(f"{tmp_path}/own.py:Mine", "encoder", "encoder").settings.size == 3
 
 
@@ -147,10 +148,12 @@ def test_things_that_are_no_names_stand_for_themselves():
 HOSTILE = ["../../etc/passwd", "1.5", "", "\u0000", "a..b", ".", ":", ".py:", "x.py:", "x.py:a..b", "\u0000.py:A",
            "no_such_thing", "no.such.thing", "nowhere/file.py:Thing", "/etc:Thing", "file.py:<lambda> (line 3)", "a b",
            "os.no_such", "open_seq2seq.encoders.Nothing", "tf.nn.no_such", "tf.keras.optimizers.Lyon", "a" * 10000,
-           "a" * 10000 + ".py:A", "encoders.TransformerEncoder", "TransformerDecodr", "Ünïcode", "\n", "__import__('os')"]
+           "a" * 10000 + ".py:A", "encoders.TransformerEncoder", "TransformerDecodr", "Ünïcode", "\n",
+           "__import__('os')"]
 
 
-@pytest.mark.parametrize("kind", ["encoder", "optimizer", "lr_policy", "hook", "initializer", "activation", "loss_scaler"])
+@pytest.mark.parametrize("kind", ["encoder", "optimizer", "lr_policy", "hook", "initializer", "activation",
+                                  "loss_scaler"])
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:20]))
 def test_what_names_nothing_is_refused_with_its_place_in_one_sentence(text, kind):
     for config in (None, "/run/config.yaml"):
@@ -181,7 +184,7 @@ def test_files_that_fail_are_reported_with_their_line(tmp_path, source, expected
 def test_a_module_that_fails_is_reported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "failing_module_here.py").write_text("import not_there_at_all\n")
-    with pytest.raises(ConfigError, match="'encoder' is 'failing_module_here.Mine', which cannot be imported.*not_there"):
+    with pytest.raises(ConfigError, match="'failing_module_here.Mine', which cannot be imported.*not_there"):
         resolve_name("failing_module_here.Mine", "encoder", "encoder")
 
 
@@ -190,7 +193,8 @@ def test_a_module_that_fails_is_reported(tmp_path, monkeypatch):
     ("os.system", "hook"), ("runpy.run_path", "lr_policy"), ("tf.io.write_file", "activation"),
     ("tf.keras.models.load_model", "initializer"), ("tf.keras.utils.get_file", "regularizer"),
     ("tf.keras.initializers.deserialize", "initializer"), ("tf.keras.activations.get", "activation"),
-    ("tf.py_function", "activation"), ("tf.keras.optimizers.get", "optimizer"), ("keras.src.utils.file_utils.os.system", "hook"),
+    ("tf.py_function", "activation"), ("tf.keras.optimizers.get", "optimizer"),
+    ("keras.src.utils.file_utils.os.system", "hook"),
     ("open_seq2seq.utils.launcher.end_all", "activation"), ("open_seq2seq.cli.main", "hook")])
 def test_data_names_nothing_but_what_is_registered(text, kind):
     with untrusted("/run/config.yaml"), pytest.raises(ConfigError) as caught:
@@ -237,7 +241,8 @@ def test_hooks_that_lack_methods_are_refused(value):
 
 
 @pytest.mark.parametrize(("given", "expected"), [
-    ("backoff", optimizers.BackoffScaler), ("LOGMAX", optimizers.LogMaxScaler), ("8.0", "8.0"), (8.0, 8.0), (None, None),
+    ("backoff", optimizers.BackoffScaler), ("LOGMAX", optimizers.LogMaxScaler), ("8.0", "8.0"), (8.0, 8.0),
+    (None, None),
     ("open_seq2seq.optimizers.loss_scaling.StaticScaler", optimizers.StaticScaler)])
 def test_loss_scalers(given, expected):
     assert named_scaler(given) is expected or named_scaler(given) == expected
