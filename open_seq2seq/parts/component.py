@@ -143,7 +143,7 @@ class Component(Module):
     def get_optional_params() -> dict[str, Any]:
         """Returns name to spec of the parameters that may be given."""
         return {
-            "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of the component; the model's by default.",
+            "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type; by default the model's, in losses float32.",
                            derived=True),
             "initializer": Param((type, callable, str, type(None)), None,
                                  "Initialiser of the component's variables; its own choice by default.",

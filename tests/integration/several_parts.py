@@ -10,8 +10,7 @@ from open_seq2seq.data import DataLayer
 from open_seq2seq.decoders import Decoder
 from open_seq2seq.encoders import Encoder
 from open_seq2seq.losses import Loss, LossTerm
-from open_seq2seq.models import EncoderDecoderModel, Model
-from open_seq2seq.models.part import Part
+from open_seq2seq.models import EncoderDecoderModel, Model, Part
 from open_seq2seq.optimizers import LossScaler, Optimizer
 from open_seq2seq.parts.component import Component
 from open_seq2seq.parts.precision import cast_weight
