@@ -103,11 +103,29 @@ def names_of_file(path: str, what: str) -> Mapping[str, Any]:
         folder, name = os.path.split(full)
         others = os.listdir(folder) if os.path.isdir(folder) else []
         raise ConfigError([f"{what}, but the file {path} does not exist." + did_you_mean(name, others)])
-    _namespaces[full] = vars(_executed_module(full, what))
+    folder = os.path.dirname(full)
+    others = [name for name, file in _siblings.items() if os.path.dirname(file) != folder]
+    module = _module_of_package(full, what, others) or _executed_module(full, what, others)
+    _namespaces[full] = vars(module)
     return _namespaces[full]
 
 
-def _executed_module(path: str, what: str) -> ModuleType:
+def _module_of_package(path: str, what: str, others: list[str]) -> ModuleType | None:
+    """Imports a file of a package, which may import its neighbours by dots; None for a file of none."""
+    root, names = os.path.dirname(path), [os.path.splitext(os.path.basename(path))[0]]
+    while os.path.isfile(os.path.join(root, "__init__.py")):
+        names.insert(0, os.path.basename(root))
+        root = os.path.dirname(root)
+    known = sys.modules.get(names[0])
+    if len(names) == 1 or not all(name.isidentifier() for name in names) or (
+            known is not None and os.path.join(root, names[0]) not in getattr(known, "__path__", ())):
+        return None
+    with _reported(path, what), _importable_siblings(os.path.dirname(path), others), _importable_siblings(root, []):
+        module = importlib.import_module(".".join(names))
+    return module if os.path.abspath(str(module.__file__)) == path else None
+
+
+def _executed_module(path: str, what: str, others: list[str]) -> ModuleType:
     import tensorflow as tf
 
     stem = name = "open_seq2seq_user_" + os.path.splitext(os.path.basename(path))[0]
@@ -117,11 +135,9 @@ def _executed_module(path: str, what: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     _named[name] = path
     module.tf = tf  # type: ignore[attr-defined]  # configs find it in their globals too
-    folder = os.path.dirname(path)
-    others = [sibling for sibling, file in _siblings.items() if os.path.dirname(file) != folder]
     sys.modules[name] = module  # dataclasses look there while a class is made
     try:
-        with _reported(path, what), _importable_siblings(folder, others):
+        with _reported(path, what), _importable_siblings(os.path.dirname(path), others):
             spec.loader.exec_module(module)  # type: ignore[union-attr]
     finally:
         sys.modules.pop(name, None)

@@ -119,6 +119,24 @@ def test_a_file_may_hold_dataclasses_and_import_what_lies_beside_it(tmp_path):
     assert resolve_name(f"{tmp_path}/own.py:Mine", "encoder", "encoder").settings.size == 3
 
 
+def test_a_file_of_a_package_may_import_its_neighbours(tmp_path):
+    folder = tmp_path / "package_of_parts" / "inner"
+    folder.mkdir(parents=True)
+    for place in (folder, folder.parent):
+        (place / "__init__.py").write_text("")
+    (folder / "base.py").write_text(OWN)
+    (folder / "plain.py").write_text("")
+    (folder / "own.py").write_text("from .base import Mine\nimport plain\nclass More(Mine): pass\n")
+    more = resolve_name(f"{folder}/own.py:More", "encoder", "encoder")
+    assert more.__mro__[1] is resolve_name(f"{folder}/base.py:Mine", "encoder", "encoder")
+    for value in more.__mro__[:2]:
+        assert there_and_back(value, "encoder") is value and to_plain(value).startswith(str(folder))
+
+
+def test_a_file_of_the_package_is_the_module_that_everybody_imports():
+    assert resolve_name(f"{inspect.getfile(Encoder)}:Encoder", "encoder", "encoder") is Encoder
+
+
 @pytest.mark.parametrize(("text", "kind", "expected"), [
     ("tf.keras.optimizers.Lion", "optimizer", "Lion"), ("keras.optimizers.Lion", "optimizer", "Lion"),
     ("tensorflow.keras.optimizers.Lion", "optimizer", "Lion"), ("tf.math.erf", "activation", "erf"),
