@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.names import register
 from open_seq2seq.config.params import Param
 from open_seq2seq.parts.component import Component
 
@@ -51,8 +52,9 @@ class DataLayer(Component):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model."),
-            "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens"),
+            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model.", derived=True),
+            "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens",
+                                derived=True),
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether a batch is measured in sentences, "
                                      "or in padded tokens of its longer side."),
             "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "
@@ -129,3 +131,6 @@ class DataLayer(Component):
     def report_dropped(self) -> dict[str, int]:
         """Returns how many examples were dropped, by reason."""
         return {}
+
+
+register("data_layer", base=DataLayer)

@@ -12,7 +12,7 @@ from typing import Any
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml
-from open_seq2seq.models.builder import ModelSpec, build_model, describe_model
+from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
@@ -101,9 +101,7 @@ def what_counts(options: RunOptions) -> dict[str, Any]:
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
     """Returns the description of the model of each config section that the mode needs."""
-    config = options.config
-    return {section: describe_model(config.base_model, config.params(section), section, config.given(section))
-            for section in config.sections}
+    return {section: describe_section(options.config, section) for section in options.config.sections}
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
