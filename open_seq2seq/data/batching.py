@@ -307,6 +307,10 @@ class RankStream:
             yield index, self.stream.examples(index)
             index += self.stream.world_size
 
+    def epoch_of(self, index: int) -> int:
+        """Returns the epoch, from 0, of a micro-batch; see ``BatchStream.epoch_of``."""
+        return self.stream.epoch_of(index)
+
 
 class OnePassLoader(BatchLoader):
     """Loader over one plan: its micro-batches are dealt out to the ranks in turn.
