@@ -19,8 +19,8 @@ from open_seq2seq.data.loader import LoaderGroup
 class CountingLayer:
     """Makes batches of numbers, and counts them."""
 
-    params = {"batch_size": 4, "batch_size_unit": "sentences", "length_buckets": True}
-    num_examples = 30
+    params = {"length_buckets": True}
+    num_examples, batch_budget, costs = 30, 4, None
 
     def __init__(self, fail_at: int | None = None, seconds: float = 0.0) -> None:
         self.made, self.fail_at, self.seconds = 0, fail_at, seconds

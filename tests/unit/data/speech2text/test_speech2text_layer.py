@@ -134,7 +134,7 @@ def test_evaluation_covers_everything_once(make_layer):
 @pytest.mark.parametrize(("unit", "size"), [("frames", 400), ("seconds", 4)])
 def test_batches_by_duration(make_layer, backend, unit, size):
     layer = make_layer(backend=backend, batch_size_unit=unit, batch_size=size)
-    stream = BatchStream(layer.lengths, batch_size=layer.params["batch_size"], unit=layer.params["batch_size_unit"])
+    stream = BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs)
     sizes = []
     for number in range(stream.micro_batches_per_epoch):
         examples = stream.examples(number)
@@ -148,7 +148,7 @@ def test_batches_by_duration(make_layer, backend, unit, size):
 def test_a_recording_longer_than_a_batch(make_layer):
     layer = make_layer(batch_size_unit="frames", batch_size=30)
     with pytest.raises(DataError, match=r"train.csv:\d+ .* frames, padding included, .*max_duration"):
-        BatchStream(layer.lengths, batch_size=30, unit="frames", describe=layer.describe_example)
+        BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, explain=layer.explain_too_costly)
 
 
 def test_duration_limits(make_layer, capsys):
