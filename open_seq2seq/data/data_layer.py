@@ -157,6 +157,7 @@ class DataLayer(Component):
 
         It has one batch for each element of the plan, in the same order: map the plan (``num_parallel_calls`` as you
         like). Each is as ``input_signature`` says, with tuples for lists, since ``tf.data`` joins the items of a list.
+        Functions are traced without AutoGraph.
         What it draws at random in training follows from ``parts.randomness.example_seeds``. An error of an
         operation in it (a broken image) is reported with the example's name.
 

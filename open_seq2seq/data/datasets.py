@@ -25,9 +25,10 @@ _SHOWN = 8
 # What a broken or missing file, or an assertion of the layer's, ends in. Other errors are not the data's.
 _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
-# What TensorFlow adds to an error's own words: functions and nodes of the graph, a traceback of Python in it.
-_NOISE = re.compile(r"\{\{function_node [^}]*\}\}|\s*\[\[\{?\{?node .*|\s*\[Op:.*|\n\s*Traceback \(most .*", re.DOTALL)
-_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): ")
+# What TensorFlow puts before and after an error's own words: which function, node and iterator; Python's traceback.
+_BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
+                     r"(?:\w+Error: |\w+Exception: )?")
+_AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
 
 
 def dataset_batches(layer: DataLayer, plan: Iterator[Wanted],
@@ -56,7 +57,8 @@ class _Run:
         self._under_way: deque[Wanted] = deque()
         self._over = False
         self._error: BaseException | None = None
-        self.dataset = layer.make_dataset(
+        # Like all bodies, its functions are traced as they stand.
+        self.dataset = tf.autograph.experimental.do_not_convert(layer.make_dataset)(
             tf.data.Dataset.from_generator(self._elements, output_signature=PLAN_SIGNATURE), training)
         if self.dataset is not None:
             _check_elements(layer, self.dataset)
@@ -103,13 +105,13 @@ class _Run:
     def _misaligned(self) -> ConfigError:
         return ConfigError([
             f"{type(self._layer).__name__}.make_dataset has to make one batch of each element of its plan, in their "
-            "order, of the examples that the element names: it may map them, but not shuffle, filter, repeat or take."])
+            "order, of the examples that the element names: it may map them, but not shuffle, filter or take."])
 
     def _explained(self, error: tf.errors.OpError) -> Exception:
         words = error.message or str(error)
         if not self._under_way or not (isinstance(error, _DATA_ERRORS) or "DataError: " in words):
             return error
-        words = _EXCEPTION.sub("", _NOISE.sub("", words).strip()).rstrip(". ")
+        words = " ".join(_AFTER.sub("", _BEFORE.sub("", words)).split()).rstrip(".")
         return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct it or leave it out.")
 
     def _culprit(self, wanted: Wanted) -> str:
