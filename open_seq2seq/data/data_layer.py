@@ -55,12 +55,13 @@ class DataLayer(Component):
         super().__init_subclass__(**kwargs)
         own = vars(cls)
         # Of fields and input_signature one follows from the other, whichever this class itself has.
-        if isinstance(fields := own.get("fields"), property) and "input_signature" not in own:
+        fields, signature = own.get("fields"), own.get("input_signature")
+        if fields is not None and signature is None:
             cls.input_signature = property(  # type: ignore[assignment,method-assign]
-                lambda self: signature_of(fields.__get__(self)), doc=DataLayer.input_signature.__doc__)
-        elif isinstance(signature := own.get("input_signature"), property) and "fields" not in own:
+                lambda self: signature_of(_value(fields, self)), doc=DataLayer.input_signature.__doc__)
+        elif signature is not None and fields is None:
             cls.fields = property(  # type: ignore[assignment,method-assign]
-                lambda self: fields_of(signature.__get__(self)), doc=DataLayer.fields.__doc__)
+                lambda self: fields_of(_value(signature, self)), doc=DataLayer.fields.__doc__)
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -231,3 +232,8 @@ class DataLayer(Component):
     def report_dropped(self) -> dict[str, int]:
         """Returns how many examples were dropped, by reason."""
         return {}
+
+
+def _value(attribute: Any, layer: DataLayer) -> Any:
+    """Returns what an attribute of a class is for one layer: a property's value, or itself."""
+    return attribute.__get__(layer, type(layer)) if hasattr(attribute, "__get__") else attribute

@@ -137,6 +137,17 @@ def test_of_fields_and_signature_each_class_s_own_decides(layer_class, paths):
     assert timed_groups(layer.fields) == [{"source_tensors/0": 1}]
 
 
+def test_plain_attributes_of_a_class_will_do():
+    class Fields(DataLayer):
+        fields = SYNTHESIS
+
+    class Signature(DataLayer):
+        input_signature = signature_of(SYNTHESIS)
+
+    assert specs(Fields({}).input_signature) == specs(Signature({}).input_signature)
+    assert Signature({}).fields["source_tensors"] == SYNTHESIS["source_tensors"]
+
+
 @pytest.mark.parametrize("name", ["fields", "input_signature"])
 def test_a_layer_without_either_says_so(name):
     with pytest.raises(NotImplementedError, match="by the property fields"):
