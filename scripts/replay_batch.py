@@ -19,6 +19,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
@@ -32,7 +33,7 @@ from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import assign_strictly, load_checkpoint
 from open_seq2seq.training.diagnosis import Diagnosis, Examiner
 from open_seq2seq.training.logdir import LOGS
-from open_seq2seq.training.replay import CONFIG, read_batch
+from open_seq2seq.training.replay import CONFIG, read_batch, read_carried
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 from open_seq2seq.utils.script import run_script
@@ -101,11 +102,12 @@ def report(found: Diagnosis, batch: dict[str, Any], event: dict[str, Any], model
         deco_print("With these weights, in this arithmetic, all is finite.")
 
 
-def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, Any]) -> str | None:
+def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, Any],
+                    carried: dict[str, np.ndarray]) -> str | None:
     """Returns which operation is the first with a non-finite result, and where it is written; None without one."""
     tf.debugging.enable_check_numerics()
     try:
-        examiner.examine(batch, event["micro_batch"], event["loss_scale"])
+        examiner.examine(batch, event["micro_batch"], event["loss_scale"], carried)
     except tf.errors.InvalidArgumentError as error:
         return _shortened(error.message)
     finally:
@@ -129,16 +131,18 @@ def main(argv: list[str] | None = None) -> None:
     """Builds the model, runs the batch, prints."""
     args = parse_args(argv)
     arrays, event = read_batch(Path(args.batch))
+    carried = read_carried(Path(args.batch))
     model = build(args, event)
     batch = tf.nest.pack_sequence_as(model.data_layer.input_signature, tf.nest.flatten(arrays))
     variables = named_variables(model)
     trainable = trainable_variables({name: v for name, v in variables.items() if v.trainable},
                                     model.params["freeze_variables_regex"])
     examiner = Examiner(model, variables, trainable, event["seed"])
-    found = examiner.examine(batch, event["micro_batch"], event["loss_scale"])
+    found = examiner.examine(batch, event["micro_batch"], event["loss_scale"], carried)
     report(found, batch, event, model)
     if not found.finite:
-        message = first_operation(Examiner(model, variables, trainable, event["seed"]), batch, event)
+        message = first_operation(Examiner(model, variables, trainable, event["seed"]), batch, event,
+                                  carried)
         if message:
             deco_print(f"first operation with a non-finite result: {message}")
 

@@ -48,9 +48,12 @@ class DataLayer(Component):
 
     Attributes:
       seed: the run's ``random_seed``; the trainer sets it before the first training batch is made.
+      contiguous: whether example n goes on in example n + 1, as pieces of one sequence do. Such examples are
+        not shuffled: row k of a batch goes on in row k of a later one (``data.contiguous``). May be a property.
     """
 
     seed: int = 0
+    contiguous: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -70,7 +73,7 @@ class DataLayer(Component):
             params = {**params, "mode": mode}
         super().__init__(params, model, name, params.get("mode", "train"))
         if self.params["shuffle"] is None:
-            self._params = MappingProxyType({**self._params, "shuffle": self.mode == "train"})
+            self._params = MappingProxyType({**self._params, "shuffle": self.mode == "train" and not self.contiguous})
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -85,7 +88,7 @@ class DataLayer(Component):
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether a batch is measured in sentences, "
                                      "or in padded tokens of its longer side."),
             "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "
-                             "by default in training only."),
+                             "by default in training only, and not where examples continue one another."),
             "repeat": Param(bool, True, "Accepted for old configs; training repeats, evaluation never does."),
             "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of floating-point features."),
             "length_buckets": Param(bool, True, "Whether examples of like length are batched together."),

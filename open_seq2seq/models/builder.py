@@ -16,6 +16,7 @@ from open_seq2seq.config.params import as_param, check_params
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.models.carried import allocate_carried_states
 from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.models.part import Part
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
@@ -171,6 +172,7 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
                 _component_params(model, spec, name, part, policy)
             setattr(model, name, part_class(params, model, name, spec.mode))
         model.connect()
+        allocate_carried_states(model)
         if lender is None and has_unbuilt_layers(model):
             _build_keras_layers(model)
     if lender is not None:

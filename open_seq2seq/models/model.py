@@ -179,6 +179,14 @@ def _run_params() -> dict[str, Any]:
                                       "made again.", "updates"),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens"),
+        "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: into how many batches side "
+                            "by side evaluation and inference divide the data. So many devices share the work at most; "
+                            "results depend on it, and on the batch size, but not on the number of devices.",
+                            "batches", minimum=1),
+        "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run whose model carries state from "
+                                         "batch to batch does when it resumes with another number of batches an update "
+                                         "(devices × iter_size) or another batch size, so that the states kept "
+                                         "belong to other rows: refuse, or start the states anew."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
         "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),

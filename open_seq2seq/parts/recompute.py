@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.parts.carried_state import carried_again
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import draws_so_far, replayed_draws
 from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks
@@ -39,13 +40,14 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
         variables need not.
       inputs: tensors; those that are no floating-point numbers have no gradient.
     """
-    draws, for_xla, ranks = draws_so_far(), is_for_xla(), ranks_now()
+    draws, for_xla, ranks, carried = draws_so_far(), is_for_xla(), ranks_now(), carried_again()
 
     @tf.custom_gradient
     def run(*inputs: tf.Tensor) -> Any:
         def grad(dy: tf.Tensor, variables: Sequence[tf.Variable] = ()) -> Any:
             learned = [v for v in variables if v.trainable and v.dtype.is_floating]
-            with _again(for_xla), rejoined_ranks(ranks), tf.GradientTape(watch_accessed_variables=False) as tape:
+            with (_again(for_xla), rejoined_ranks(ranks), carried(),
+                  tf.GradientTape(watch_accessed_variables=False) as tape):
                 copies = _copies_after(dy, inputs)
                 watched = [copy for copy in copies if copy.dtype.is_floating]
                 tape.watch([*watched, *learned])

@@ -100,6 +100,10 @@ class Runner:
         """
         return function(*arguments)
 
+    def local_copies(self, variable: tf.Variable) -> list[tf.Variable]:
+        """Returns the copies of a variable that this process's replicas have, to be read and assigned one by one."""
+        return [variable]
+
     def check_ranks(self) -> None:
         """To be called where a process works by itself for long: raises where the others are not to be waited for."""
 

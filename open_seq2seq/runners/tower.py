@@ -19,7 +19,8 @@ class TowerRunner(Runner):
     Each replica has a copy of every variable. It reads its own, and updates its own: gradients
     are added up over all replicas, and the same update is then computed on every device from the
     same numbers, so that weights never travel. Variables that are not trained (moving statistics,
-    counters) may be assigned anywhere in a replica; read from outside they are the first replica's.
+    counters, carried states) may be assigned anywhere in a replica; read from outside they are the first replica's, and
+    each replica's by ``local_copies``.
 
     Args:
       strategy: a strategy with at least one device in this process.
@@ -79,6 +80,9 @@ class TowerRunner(Runner):
             return self._deal(results)
 
         return tf.distribute.get_replica_context().merge_call(everywhere, args=arguments)
+
+    def local_copies(self, variable: tf.Variable) -> list[tf.Variable]:
+        return list(self._strategy.experimental_local_results(variable))
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=GROUP_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.clipping import values_of
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.training.carried import carried_signature, setting_aside
 from open_seq2seq.training.divergence import nonfinite
 from open_seq2seq.training.replay import flatten
 from open_seq2seq.training.step import local_means
@@ -49,7 +51,7 @@ class Diagnosis:
 
 
 class Examiner:
-    """Runs batches again, as the training step would, and changes no weight.
+    """Runs batches again, as the training step would, and changes no weight and no carried state.
 
     (Moving statistics of batch normalisation do change, as in any training pass.)
 
@@ -65,47 +67,55 @@ class Examiner:
         self._model, self._variables, self._trainable, self._seed = model, variables, dict(trainable), seed
         batch, scalar = model.data_layer.input_signature, tf.TensorSpec([], tf.float32)
         number = tf.TensorSpec([], tf.int64)
-        self._backward = tf.function(self._gradients, autograph=False, input_signature=[batch, number, scalar])
-        self._forward = tf.function(self._loss, autograph=False, input_signature=[batch, number])
+        self._carried = carried_signature(model)
+        signature = [batch, self._carried, number]
+        self._backward = tf.function(self._gradients, autograph=False, input_signature=[*signature, scalar])
+        self._forward = tf.function(self._loss, autograph=False, input_signature=signature)
 
-    def examine(self, batch: dict[str, Any], micro_batch: int, loss_scale: float = 1.0) -> Diagnosis:
+    def examine(self, batch: dict[str, Any], micro_batch: int, loss_scale: float = 1.0,
+                carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Diagnosis:
         """Runs a batch with the present weights.
 
         Args:
           batch: NumPy arrays, as the data layer makes them.
           micro_batch: its number since the start of training, which dropout follows from.
           loss_scale: what the loss is multiplied by before differentiation.
+          carried: the states that the model goes on from ``[rows, …]``, by path; zeros where there is none.
         """
-        loss, finite = self._backward(batch, micro_batch, loss_scale)
+        states = {name: carried.get(name, np.zeros([len(batch["ids"]), *spec.shape[1:]], spec.dtype.as_numpy_dtype))
+                  for name, spec in self._carried.items()}
+        loss, finite = self._backward(batch, states, micro_batch, loss_scale)
         found = Diagnosis(float(loss), inputs=_bad_inputs(batch), values=nonfinite(self._variables),
                           gradients=[name for name, flag in finite.items() if not flag], num_gradients=len(finite))
         if not np.isfinite(found.loss) and not found.values:
-            found.rows = self._bad_rows(batch, micro_batch)
+            found.rows = self._bad_rows(batch, states, micro_batch)
         return found
 
-    def _loss(self, batch: Any, micro_batch: tf.Tensor) -> tf.Tensor:
-        with random_scope(self._seed, micro_batch), weight_cast_scope():
+    def _loss(self, batch: Any, carried: dict[str, tf.Tensor], micro_batch: tf.Tensor) -> tf.Tensor:
+        with (random_scope(self._seed, micro_batch), weight_cast_scope(),
+              setting_aside(self._model, batch, carried)):
             terms, _ = self._model.loss_terms(batch, training=True)
         return tf.add_n(list(local_means(terms)[0].values()))
 
-    def _gradients(self, batch: Any, micro_batch: tf.Tensor, loss_scale: tf.Tensor,
+    def _gradients(self, batch: Any, carried: dict[str, tf.Tensor], micro_batch: tf.Tensor, loss_scale: tf.Tensor,
                    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(list(self._trainable.values()))
-            loss = self._loss(batch, micro_batch)
+            loss = self._loss(batch, carried, micro_batch)
             scaled = loss * loss_scale
         found = {n: g for n, g in tape.gradient(scaled, self._trainable).items() if g is not None}
         values = dict(zip(found, values_of(found), strict=True))
         return loss, {name: tf.reduce_all(tf.math.is_finite(value)) for name, value in values.items()}
 
-    def _bad_rows(self, batch: dict[str, Any], micro_batch: int) -> list[int]:
+    def _bad_rows(self, batch: dict[str, Any], carried: dict[str, np.ndarray], micro_batch: int) -> list[int]:
         """Halves the batch until the examples with a non-finite loss stand alone."""
         passes = 0
 
         def search(begin: int, end: int) -> list[int]:
             nonlocal passes
             passes += 1
-            if passes > _MAX_PASSES or np.isfinite(self._forward(_rows(batch, begin, end), micro_batch)):
+            states = {name: state[begin:end] for name, state in carried.items()}
+            if passes > _MAX_PASSES or np.isfinite(self._forward(_rows(batch, begin, end), states, micro_batch)):
                 return []
             middle = (begin + end) // 2
             return [begin] if end - begin == 1 else search(begin, middle) + search(middle, end)

@@ -11,6 +11,7 @@ from typing import Any
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.parts.component import carried_states
 from open_seq2seq.runners.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.watchdog import Watchdog, watched
@@ -23,7 +24,7 @@ from open_seq2seq.training.report import print_config
 from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print, mute, unmute
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import ConfigError, UserError
 
 # Losses in a row without an update in between, after which the cause is no process that happens to be lost.
 MOST_VAIN_MEETINGS = 3
@@ -232,6 +233,9 @@ class ElasticTraining:
 
     def _make_trainer(self, runner: ElasticRunner, seed: int) -> Trainer:
         self._models = self._models or session.build_models(self._specs, seed, runner)
+        if carried := carried_states(self._models[0]):
+            raise ConfigError(["--elastic changes the number of ranks, but the model carries state from batch to "
+                               f"batch ({', '.join(carried)}), which belongs to one number of them: leave it out."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
         self._trainer = session.make_trainer(self._options, self._models, logdir, seed, runner)
         return self._trainer

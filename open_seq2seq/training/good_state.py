@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,24 +22,27 @@ START = "the start"
 
 @dataclass(frozen=True)
 class GoodState:
-    """Weights and optimizer, in host memory.
+    """Weights, optimizer and carried state, in host memory.
 
     Attributes:
       name: for messages: the checkpoint's folder name, or ``START``.
       step: updates attempted when it was taken.
       weights: by variable name.
       optimizer: slots, counters, loss scale by name.
+      carried: states that the model carries from batch to batch, of all replicas, by path.
     """
 
     name: str
     step: int
     weights: Mapping[str, np.ndarray]
     optimizer: Mapping[str, np.ndarray]
+    carried: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def take(cls, name: str, trainer: Trainer) -> GoodState:
         """Copies a trainer's state."""
-        return cls(name, trainer.step, _copies(trainer.variables), _copies(trainer.optimizer.state()))
+        return cls(name, trainer.step, _copies(trainer.variables), _copies(trainer.optimizer.state()),
+                   trainer.carried.gather())
 
     @property
     def updates(self) -> int:
@@ -53,6 +56,7 @@ class GoodState:
         kept then begins with the weights.
         """
         assign_matching(trainer.variables, self.weights)
+        trainer.carried.assign(self.carried)
         report = assign_matching(trainer.optimizer.state(), self.optimizer)
         averages = [name for name in trainer.optimizer.averaged_weights if AVERAGE + name in report.missing]
         trainer.optimizer.restart_average(trainer.trainable, averages)
@@ -88,7 +92,7 @@ def good_states(trainer: Trainer, start: GoodState | None) -> Iterator[GoodState
             deco_print(f"WARNING: {error} Trying the checkpoint before it.")
             continue
         if all(np.isfinite(array).all() for array in checkpoint.weights.values()):
-            yield GoodState(path.name, step, checkpoint.weights, checkpoint.optimizer)
+            yield GoodState(path.name, step, checkpoint.weights, checkpoint.optimizer, checkpoint.carried)
     if start is not None:
         yield start
 

@@ -53,6 +53,7 @@ class Incident:
         self.newest: GoodState | None = None
         self._batch: dict[str, Any] = attempt.batches[-1]
         self._micro_batch = -1
+        self._carried: dict[str, np.ndarray] = {}
         self._found = Diagnosis(float("nan"))
         self._examples: list[str] = []
         self._tried: tuple[GoodState, float] | None = None
@@ -65,6 +66,7 @@ class Incident:
             self._batch = batch
             consumed, replica = divmod(number, runner.local_replicas)
             self._micro_batch = offset + consumed * runner.world_size + runner.replica_rank + replica
+            self._carried = self._trainer.carried.before(self._micro_batch)
             self._found = self._examine()
             if not self._found.finite:
                 break
@@ -78,7 +80,7 @@ class Incident:
 
     def _examine(self) -> Diagnosis:
         return self._trainer.examiner.examine(self._batch, self._micro_batch,
-                                              self._divergence.attempt.number("loss_scale"))
+                                              self._divergence.attempt.number("loss_scale"), self._carried)
 
     def choose(self, older: Iterator[GoodState], events: Sequence[Mapping[str, Any]]) -> GoodState:
         """Returns the state to go back to: the newest, or one before that; see ``pick_state``.
@@ -125,7 +127,7 @@ class Incident:
                    "nonfinite_variables": self._found.values, "nonfinite_gradients": self._found.gradients}
         folder = trainer.saver.directory / DIVERGENCE / f"step-{self.step}"
         try:
-            write_batch(folder, self._batch, details, trainer.saver.config_yaml)
+            write_batch(folder, self._batch, details, trainer.saver.config_yaml, self._carried)
             self._folder = folder
         except OSError as error:
             deco_print(f"WARNING: the batch could not be kept in {folder}: {error.strerror}.")

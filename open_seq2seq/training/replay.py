@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from open_seq2seq.training.checkpoints.files import TEMPORARY
 from open_seq2seq.utils.errors import UserError
 
 BATCH = "batch.npz"
+CARRIED = "carried.npz"
 EVENT = "event.json"
 CONFIG = "config.yaml"
 
@@ -44,7 +46,8 @@ def unflatten(arrays: Mapping[str, Any]) -> Any:
     return {key: unflatten(group) for key, group in groups.items()}
 
 
-def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], config_yaml: str) -> None:
+def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], config_yaml: str,
+                carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
     """Writes a batch and what happened on it: aside first, then renamed.
 
     Args:
@@ -52,6 +55,7 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
       batch: nested dict and lists of arrays.
       event: what JSON can hold.
       config_yaml: the resolved config.
+      carried: states that the model went on from, by path.
 
     Raises:
       OSError: it cannot be written.
@@ -61,6 +65,9 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
     aside.mkdir(parents=True)
     arrays: dict[str, Any] = {path: _plain(array) for path, array in flatten(batch).items()}
     np.savez_compressed(aside / BATCH, **arrays)
+    if carried:
+        named: dict[str, Any] = dict(carried)
+        np.savez_compressed(aside / CARRIED, **named)
     (aside / EVENT).write_text(json.dumps(event, indent=1) + "\n", encoding="utf-8")
     (aside / CONFIG).write_text(config_yaml, encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
@@ -71,6 +78,22 @@ def _plain(array: Any) -> np.ndarray:
     """An array that NumPy writes without pickling."""
     array = np.asarray(array)
     return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def read_carried(folder: Path) -> dict[str, np.ndarray]:
+    """Reads the states that the model went on from, by path; {} where it carries none. Nothing is executed.
+
+    Raises:
+      UserError: the file has another form.
+    """
+    try:
+        with np.load(folder / CARRIED, allow_pickle=False) as arrays:
+            return {path: arrays[path] for path in arrays.files}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder / CARRIED} does not hold what a diverged run has written ({error}): name a folder "
+                        "that is as it was written.") from error
 
 
 def read_batch(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:

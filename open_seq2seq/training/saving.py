@@ -7,7 +7,10 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from open_seq2seq.models.model import Model
 from open_seq2seq.parts.component import named_variables
@@ -24,7 +27,7 @@ from open_seq2seq.training.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, TEMPORARY, sha256
+from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, CARRIED, TEMPORARY, sha256
 from open_seq2seq.training.logdir import LogDir, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
@@ -82,10 +85,15 @@ class RunSaver:
         """Folder of the averaged checkpoint."""
         return self._directory / AVERAGED
 
-    def save(self, trainer: Trainer) -> None:
-        """Saves the run's state, unless this step's is saved already."""
+    def save(self, trainer: Trainer, carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
+        """Saves the run's state, unless this step's is saved already.
+
+        Args:
+          trainer: of the run.
+          carried: the states that its model carries from batch to batch, of all replicas.
+        """
         if trainer.step != self._saved_step:
-            self._regular.save(f"model.ckpt-{trainer.step}", self._snapshot(trainer, {}))
+            self._regular.save(f"model.ckpt-{trainer.step}", self._snapshot(trainer, {}, carried))
             self._saved_step = trainer.step
 
     def regular(self) -> list[tuple[int, Path]]:
@@ -151,12 +159,13 @@ class RunSaver:
         match = _BEST.match(name)
         return self._sign * float(match[2]) if match and match[1] == self._metric else None
 
-    def _snapshot(self, trainer: Trainer, more: Mapping[str, Any]) -> Snapshot:
+    def _snapshot(self, trainer: Trainer, more: Mapping[str, Any],
+                  carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
                  "micro_batch": trainer.micro_batch,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(), **more}
-        return Snapshot.take(trainer.variables, trainer.optimizer.state(), state, self._config_yaml,
-                             self._model.data_layer.assets())
+        kept = {**trainer.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
+        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, self._model.data_layer.assets())
 
 
 def newest(logdir: LogDir) -> Checkpoint:
@@ -225,29 +234,32 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
     check_assets(trainer.model, checkpoint)
-    state, values = trainer.optimizer.state(), checkpoint.optimizer
+    state = trainer.optimizer.state()
+    values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
     if lines:
         raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume "
                               "with the optimizer of the run, or start a new one by load_model.")
     assign_matching(state, values)
     _restore_average(trainer, checkpoint)
-    take_up(trainer, checkpoint.state)
+    take_up(trainer, checkpoint.state, checkpoint.carried)
 
 
 def _ranks(number: int) -> str:
     return "1 rank" if number == 1 else f"{number} ranks"
 
 
-def take_up(trainer: Trainer, state: Mapping[str, Any]) -> None:
+def take_up(trainer: Trainer, state: Mapping[str, Any], carried: Mapping[str, np.ndarray] | None = None) -> None:
     """Continues after a checkpoint whose variables have been, or will be, given to the trainer.
 
     The place in the data is that of the checkpoint, whatever the number of ranks.
 
     Args:
       state: the checkpoint's ``state.json``.
+      carried: its carried states, in the first process.
     """
-    trainer.resume(int(state["step"]), int(state["micro_batch"]))
+    on_other = trainer.model.params["carried_state_on_resume"]
+    trainer.resume(int(state["step"]), trainer.carried.restore(carried, on_other, int(state["micro_batch"])))
     before, now = state.get("world_size", 1), trainer.runner.world_size
     if before != now:
         deco_print(f"The checkpoint was taken on {_ranks(before)}, and training goes on with {_ranks(now)} from batch "

@@ -19,6 +19,7 @@ from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.parts.ranks import joined_ranks
 from open_seq2seq.parts.xla import tracing_for_xla
 from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.carried import RunStates
 
 Tensors = dict[str, Any]
 
@@ -45,12 +46,13 @@ class TrainStep:
       underflow: measures at summary steps what half precision loses of the gradients, or None.
       use_xla_jit: compile the step.
       sync_batch_norm: batch norm takes the statistics of all replicas' batches together.
+      carried: the states that the model carries from batch to batch; None for a model without any.
     """
 
     def __init__(self, model: Model, optimizer: MixedPrecisionOptimizer, variables: dict[str, tf.Variable],
                  runner: Runner, seed: int, iter_size: int = 1, report_gradients: bool = False,
                  use_xla_jit: bool = False, underflow: UnderflowMeter | None = None,
-                 sync_batch_norm: bool = False) -> None:
+                 sync_batch_norm: bool = False, carried: RunStates | None = None) -> None:
         self._model = model
         self._optimizer = optimizer
         self._variables = variables
@@ -60,6 +62,7 @@ class TrainStep:
         self._report_gradients = report_gradients
         self._underflow = underflow
         self._use_xla_jit = use_xla_jit
+        self._carried = carried
         self._joins_ranks = sync_batch_norm and runner.world_size > 1
         trainable = {id(variable) for variable in variables.values()}
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
@@ -118,7 +121,9 @@ class TrainStep:
         micro_batch = self.offset + self.batches * self._runner.world_size + rank
         compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
         joined = joined_ranks(self._reduce_inside if self._joins_ranks else None)
-        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable, joined:
+        carrying = contextlib.nullcontext() if self._carried is None else (
+            self._carried.carrying(micro_batch, self.batches % self._iter_size, batch))
+        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable, joined, carrying:
             terms, _ = self._model.loss_terms(batch, training=True)
         return local_means(terms)
 

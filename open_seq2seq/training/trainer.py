@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchStream
+from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.loader import LoaderGroup
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
@@ -27,6 +28,7 @@ from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training import hooks as hook_module
+from open_seq2seq.training.carried import RunStates, carried_signature, setting_aside
 from open_seq2seq.training.diagnosis import Examiner
 from open_seq2seq.training.divergence import Divergence
 from open_seq2seq.training.passes import EvaluationPass
@@ -59,6 +61,7 @@ class Trainer:
       paused: seconds spent on evaluation and checkpoints.
       underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
       recovery: watches for divergence and acts on it.
+      carried: the states that the model carries from batch to batch, of all replicas.
       last_hooks: hooks that are called after all others.
     """
 
@@ -76,6 +79,7 @@ class Trainer:
         params = model.params
         self._iter_size = params["iter_size"]
         self._stream = self._make_stream()
+        self.carried = RunStates(model, runner, getattr(self._stream, "positions", 1))
         self._batches: Any = StaticBatches(model.data_layer, self._stream.shapes) if self._stream.shapes else (
             model.data_layer)
         self.steps_per_epoch = self._stream.updates_per_epoch if params["num_epochs"] else None
@@ -90,15 +94,20 @@ class Trainer:
             model, self.optimizer, self.trainable, runner, seed, self._iter_size,
             report_gradients=params["save_summaries_steps"] is not None
             and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
-            use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"])
+            use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"],
+            carried=self.carried)
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
         self.summaries = Summaries(summaries_dir, self) if summaries_dir else None
         self._sample_step: Any = None
         self._batch: dict[str, Any] = {}
         self.last_hooks: list[hook_module.Hook] = []
 
-    def _make_stream(self) -> BatchStream:
+    def _make_stream(self) -> BatchStream | ContiguousStream:
         layer, runner = self.model.data_layer, self.runner
+        if layer.contiguous:
+            return ContiguousStream(layer.num_examples, batch_size=layer.params["batch_size"],
+                                    world_size=runner.world_size, rank=runner.replica_rank,
+                                    replicas=runner.local_replicas, iter_size=self._iter_size)
         return BatchStream(
             layer.lengths, batch_size=layer.batch_budget, costs=layer.costs,
             shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
@@ -312,7 +321,9 @@ class Trainer:
 
     def try_batch(self, examples: np.ndarray) -> None:
         """Makes an update from these examples, for its memory and time; the weights are changed by it."""
+        carried = self.carried.gather()
         self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
+        self.carried.assign(carried)
 
     def describe_shapes(self) -> list[str]:
         """Returns lines about the static shapes that batches are padded to; none without ``xla_buckets``."""
@@ -352,8 +363,9 @@ class Trainer:
         if self.saves:
             with self.pause():
                 self.settle()
+                carried = self.carried.gather()
                 if self.saver is not None:
-                    self.saver.save(self)
+                    self.saver.save(self, carried)
 
     def wait_for_checkpoint(self) -> None:
         """Waits until the last checkpoint is on disk."""
@@ -363,13 +375,14 @@ class Trainer:
     def print_samples(self) -> dict[str, float]:
         """Prints a sample of the batch last trained on, decoded with the target given."""
         if self._sample_step is None:
-            self._sample_step = tf.function(
-                self._sample_outputs, autograph=False, input_signature=[self.model.data_layer.input_signature])
+            signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
+            self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)
+        last = self.micro_batch - self.runner.world_size + self.runner.replica_rank + self.runner.local_replicas - 1
         with self.pause():
-            outputs = [np.asarray(output) for output in self._sample_step(self._batch)]
+            outputs = [np.asarray(output) for output in self._sample_step(self._batch, self.carried.before(last))]
             return self.model.maybe_print_logs(self._batch, outputs, self.step)
 
-    def _sample_outputs(self, batch: Any) -> list[tf.Tensor]:
-        with weight_cast_scope():
+    def _sample_outputs(self, batch: Any, carried: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+        with weight_cast_scope(), setting_aside(self.model, batch, carried):
             _, outputs = self.model.loss_terms(batch, training=False)
         return list(outputs["outputs"] or [])

@@ -16,6 +16,8 @@ CONFIG = "config.yaml"
 ASSETS = "assets"
 # What names of averaged weights begin with in the optimizer's file.
 AVERAGE = "ema/"
+# What names of states that a model carries from batch to batch begin with there.
+CARRIED = "carried/"
 TEMPORARY = ".tmp-"
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"

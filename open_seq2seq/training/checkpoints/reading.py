@@ -13,6 +13,7 @@ import numpy as np
 from open_seq2seq.training.checkpoints.files import (
     ASSETS,
     AVERAGE,
+    CARRIED,
     CONFIG,
     FORMAT_VERSION,
     OPTIMIZER,
@@ -33,7 +34,7 @@ class Checkpoint:
     Attributes:
       path: its folder.
       weights: FP32 weights by name.
-      optimizer: slots, counters and loss scale by name.
+      optimizer: slots, counters, loss scale and what else a run goes on from, by name.
       state: step, seed, metrics.
       config_yaml: the resolved config.
     """
@@ -48,6 +49,11 @@ class Checkpoint:
     def averaged_weights(self) -> dict[str, np.ndarray]:
         """The moving average of the trained weights by name; {} where the run kept none."""
         return {name.removeprefix(AVERAGE): value for name, value in self.optimizer.items() if name.startswith(AVERAGE)}
+
+    @property
+    def carried(self) -> dict[str, np.ndarray]:
+        """The states that the model carries from batch to batch ``[slots, rows, …]``, by path."""
+        return {name.removeprefix(CARRIED): value for name, value in self.optimizer.items() if name.startswith(CARRIED)}
 
     @property
     def assets_dir(self) -> Path:

@@ -15,6 +15,7 @@ from open_seq2seq.parts.component import named_modules, named_variables
 from open_seq2seq.parts.observation import observing
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.training.carried import setting_aside
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, RangeTensors, measure
 from open_seq2seq.training.step import local_means
 
@@ -65,7 +66,9 @@ class PrecisionProbe:
     def _measure_batch(self, batch: Any, number: tf.Tensor) -> tuple[dict[str, RangeTensors], ...]:
         with tf.GradientTape() as tape:
             tape.watch(list(self._variables.values()))
-            with random_scope(self._seed, number), weight_cast_scope(), observing(self._modules) as observation:
+            # Batches from all over the data: none goes on from another.
+            with (random_scope(self._seed, number), weight_cast_scope(), setting_aside(self._model, batch, {}),
+                  observing(self._modules) as observation):
                 terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")
             loss = tf.add_n(list(local_means(terms)[0].values()))
         by_tensor, by_variable = tape.gradient(loss, (observation.tensors, self._variables))

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from open_seq2seq.parts.component import Module
 from open_seq2seq.runners.elastic import HostsChanged, Membership, RanksLost
+from open_seq2seq.training import session
 from open_seq2seq.training.elastic import MOST_VAIN_MEETINGS, CommitHook, ElasticTraining, Kept
-from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 
 class Group:
@@ -56,6 +58,14 @@ def test_changes_of_hosts_do_not():
 def test_errors_of_this_process_end_the_run(error):
     with pytest.raises(type(error)):
         training(error).attempt()
+
+
+def test_a_model_that_carries_state_is_refused(monkeypatch):
+    model = Module()
+    model.hidden = model.carried_state([2])
+    monkeypatch.setattr(session, "build_models", lambda *_: (model, None))
+    with pytest.raises(ConfigError, match=r"--elastic .* \(hidden\)"):
+        training()._make_trainer(None, 0)
 
 
 class Keeping(Kept):

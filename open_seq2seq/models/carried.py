@@ -1,0 +1,32 @@
+"""Giving the states that a model's parts carry their size, once the model is built."""
+
+from __future__ import annotations
+
+from open_seq2seq.data.contiguous import contiguous_problems
+from open_seq2seq.models.model import Model
+from open_seq2seq.parts.component import carried_states
+from open_seq2seq.utils.errors import ConfigError
+
+
+def allocate_carried_states(model: Model) -> None:
+    """Makes the variables of the states that a model carries, for its own batches.
+
+    In training a replica has a state for each of the ``iter_size`` micro-batches of an update; in a pass over data it
+    goes through one batch after the other, and needs one.
+
+    Raises:
+      ConfigError: states without a contiguous data layer, or parameters that such a layer cannot be combined with.
+    """
+    layer, states = model.data_layer, carried_states(model)
+    name, training = type(layer).__name__, model.mode == "train"
+    if layer.contiguous:
+        problems = contiguous_problems(name, layer.params, model.params["xla_buckets"] if training else None)
+    elif states and model.mode != "interactive_infer":
+        problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
+                    "not continue one another: name a data layer whose attribute 'contiguous' is True."]
+    else:
+        problems = []
+    if problems:
+        raise ConfigError(problems)
+    for state in states.values():
+        state.allocate(model.params["iter_size"] if training else 1, layer.params["batch_size"])

@@ -1,0 +1,151 @@
+"""The tree of a model: its modules, its variables by where they sit, and the states that its parts carry."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.carried_state import CarriedState
+from open_seq2seq.utils.errors import ConfigError
+
+_NOT_TREE = frozenset({"_model", "_params", "_regularized"})
+
+
+class BorrowedVariable:
+    """Stands in for a variable until ``borrow_variables`` puts the real one here."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.shape = tuple(shape)
+
+
+def _is_keras_layer(value: Any) -> bool:
+    # Looking at the class tree by name keeps Keras unimported where it is not used.
+    return any(c.__name__ == "Layer" and c.__module__.startswith("keras.") for c in type(value).__mro__)
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+    """Yields (name, child, function that puts another value in the child's place)."""
+    if isinstance(value, tf.Module):
+        for key, child in list(vars(value).items()):
+            if key in _NOT_TREE or key.startswith("_self_"):
+                continue
+            yield key.lstrip("_"), child, functools.partial(setattr, value, key)
+    elif isinstance(value, Mapping):
+        for key in value:
+            yield str(key), value[key], functools.partial(operator.setitem, value, key)  # type: ignore[call-overload]
+    elif isinstance(value, (list, tuple)):
+        for index, child in enumerate(value):
+            yield str(index), child, functools.partial(operator.setitem, value, index)  # type: ignore[call-overload]
+
+
+def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
+          ) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
+    """Yields (path, leaf, replace) for every variable, placeholder and Keras layer below ``value``.
+
+    A leaf held in several places comes once, or with ``aliases`` once for each place.
+    """
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for name, child, replace in _children(value):
+        child_path = _child_path(value, path, name)
+        if isinstance(child, (tf.Variable, BorrowedVariable)) or _is_keras_layer(child):
+            if aliases or id(child) not in seen:
+                seen.add(id(child))
+                yield child_path, child, replace
+        elif isinstance(child, (tf.Module, Mapping, list, tuple)) and not isinstance(child, CarriedState):
+            yield from _walk(child, child_path, seen, aliases)
+
+
+def _child_path(value: Any, path: str, name: str) -> str:
+    if isinstance(value, (list, tuple)):  # the list `layers` holds layer_0, layer_1, …
+        return f"{path[:-1] if path.endswith('s') else path}_{name}"
+    return f"{path}/{name}" if path else name
+
+
+def named_modules(root: tf.Module) -> dict[str, tf.Module]:
+    """Returns ``root`` (by the empty path) and every module below it by path; a shared one by its first place."""
+    found: dict[str, tf.Module] = {}
+    seen: set[int] = set()
+
+    def visit(value: Any, path: str) -> None:
+        if id(value) in seen or _is_keras_layer(value):
+            return
+        seen.add(id(value))
+        if isinstance(value, tf.Module) and not isinstance(value, tf.Variable):
+            found[path] = value
+        for name, child, _ in _children(value):
+            if isinstance(child, (tf.Module, Mapping, list, tuple)):
+                visit(child, _child_path(value, path, name))
+
+    visit(root, "")
+    return found
+
+
+def carried_states(root: tf.Module) -> dict[str, CarriedState]:
+    """Returns what parts below ``root`` carry from batch to batch, by path; a shared one by its first place."""
+    return {path: module for path, module in named_modules(root).items() if isinstance(module, CarriedState)}
+
+
+def _keras_variables(path: str, layer: Any) -> Iterator[tuple[str, tf.Variable]]:
+    used: dict[str, int] = {}
+    for weight in layer.variables:
+        count = used.get(weight.name, 0)
+        used[weight.name] = count + 1
+        yield f"{path}/{weight.name}" + (f"_{count}" if count else ""), weight.value
+
+
+def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
+    """Returns every weight and statistic below ``root`` by its path, Keras layers' included; no carried states.
+
+    A variable that several components share is named by the first place that holds it.
+    """
+    found: dict[str, tf.Variable] = {}
+    for path, leaf, _ in _walk(root, "", set()):
+        if isinstance(leaf, BorrowedVariable):
+            raise ConfigError([f"The variable '{path}' has no value: the model that should lend it has none."])
+        found.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
+    return found
+
+
+def has_unbuilt_layers(root: tf.Module) -> bool:
+    """Whether a Keras layer below ``root`` has not made its variables yet; it does so at its first call."""
+    return any(_is_keras_layer(leaf) and not leaf.built for _, leaf, _ in _walk(root, "", set()))
+
+
+def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:
+    """Returns the (variable, regulariser) pairs of every module below ``root``."""
+    pairs: list = []
+    stack, seen = [root], set()
+    while stack:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        pairs.extend(getattr(value, "_regularized", ()) if isinstance(value, tf.Module) else ())
+        stack.extend(c for _, c, _ in _children(value) if isinstance(c, (tf.Module, Mapping, list, tuple)))
+    return pairs
+
+
+def borrow_variables(borrower: tf.Module, lender: tf.Module) -> None:
+    """Puts the lender's variables and Keras layers in the borrower's places of equal path.
+
+    Carried states stay the borrower's own.
+
+    Raises:
+      ConfigError: a variable that the lender has not, or has in another shape.
+    """
+    lent = {path: leaf for path, leaf, _ in _walk(lender, "", set(), aliases=True)}
+    problems = []
+    for path, leaf, replace in list(_walk(borrower, "", set(), aliases=True)):
+        other = lent.get(path)
+        if other is None or (isinstance(leaf, BorrowedVariable) and tuple(other.shape) != leaf.shape):
+            problems.append(f"The evaluation model needs the variable '{path}', which the training model has not.")
+        else:
+            replace(other)
+    if problems:
+        raise ConfigError(problems)
