@@ -48,7 +48,7 @@ def test_a_beam_of_one_is_greedy():
         assert hypothesis(result, row) == ids
 
 
-@pytest.mark.parametrize("options", [{"sampling_top_k": 1}, {"sampling_top_p": 1e-9}, {"sampling_top_k": 1, "n_best": 3}])
+@pytest.mark.parametrize("options", [{"sampling_top_k": 1}, {"sampling_top_p": 1e-9, "n_best": 3}])
 def test_samples_of_the_likeliest_alone_are_greedy(options: dict[str, Any]):
     tables = RandomModel(6, 1500, seed=2, eos_bonus=5.0).tables
     greedy = decode(tables, LIMITS, alpha=0.6)
@@ -68,9 +68,12 @@ def test_a_sample_depends_on_its_example_and_on_nothing_beside_it(options: dict[
     order = [3, 5, 0, 1, 4, 2]
     turned = decode(model.tables[order], [LIMITS[row] for row in order], [examples[row] for row in order], **options)
     for place, row in enumerate(order):
+        for rank in range(3):
+            assert hypothesis(together, row, rank) == hypothesis(turned, place, rank)
+    for row in (1, 4):
         alone = decode(model.tables[row:row + 1], LIMITS[row:row + 1], examples[row:row + 1], **options)
         for rank in range(3):
-            assert hypothesis(together, row, rank) == hypothesis(alone, 0, rank) == hypothesis(turned, place, rank)
+            assert hypothesis(together, row, rank) == hypothesis(alone, 0, rank)
     again = decode(model.tables, LIMITS, examples, **options)
     np.testing.assert_array_equal(together["beam_ids"], again["beam_ids"])
     other = decode(model.tables, LIMITS, examples, sampling_seed=1, **options)

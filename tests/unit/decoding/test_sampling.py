@@ -73,10 +73,10 @@ def test_frequencies_are_the_softmax(temperature: float):
     assert_distributed(drawn(LOGITS, temperature=temperature).ids, softmax(LOGITS / temperature))
 
 
-@pytest.mark.parametrize(("options", "kept"), [({"top_k": 3}, [2, 5, 3]), ({"top_k": 99}, [0, 1, 2, 3, 4, 5]),
-                                               ({"top_p": 0.7}, [2, 5]), ({"top_p": 0.8}, [2, 5, 3]),
-                                               ({"top_p": 1.0}, [0, 1, 2, 3, 4, 5]),
-                                               ({"top_k": 3, "top_p": 0.8}, [2, 5]), ({"top_k": 2, "top_p": 0.9}, [2, 5])])
+@pytest.mark.parametrize(("options", "kept"), [
+    ({"top_k": 3}, [2, 5, 3]), ({"top_k": 99}, [0, 1, 2, 3, 4, 5]), ({"top_p": 0.7}, [2, 5]),
+    ({"top_p": 0.8}, [2, 5, 3]), ({"top_p": 1.0}, [0, 1, 2, 3, 4, 5]),
+    ({"top_k": 3, "top_p": 0.8}, [2, 5]), ({"top_k": 2, "top_p": 0.9}, [2, 5])])
 def test_only_the_likeliest_are_drawn(options: dict[str, Any], kept: list[int]):
     # Probabilities: 0.39 and 0.35 of the two likeliest, 0.13 of the third.
     expected = np.zeros(len(LOGITS))
