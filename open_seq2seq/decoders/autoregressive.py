@@ -50,10 +50,10 @@ def sampling_params() -> dict[str, Any]:
 def search_params() -> dict[str, Any]:
     """Returns the parameters of the search, sampling included, as ``AutoregressiveDecoder`` names them."""
     return {
-        "beam_size": Param(int, 1, "Hypotheses kept for each example; 1 is greedy.", minimum=1),
-        "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha."),
+        "beam_size": Param(int, 1, "Hypotheses kept for each example; 1 is greedy.", minimum=1, maximum=10**4),
+        "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
         "n_best": Param(int, 1, "How many hypotheses of an example are returned: at most beam_size, or any number of "
-                        "samples.", minimum=1),
+                        "samples.", minimum=1, maximum=10**4),
         **sampling_params(),
     }
 
@@ -78,7 +78,8 @@ class AutoregressiveDecoder(Decoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="ids"),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="ids", derived=True,
+                                    minimum=2),
         }
 
     @staticmethod

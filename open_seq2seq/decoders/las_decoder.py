@@ -70,7 +70,8 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
             "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy."),
             "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a."),
             "n_best": Param((int, type(None)), None, "How many transcripts of an utterance are returned: at most "
-                            "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1),
+                            "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1,
+                            maximum=10**4),
             **sampling_params(),
             "max_length_factor": Param(float, 1.0, "Longest transcript, by the encoder's outputs.", "symbols a frame"),
             "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect."),

@@ -152,7 +152,7 @@ class TransformerDecoder(AutoregressiveDecoder):
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
             "recompute": Param(bool, False, "Gradient checkpointing: see the encoder."),
             "n_best": Param(int, 1, "How many translations of a sentence are returned: at most beam_size, or any "
-                            "number of samples.", minimum=1),
+                            "number of samples.", minimum=1, maximum=10**4),
             **sampling_params(),
         }
 

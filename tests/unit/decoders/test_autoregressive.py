@@ -26,7 +26,7 @@ class NormalisedDecoder(ToyDecoder):
 
 
 @pytest.mark.parametrize("decoder", [ToyDecoder, NormalisedDecoder])
-@pytest.mark.parametrize(("vocab", "limit", "alpha"), [(3, 4, 0.6), (4, 3, -1.0), (4, 4, 0.0)])
+@pytest.mark.parametrize(("vocab", "limit", "alpha"), [(3, 4, 0.6), (4, 3, 2.0), (4, 4, 0.0)])
 def test_a_wide_beam_finds_what_brute_force_does(vocab: int, limit: int, alpha: float, decoder: type[ToyDecoder]):
     model = RandomModel(4, vocab, seed=vocab)
     result = decode(model.tables, [limit] * 4, decoder=decoder, beam_size=(vocab - 1) ** limit, n_best=4, alpha=alpha)
