@@ -12,6 +12,7 @@ from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
 from open_seq2seq.decoding.ctc.options import beam_search_params
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
@@ -85,7 +86,7 @@ class FullyConnectedCTCDecoder(Decoder):
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         encoded = input_dict["encoder_output"]
-        hidden, lengths = encoded["outputs"], encoded["src_length"]
+        hidden, lengths = encoded["outputs"], lengths_of(encoded)
         rows = tf.reshape(tf.cast(hidden, self.compute_dtype), [-1, self._kernel.shape[0]])
         product = tf.cast(tf.matmul(rows, cast_weight(self._kernel, self.compute_dtype)), tf.float32)
         shape = tf.concat([tf.shape(hidden)[:2], [self._kernel.shape[1]]], 0)

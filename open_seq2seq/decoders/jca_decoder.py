@@ -6,8 +6,10 @@ from typing import Any
 
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.params import Param
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import ConfigError
 
 _CLASS = (type, str)
@@ -29,9 +31,9 @@ class JointCTCAttentionDecoder(Decoder):
             "attn_decoder": Param(_CLASS, doc="Attention decoder class.", names="decoder"),
             "attn_decoder_params": Param(dict, doc="Parameters of the attention decoder."),
             "ctc_decoder_params": Param(dict, doc="Parameters of the CTC decoder."),
-            "beam_search_params": Param(dict, doc="More of the attention decoder's: beam_width, length_penalty; and "
-                                        "ctc_weight: what CTC's log probabilities count in the search, from 0 to 1, "
-                                        "0.3 by default."),
+            "beam_search_params": Param(dict, doc="More of the attention decoder's: beam_width, length_penalty, "
+                                        "n_best, sampling_temperature and the like; and ctc_weight: what CTC's log "
+                                        "probabilities count in the search, from 0 to 1, 0.3 by default."),
             "language_model_params": Param(dict, doc="More of the attention decoder's: use_language_model, which has "
                                            "to be False."),
             "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True),
@@ -59,6 +61,10 @@ class JointCTCAttentionDecoder(Decoder):
         self.ctc = resolve_name(params["ctc_decoder"], "decoder", f"{self.params_path}/ctc_decoder")(
             {**shared, **params["ctc_decoder_params"], "tgt_vocab_size": params["tgt_vocab_size"] - 1},
             model, "ctc_decoder", mode)
+        if mode != "train" and self.ctc_weight > 0.0 and not isinstance(self.attention, AutoregressiveDecoder):
+            raise ConfigError([f"'{self.params_path}/attn_decoder' is {type(self.attention).__name__}, which is no "
+                               "AutoregressiveDecoder, so that CTC cannot take part in its search: derive it from "
+                               "that class, or set beam_search_params/ctc_weight to 0.0."])
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Decodes by both decoders; see ``ListenAttendSpellDecoder`` and ``FullyConnectedCTCDecoder``."""
@@ -66,5 +72,6 @@ class JointCTCAttentionDecoder(Decoder):
         ctc = self.ctc.decode({"encoder_output": encoded}, self.training)
         if targets is not None or self.ctc_weight == 0.0:
             return {**self.attention.decode(input_dict, self.training), "ctc_output": ctc}
-        scorer = CtcPrefixScorer(ctc["logits"], ctc["src_length"], self.params["END_SYMBOL"])
-        return {**self.attention.search(encoded, scorer, float(self.ctc_weight)), "ctc_output": ctc}
+        scorer = CtcPrefixScorer(ctc["logits"], lengths_of(ctc, "the CTC decoder"), self.params["END_SYMBOL"])
+        found = self.attention.search(encoded, scorer, float(self.ctc_weight), input_dict.get("ids"))
+        return {**found, "ctc_output": ctc}

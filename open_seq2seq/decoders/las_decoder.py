@@ -1,4 +1,4 @@
-"""The decoder of Listen, Attend and Spell: teacher forcing and beam search."""
+"""The decoder of Listen, Attend and Spell."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoding.beam_search import BeamResult, beam_search
-from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.speller import Speller, SpellerState
 from open_seq2seq.utils.errors import ConfigError
@@ -32,11 +32,17 @@ _ATTENTION_OPTIONAL = {
 }
 
 
-class ListenAttendSpellDecoder(Decoder):
+class ListenAttendSpellDecoder(AutoregressiveDecoder):
     """The speller (Chan et al. 2015, https://arxiv.org/abs/1508.01211): recurrent layers that attend to the encoder.
 
-    Targets end with END_SYMBOL; inputs begin with GO_SYMBOL.
+    Targets, ids ``[batch, time]``, end with END_SYMBOL; inputs begin with GO_SYMBOL. It returns ``outputs``: ids
+    ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With targets also ``logits`` ``[batch, time,
+    vocabulary]`` in FP32, and on request ``alignments`` ``[batch, time, heads, source]``.
     """
+
+    are_log_probs = True
+    beam_size_param = "beam_width"
+    alpha_param = "length_penalty"
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -63,6 +69,10 @@ class ListenAttendSpellDecoder(Decoder):
                                    f"outputs and to embedded symbols; positions from {MAX_POSITIONS} on share one."),
             "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy."),
             "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a."),
+            "n_best": Param((int, type(None)), None, "How many transcripts of an utterance are returned: at most "
+                            "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1,
+                            maximum=10**4),
+            **sampling_params(),
             "max_length_factor": Param(float, 1.0, "Longest transcript, by the encoder's outputs.", "symbols a frame"),
             "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect."),
             "encoder_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them "
@@ -110,23 +120,6 @@ class ListenAttendSpellDecoder(Decoder):
             problems.append(f"'{path}/max_length_factor' is {params['max_length_factor']} but has to be above 0.")
         return problems
 
-    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        """Decodes by teacher forcing when there are targets, else by beam search.
-
-        Args:
-          input_dict: ``encoder_output``: ``outputs`` ``[batch, source, channels]`` and ``src_length`` ``[batch]``;
-            ``target_tensors``: ids ``[batch, time]`` that end with END_SYMBOL, and lengths ``[batch]``.
-
-        Returns:
-          ``outputs``: ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With targets also ``logits``
-          ``[batch, time, vocabulary]`` in FP32, and on request ``alignments`` ``[batch, time, heads, source]``.
-          Without: ``logits`` None, ``beam_ids`` ``[batch, beam, length]``, ``beam_scores`` and ``beam_lengths``
-          ``[batch, beam]``.
-        """
-        if input_dict.get("target_tensors") is None:
-            return self.search(input_dict["encoder_output"])
-        return self._teacher_force(input_dict["encoder_output"], *input_dict["target_tensors"][:2])
-
     def _source(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
         source = tf.cast(encoder_output["outputs"], self.compute_dtype)
         if not self.params["pos_embedding"]:
@@ -149,55 +142,33 @@ class ListenAttendSpellDecoder(Decoder):
         rate = 1.0 - self.params["dropout_keep_prob"]
         shifted = tf.pad(ids, [[0, 0], [1, 0]], constant_values=self.params["GO_SYMBOL"])[:, :-1]
         embedded = self._embed(shifted, tf.range(tf.shape(ids)[1]))
-        attended, alignments = self.speller(embedded, self._source(encoder_output), encoder_output["src_length"], rate,
+        attended, alignments = self.speller(embedded, self._source(encoder_output), lengths_of(encoder_output), rate,
                                             self.training)
         logits = self._logits(dropout(attended, rate, self.training))
         result = {"logits": logits, "outputs": [tf.argmax(logits, -1, tf.int32), tf.maximum(lengths - 1, 0)]}
         return {**result, "alignments": alignments} if self._plots else result
 
-    def search(self, encoder_output: Mapping[str, Any], scorer: CtcPrefixScorer | None = None,
-               weight: float = 0.0) -> dict[str, Any]:
-        """Searches for the best transcripts.
+    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        lengths = tf.cast(lengths_of(encoder_output), tf.float32)
+        return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32) + 1
 
-        Args:
-          encoder_output: see ``_decode``.
-          scorer: CTC's, whose log probabilities count with ``weight`` and the decoder's with 1 - ``weight``.
-          weight: from 0 to 1.
-        """
-        beam, lengths = self.params["beam_width"], encoder_output["src_length"]
+    def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what each head keeps of the source, weights in the compute type, and what rules GO_SYMBOL out."""
         source = self._source(encoder_output)
-        memories, prepared = self.speller.memories(source, lengths), self.speller.prepare(source.dtype)
-        banned = tf.where(tf.range(self.params["tgt_vocab_size"]) == self.params["GO_SYMBOL"], _NEVER, 0.0)
+        return {
+            "memories": self.speller.memories(source, lengths_of(encoder_output)),
+            "weights": self.speller.prepare(source.dtype),
+            "banned": tf.where(tf.range(self.params["tgt_vocab_size"]) == self.params["GO_SYMBOL"], _NEVER, 0.0),
+        }
 
-        def step_fn(ids: tf.Tensor, step: tf.Tensor, cache: tuple[SpellerState, Any]) -> tuple[tf.Tensor, Any]:
-            state, prefixes = cache
-            state, _ = self.speller.step(self._embed(ids, step), state, memories, prepared)
-            scores = tf.nn.log_softmax(self._logits(state.attended) + banned)
-            if scorer is None:
-                return scores, (state, prefixes)
-            prefixes = _follow(scorer, prefixes, ids, step)
-            return (1.0 - weight) * scores + weight * scorer.gains(prefixes), (state, prefixes)
+    def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> SpellerState:
+        return self.speller.initial_state(tf.cast(encoder_output["outputs"], self.compute_dtype), beam_size)
 
-        limits = tf.cast(tf.math.ceil(tf.cast(lengths, tf.float32) * self.params["max_length_factor"]), tf.int32)
-        cache = (self.speller.initial_state(source, beam), () if scorer is None else scorer.initial_state(beam))
-        result = beam_search(
-            step_fn, cache, batch_size=tf.shape(lengths)[0], beam_size=beam, vocab_size=self.params["tgt_vocab_size"],
-            alpha=self.params["length_penalty"], max_lengths=limits + 1, start_id=self.params["GO_SYMBOL"],
-            eos_id=self.params["END_SYMBOL"], n_best=beam, are_log_probs=True)
-        return self._results(result)
-
-    def _results(self, result: BeamResult) -> dict[str, Any]:
-        best = result.ids[:, 0]
-        held = tf.sequence_mask(result.lengths[:, 0], tf.shape(best)[1]) & (best != self.params["END_SYMBOL"])
-        return {"logits": None, "outputs": [best, tf.math.count_nonzero(held, axis=1, dtype=tf.int32)],
-                "beam_ids": result.ids, "beam_scores": result.scores, "beam_lengths": result.lengths}
+    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: SpellerState,
+             prepared: dict[str, Any]) -> tuple[tf.Tensor, SpellerState]:
+        state, _ = self.speller.step(self._embed(ids, step), cache, prepared["memories"], prepared["weights"])
+        return tf.nn.log_softmax(self._logits(state.attended) + prepared["banned"]), state
 
 
 def _positions(table: tf.Variable, positions: tf.Tensor) -> tf.Tensor:
     return tf.gather(tf.convert_to_tensor(table), tf.minimum(positions, MAX_POSITIONS - 1))
-
-
-def _follow(scorer: CtcPrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
-    """Returns the prefixes with the newest symbols; at the first step these begin them, and CTC has no such symbol."""
-    grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
-    return type(prefixes)(*(tf.ensure_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

@@ -1,22 +1,26 @@
-"""The decoder of the Transformer: teacher forcing and beam search."""
+"""The decoder of the Transformer."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
-from open_seq2seq.parts.transformer.position import causal_bias, position_signal
+from open_seq2seq.parts.transformer.position import causal_bias, padding_bias, position_signal
 from open_seq2seq.parts.transformer.residual import residual_sublayer
 from open_seq2seq.utils.errors import ConfigError
 
@@ -104,12 +108,18 @@ class DecoderLayer(Module):
         return x + self.feed_forward(self.feed_forward_norm(x), prepared["feed_forward"]), cache
 
 
-class TransformerDecoder(Decoder):
+class TransformerDecoder(AutoregressiveDecoder):
     """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
 
     The embedding and the output projection are the encoder's table. Targets are shifted
     right by a zero vector, so no start symbol is needed.
+
+    With targets, ids ``[batch, time]`` that end with EOS, it returns ``logits`` ``[batch, time, rows of the table]``,
+    ``outputs`` (the likeliest ids ``[batch, time]``), and ``projection``, from which a loss gets its value without the
+    logits as a whole. ``outputs`` of the search are the best ids ``[batch, length]`` alone.
     """
+
+    start_id = _START_ID
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -142,7 +152,9 @@ class TransformerDecoder(Decoder):
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
             "recompute": Param(bool, False, "Gradient checkpointing: see the encoder."),
-            "n_best": Param(int, 1, "How many translations of a sentence are returned, at most beam_size."),
+            "n_best": Param(int, 1, "How many translations of a sentence are returned: at most beam_size, or any "
+                            "number of samples.", minimum=1, maximum=10**4),
+            **sampling_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "transformer_decoder",
@@ -164,41 +176,32 @@ class TransformerDecoder(Decoder):
                             f"num_heads, {params['num_heads']}.")
         if params["PAD_SYMBOL"] != 0:
             problems.append(f"'{path}/PAD_SYMBOL' is {params['PAD_SYMBOL']} but has to be 0.")
-        if not 1 <= params["n_best"] <= params["beam_size"]:
-            problems.append(f"'{path}/n_best' is {params['n_best']} but has to be from 1 to beam_size, "
-                            f"{params['beam_size']}.")
         if problems:
             raise ConfigError(problems)
 
-    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        """Decodes by teacher forcing when there are targets, else by beam search.
+    @property
+    def end_id(self) -> int:
+        return self.params["EOS_ID"]
 
-        Args:
-          input_dict: ``encoder_output`` of a ``TransformerEncoder``; ``target_tensors``: ids
-            ``[batch, time]`` that end with EOS, and lengths ``[batch]``.
+    def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
+        """Returns the table that encoder and decoder share.
 
-        Returns:
-          With targets: ``logits`` ``[batch, time, rows of the table]``, ``outputs`` (the
-          likeliest ids ``[batch, time]``), and ``projection``, from which a loss gets its
-          value without the logits as a whole. Without: ``logits`` None, ``outputs`` (the
-          best ids ``[batch, length]``), ``beam_ids`` ``[batch, n_best, length]``,
-          ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``.
+        Raises:
+          ConfigError: there is none, or one of another size.
         """
-        encoder_output = input_dict["encoder_output"]
-        self._check_embedding(encoder_output["embedding_softmax_layer"])
-        if input_dict.get("target_tensors") is None:
-            return self._search(encoder_output)
-        return self._teacher_force(encoder_output, *input_dict["target_tensors"][:2])
-
-    def _check_embedding(self, embedding: SharedEmbedding) -> None:
+        embedding: SharedEmbedding | None = encoder_output.get("embedding_softmax_layer")
+        if embedding is None:
+            raise ConfigError(["The encoder shares no table of embeddings, which TransformerDecoder needs: return one "
+                               "(parts.transformer.embedding.SharedEmbedding) as 'embedding_softmax_layer'."])
         if embedding.hidden_size != self.params["hidden_size"] or embedding.rows < self.params["tgt_vocab_size"]:
             raise ConfigError([
                 f"'{self.params_path}' asks for {self.params['tgt_vocab_size']} ids and hidden_size "
                 f"{self.params['hidden_size']}, but the encoder's table, which the decoder shares, has "
                 f"{embedding.rows} and {embedding.hidden_size}: give both the same vocabulary and size."])
+        return embedding
 
-    def _teacher_force(self, encoder_output: dict[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
-        embedding: SharedEmbedding = encoder_output["embedding_softmax_layer"]
+    def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        embedding = self._embedding(encoder_output)
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)
         # Id 0 is embedded as zeros: shifting it in is shifting the vectors.
@@ -206,9 +209,10 @@ class TransformerDecoder(Decoder):
         x = embedding.lookup(shifted) + position_signal(tf.range(length), self.params["hidden_size"])
         x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
         bias, encoded = causal_bias(length), tf.cast(encoder_output["outputs"], self.compute_dtype)
+        source_bias = _source_bias(encoder_output)
         for layer in self.layers:
             run = functools.partial(layer, training=self.training)
-            inputs = (x, mask, bias, encoded, encoder_output["inputs_attention_bias"])
+            inputs = (x, mask, bias, encoded, source_bias)
             x = recomputed(run, *inputs) if self.params["recompute"] and self.training else run(*inputs)
         hidden = self.output_norm(x, mask, self.training)
         logits = embedding.logits(hidden)
@@ -225,35 +229,28 @@ class TransformerDecoder(Decoder):
             return logits
         return logits + tf.cast(tf.where(tf.range(rows) < vocab_size, 0.0, _NEVER), logits.dtype)
 
-    def initial_cache(self, encoder_output: dict[str, Any], beam_size: int) -> list[dict[str, tf.Tensor]]:
+    def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[dict[str, tf.Tensor]]:
         """Returns each layer's empty cache, ``[batch, beam, heads, 0, depth]``."""
         batch = tf.shape(encoder_output["outputs"])[0]
         return [layer.self_attention.initial_cache(batch, beam_size, self.compute_dtype) for layer in self.layers]
 
-    def prepare(self, encoder_output: dict[str, Any]) -> dict[str, Any]:
-        """Returns what the steps share and beam search must not copy."""
-        embedding: SharedEmbedding = encoder_output["embedding_softmax_layer"]
+    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        # Each sentence has its own limit: the longest of the batch must not matter.
+        return lengths_of(encoder_output) + self.params["extra_decode_length"]
+
+    def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns memories of the source, the source's bias and weights in the compute type."""
+        embedding = self._embedding(encoder_output)
         encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
         return {
             "layers": [layer.prepare(encoded) for layer in self.layers],
-            "source_bias": encoder_output["inputs_attention_bias"],
+            "source_bias": _source_bias(encoder_output),
             "embedding": embedding,
             "table": tf.cast(embedding.table, self.compute_dtype),
         }
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[dict[str, tf.Tensor]],
              prepared: dict[str, Any]) -> tuple[tf.Tensor, list[dict[str, tf.Tensor]]]:
-        """Advances every hypothesis by a position.
-
-        Args:
-          ids: the newest ids ``[batch, beam]``; 0 at the first step.
-          step: how many positions there are already, an int32 scalar.
-          cache: see ``initial_cache``.
-          prepared: see ``prepare``.
-
-        Returns:
-          (logits of the next id ``[batch, beam, vocabulary]``, the cache).
-        """
         hidden_size = self.params["hidden_size"]
         x = prepared["embedding"].lookup(ids) + position_signal(step[None], hidden_size)
         x = tf.cast(x, self.compute_dtype)
@@ -265,17 +262,13 @@ class TransformerDecoder(Decoder):
         logits = tf.matmul(flat, prepared["table"][:self.params["tgt_vocab_size"]], transpose_b=True)
         return tf.reshape(logits, tf.concat([tf.shape(ids), tf.shape(logits)[1:]], 0)), grown
 
-    def _search(self, encoder_output: dict[str, Any]) -> dict[str, Any]:
-        from open_seq2seq.decoding.beam_search import beam_search
+    def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
+        return [result.ids[:, 0]]
 
-        beam_size, prepared = self.params["beam_size"], self.prepare(encoder_output)
-        lengths = encoder_output["src_lengths"]
-        result = beam_search(
-            lambda ids, step, cache: self.step(ids, step, cache, prepared),
-            self.initial_cache(encoder_output, beam_size), batch_size=tf.shape(lengths)[0], beam_size=beam_size,
-            vocab_size=self.params["tgt_vocab_size"], alpha=self.params["alpha"],
-            # Each sentence has its own limit: the longest of the batch must not matter.
-            max_lengths=lengths + self.params["extra_decode_length"],
-            start_id=_START_ID, eos_id=self.params["EOS_ID"], n_best=self.params["n_best"])
-        return {"logits": None, "outputs": [result.ids[:, 0]], "beam_ids": result.ids,
-                "beam_scores": result.scores, "beam_lengths": result.lengths}
+
+def _source_bias(encoder_output: Mapping[str, Any]) -> tf.Tensor:
+    """Returns the bias ``[batch, 1, 1, source time]`` that hides padding: the encoder's, or one from its lengths."""
+    bias = encoder_output.get("inputs_attention_bias")
+    if bias is not None:
+        return bias
+    return padding_bias(tf.sequence_mask(lengths_of(encoder_output), tf.shape(encoder_output["outputs"])[1]))

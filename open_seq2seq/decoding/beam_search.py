@@ -84,8 +84,8 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Ten
     its ``n_best``-th finished one, or at its own maximal length; so its result does not
     depend on the rest of the batch. Where fewer than ``n_best`` hypotheses have finished
     by then, unfinished ones follow them, scored alike (the original OpenSeq2Seq returned
-    bare log probabilities for those). With a beam of 1 this is greedy search: a sentence
-    ends where EOS is likeliest.
+    bare log probabilities for those). With a beam of 1 this is greedy search (a sentence
+    ends where EOS is likeliest), which ``decoding.sampling.greedy_search`` does sooner.
 
     Args:
       step_fn: ``(ids [batch, beam], step, cache) → (logits [batch, beam, vocab], cache)``:
@@ -130,12 +130,14 @@ def _initial_state(search: _Search, batch: tf.Tensor, cache: Any) -> _State:
         no_ids, tf.fill(hypotheses, NEGATIVE_INFINITY), tf.zeros(hypotheses, tf.int32), search.max_lengths <= 0, cache)
 
 
-def _shape_invariants(state: _State) -> _State:
-    def growing(tensor: tf.Tensor) -> tf.TensorShape:
-        rank = tensor.shape.rank
-        return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
+def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
+    """Returns what stays of a shape ``[batch, beam, …]`` from step to step: the rank, and how wide the beam is."""
+    rank = tensor.shape.rank
+    return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
 
-    shapes = _State(*(tf.nest.map_structure(growing, part) for part in state))
+
+def _shape_invariants(state: _State) -> _State:
+    shapes = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
     return shapes._replace(done=tf.TensorShape([None]))
 
 
@@ -185,14 +187,14 @@ def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, t
     values, ids = top_k(logits, per_beam)
     log_probs = values
     if not search.are_log_probs:
-        log_probs = values - values[:, :, :1] + tf.math.log(_highest_probability(logits, ids))
+        log_probs = values - values[:, :, :1] + tf.math.log(highest_probability(logits, ids))
     log_probs += state.alive_log_probs[:, :, tf.newaxis]
     flat = tf.stack([tf.shape(logits)[0], beam * per_beam])
     best, index = tf.math.top_k(tf.reshape(log_probs, flat), width)
     return best, index // per_beam, tf.gather(tf.reshape(ids, flat), index, batch_dims=1), cache
 
 
-def _highest_probability(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+def highest_probability(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns the probability ``[batch, beam, 1]`` of the likeliest id, ``ids[:, :, 0]``.
 
     It is at least 1 / vocabulary, so its logarithm is exact enough to get those of the

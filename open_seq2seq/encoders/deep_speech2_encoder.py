@@ -17,7 +17,7 @@ from open_seq2seq.encoders.audio_params import (
     audio_problems,
     momentum_param,
 )
-from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, BlockShape, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
@@ -41,7 +41,7 @@ _CONV_LAYER = {
 }
 
 
-class DeepSpeech2Encoder(Encoder):
+class DeepSpeech2Encoder(SpeechEncoder):
     """Deep Speech 2 (Amodei et al. 2015, https://arxiv.org/abs/1512.02595).
 
     Convolutions with batch norm, recurrent layers (each gets both directions of the one below), on request a row
@@ -54,7 +54,7 @@ class DeepSpeech2Encoder(Encoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **Encoder.get_required_params(),
+            **SpeechEncoder.get_required_params(),
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, after recurrent layers "
                                        "and the dense one."),
             "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
@@ -74,7 +74,7 @@ class DeepSpeech2Encoder(Encoder):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **Encoder.get_optional_params(),
+            **SpeechEncoder.get_optional_params(),
             "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames"),
             "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
                                  "convolutions in memory; activations are BTFC, and the weights do not depend on it."),

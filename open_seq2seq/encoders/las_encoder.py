@@ -18,7 +18,7 @@ from open_seq2seq.encoders.audio_params import (
     momentum_param,
 )
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
-from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
@@ -69,7 +69,7 @@ class PooledRecurrence(Module):
         return x, self.window.outputs(lengths)
 
 
-class ListenAttendSpellEncoder(Encoder):
+class ListenAttendSpellEncoder(SpeechEncoder):
     """The listener (Chan et al. 2015, https://arxiv.org/abs/1508.01211), with convolutions before it.
 
     Each recurrent layer gets both directions of the one below. Padding never matters.
@@ -81,7 +81,7 @@ class ListenAttendSpellEncoder(Encoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **Encoder.get_required_params(),
+            **SpeechEncoder.get_required_params(),
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where a layer does not "
                                        "say."),
             "recurrent_layers": Param(list, doc="Recurrent layers: type (lstm, gru), num_layers, hidden_dim, and "
@@ -94,7 +94,7 @@ class ListenAttendSpellEncoder(Encoder):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **Encoder.get_optional_params(),
+            **SpeechEncoder.get_optional_params(),
             "data_format": DATA_FORMAT,
             "normalization": Param(["batch_norm", None], "batch_norm", "Normalisation after each convolution."),
             "bn_momentum": momentum_param(0.90),

@@ -18,7 +18,7 @@ from open_seq2seq.encoders.audio_params import (
     momentum_param,
 )
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
-from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.parts.activations import resolve_activation
 from open_seq2seq.parts.conv_blocks.block import BlockSettings, ConvBlock
 from open_seq2seq.parts.conv_blocks.convolution import Window
@@ -28,7 +28,7 @@ from open_seq2seq.parts.fork import fork
 from open_seq2seq.utils.errors import ConfigError
 
 
-class TDNNEncoder(Encoder):
+class TDNNEncoder(SpeechEncoder):
     """Blocks of convolutions over time.
 
     Wave2Letter+ (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), Jasper with plain or dense residual
@@ -45,7 +45,7 @@ class TDNNEncoder(Encoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **Encoder.get_required_params(),
+            **SpeechEncoder.get_required_params(),
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where an entry of "
                                        "convnet_layers does not say."),
             "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
@@ -56,7 +56,7 @@ class TDNNEncoder(Encoder):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **Encoder.get_optional_params(),
+            **SpeechEncoder.get_optional_params(),
             "data_format": DATA_FORMAT,
             "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution; layer_norm is "
                                    "over the channels of a frame, instance_norm over an utterance's frames."),

@@ -9,6 +9,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 from open_seq2seq.parts.ctc import ctc_loss
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -35,7 +36,8 @@ class CTCLoss(Loss):
         }
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
-        logits, lengths = input_dict["decoder_output"]["logits"], input_dict["decoder_output"]["src_length"]
+        decoded = input_dict["decoder_output"]
+        logits, lengths = decoded["logits"], lengths_of(decoded, "the decoder")
         labels, label_lengths = (tf.cast(tensor, tf.int32) for tensor in input_dict["target_tensors"][:2])
         vocab_size = self.params["tgt_vocab_size"]
         if vocab_size is not None and logits.shape[-1] != vocab_size:

@@ -43,7 +43,8 @@ class EncoderDecoderModel(Model):
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
         encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, False)
-        return self.prediction_tensors(self.decoder.decode({"encoder_output": encoded}, False))
+        inputs = {"encoder_output": encoded, "ids": batch.get("ids")}
+        return self.prediction_tensors(self.decoder.decode(inputs, False))
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Picks what evaluation and inference need from the decoder's output."""

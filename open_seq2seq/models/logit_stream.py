@@ -9,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
+from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.models.speech2text import Speech2Text
 from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.utils.errors import ConfigError
 
@@ -46,7 +48,10 @@ def streaming_field(model: object) -> ReceptiveField:
     if not isinstance(model.decoder, FullyConnectedCTCDecoder):
         raise ConfigError([f"{decoder} attends to the whole utterance, so that the model cannot be streamed: train one "
                            "with FullyConnectedCTCDecoder."])
-    field = model.encoder.receptive_field()
+    field = time_windows_of(model.encoder).receptive_field()
+    if field is None and not hasattr(model.encoder, "receptive_field"):
+        raise ConfigError([f"{encoder} does not tell which frames an output is made of, so that the model cannot be "
+                           "streamed: derive it from SpeechEncoder, and implement receptive_field()."])
     if field is None:
         raise ConfigError([f"{encoder} looks at the whole utterance as it is configured, so that the model cannot be "
                            "streamed: train one with TDNNEncoder (without instance_norm), or with DeepSpeech2Encoder "
@@ -152,4 +157,4 @@ class LogitStream:
         with weight_cast_scope():
             encoded = self._model.encoder.encode({"source_tensors": [features, lengths]})
             decoded = self._model.decoder.decode({"encoder_output": encoded})
-        return decoded["logits"], decoded["src_length"]
+        return decoded["logits"], lengths_of(decoded, "the decoder")

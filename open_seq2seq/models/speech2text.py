@@ -19,9 +19,11 @@ from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import write_logits
 from open_seq2seq.decoding.ctc.n_best import write_n_best
 from open_seq2seq.decoding.ctc.word_times import Alignment
+from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.transcript_files import SpokenWord, write_transcripts, write_word_times
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -84,7 +86,8 @@ class Speech2Text(EncoderDecoderModel):
         self._check_fit()
         # Attention may write more symbols than there are frames; without <S> there is none.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
-            self.data_layer.limit_labels(self.encoder.time_stride, self.encoder.output_lengths)
+            windows = time_windows_of(self.encoder)
+            self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)
         if self._searches:
             self._search = self._ctc.beam_decoder(self.data_layer.alphabet.labels)
         if self._dumps_logits or self._lists_n_best:
@@ -145,7 +148,7 @@ class Speech2Text(EncoderDecoderModel):
         """Returns logits and their lengths where they are searched or dumped, else the decoder's outputs."""
         if self._searches or self._dumps_logits:
             decoded = decoded.get("ctc_output", decoded)
-            return [decoded["logits"], decoded["src_length"]]
+            return [decoded["logits"], lengths_of(decoded, "the decoder")]
         return list(decoded["outputs"])
 
     def num_objects(self, batch: dict[str, Any]) -> int:
@@ -158,7 +161,7 @@ class Speech2Text(EncoderDecoderModel):
     @property
     def step_seconds(self) -> float:
         """Time from one of the encoder's outputs to the next."""
-        return self.data_layer.settings.frame_seconds * self.encoder.time_stride
+        return self.data_layer.settings.frame_seconds * time_windows_of(self.encoder).time_stride
 
     def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
                          training_step: int) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoders import JointCTCAttentionDecoder, ListenAttendSpellDecoder
+from open_seq2seq.decoders import AutoregressiveDecoder, Decoder, JointCTCAttentionDecoder, ListenAttendSpellDecoder
 from open_seq2seq.losses import BasicSequenceLoss, CTCLoss, MultiTaskCTCEntropyLoss
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
@@ -144,6 +144,30 @@ def test_everything_learns(dtype: tf.DType):
         assert gradient is not None and np.isfinite(tf.convert_to_tensor(gradient)).all(), name
 
 
+def drawn(decoder: Any, source: dict[str, tf.Tensor], ids: Any) -> list[np.ndarray]:
+    result = decoder.decode({"encoder_output": source, "ids": tf.constant(ids, tf.int64)})
+    return [result[key].numpy() for key in ("beam_ids", "beam_scores", "beam_lengths")]
+
+
+@pytest.mark.parametrize("head", ["attention", "joint"])
+def test_samples_are_alone_as_in_a_batch_and_hold_no_start(head: str):
+    options = {"sampling_temperature": 1.0, "n_best": 4, "beam_width": 7}
+    decoder = make(**options) if head == "attention" else joint(0.3, **options)
+    source = encoded(padding=3)
+    ids, scores, lengths = drawn(decoder, source, [5, 2, 9])
+    assert ids.shape[:2] == (3, 4) and not (ids == 4).any() and np.isfinite(scores).all()
+    for row, example in enumerate([5, 2, 9]):
+        alone, their_scores, their_lengths = drawn(decoder, one_row(source, row), [example])
+        np.testing.assert_array_equal(lengths[row], their_lengths[0])
+        np.testing.assert_array_equal(ids[row, :, :alone.shape[2]], alone[0])
+        np.testing.assert_allclose(scores[row], their_scores[0], atol=1e-4)
+    one = {"sampling_temperature": 2.0, "sampling_top_k": 1}
+    likeliest = make(**one) if head == "attention" else joint(0.3, **one)
+    greedy = make() if head == "attention" else joint(0.3)
+    for found, expected in zip(drawn(likeliest, source, [5, 2, 9]), drawn(greedy, source, [0, 0, 0]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def joint(ctc_weight: float = 0.3, **search: Any) -> JointCTCAttentionDecoder:
     with creating_variables(3):
         return stirred(JointCTCAttentionDecoder({
@@ -171,6 +195,51 @@ def test_joint_search_with_ctc_alone_finds_its_best_labelling():
     for row, length in enumerate([4, 3, 4]):
         found = result["outputs"][0][row, :int(result["outputs"][1][row])].numpy()
         assert tuple(found) == best_by_ctc(result["ctc_output"]["logits"][row, :length].numpy())
+
+
+class Indifferent(AutoregressiveDecoder):
+    """An attention decoder from outside to which all symbols are alike."""
+
+    start_id, end_id = 4, 5
+    beam_size_param = "beam_width"
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**AutoregressiveDecoder.get_optional_params(), "beam_width": int, "GO_SYMBOL": int, "END_SYMBOL": int}
+
+    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: Any, prepared: Any) -> tuple[tf.Tensor, Any]:
+        return tf.zeros(tf.concat([tf.shape(ids), [VOCAB]], 0)), cache
+
+    def limits(self, encoder_output: Any) -> tf.Tensor:
+        return encoder_output["outputs_length"] + 1
+
+
+def joint_of(attention: type, mode: str = "eval", **search: Any) -> JointCTCAttentionDecoder:
+    with creating_variables(3):
+        return stirred(JointCTCAttentionDecoder({
+            "ctc_decoder": "FullyConnectedCTCDecoder", "attn_decoder": attention, "attn_decoder_params": {},
+            "ctc_decoder_params": {}, "beam_search_params": search, "language_model_params": {},
+            **{key: PARAMS[key] for key in ("GO_SYMBOL", "END_SYMBOL", "tgt_vocab_size")}}, MODEL, mode=mode))
+
+
+def test_ctc_joins_the_search_of_any_autoregressive_decoder():
+    decoder, source = joint_of(Indifferent, ctc_weight=1.0, beam_width=20), encoded([4, 3, 4])
+    source = {"outputs": source["outputs"], "outputs_length": source["src_length"]}
+    result = decoder.decode({"encoder_output": source})
+    for row, length in enumerate([4, 3, 4]):
+        found = result["outputs"][0][row, :int(result["outputs"][1][row])].numpy()
+        assert tuple(found) == best_by_ctc(result["ctc_output"]["logits"][row, :length].numpy())
+
+
+def test_joint_search_needs_an_autoregressive_decoder():
+    class Foreign(Decoder):
+        get_optional_params = staticmethod(Indifferent.get_optional_params)
+        get_required_params = staticmethod(Indifferent.get_required_params)
+
+    joint_of(Foreign, "train")
+    joint_of(Foreign, ctc_weight=0.0)
+    with pytest.raises(ConfigError, match="attn_decoder' is Foreign, .*ctc_weight to 0.0"):
+        joint_of(Foreign)
 
 
 def test_joint_search_without_ctc_is_the_attention_decoders():

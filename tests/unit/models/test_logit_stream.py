@@ -10,9 +10,12 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
+from open_seq2seq.encoders import Encoder
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.models.logit_stream import LogitStream, streaming_field
+from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 from open_seq2seq.utils.errors import ConfigError
 from tests.unit.encoders.test_tdnn_encoder import STACKS
 
@@ -174,3 +177,33 @@ def test_models_that_look_at_the_whole_utterance_are_refused(make, params: dict[
 def test_other_tasks_are_refused():
     with pytest.raises(ConfigError, match="no recogniser of speech"):
         streaming_field(object())
+
+
+class Untold(Encoder):
+    """Sums of three frames, every second one; without the mixin of speech encoders, and telling nothing of time."""
+
+    output_size = FEATURES
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        features, lengths = input_dict["source_tensors"]
+        features *= tf.sequence_mask(lengths, tf.shape(features)[1], tf.float32)[:, :, tf.newaxis]
+        sums = features + tf.pad(features, [[0, 0], [1, 0], [0, 0]])[:, :-1] + tf.pad(
+            features, [[0, 0], [0, 1], [0, 0]])[:, 1:]
+        return {"outputs": sums[:, ::2], "outputs_length": -(-lengths // 2)}
+
+
+class Told(Untold):
+    """The same, which tells windows and receptive field by attributes of its own."""
+
+    time_windows = (Window(3, 2),)
+
+    def receptive_field(self) -> ReceptiveField:
+        return ReceptiveField(1, 1, 2, 1)
+
+
+def test_an_encoder_without_the_mixin_is_streamed_where_it_tells_its_receptive_field(make):
+    model, features = make(encoder=Told), utterance(45)
+    np.testing.assert_allclose(streamed(LogitStream(model, 10, 0.1), features, 7), offline(model, features), atol=1e-5)
+    assert model.step_seconds == 2 * model.data_layer.settings.frame_seconds
+    with pytest.raises(ConfigError, match="Untold does not tell which frames .* derive it from SpeechEncoder"):
+        LogitStream(make(encoder=Untold), 10, 0.1)

@@ -1,0 +1,198 @@
+"""Greedy search and sampling: hypotheses that grow by one id at a time and do not compete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.decoding.beam_search import (
+    NEGATIVE_INFINITY,
+    BeamResult,
+    StepFunction,
+    growing_shape,
+    highest_probability,
+    length_penalty,
+)
+from open_seq2seq.decoding.top_k import top_k
+
+_ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+class Sampling(NamedTuple):
+    """How ids are drawn.
+
+    Attributes:
+      temperature: what logits are divided by: 1 for the model's own probabilities, above 0.
+      top_k: only so many of the likeliest ids are drawn; None for all.
+      top_p: only the likeliest ids are drawn whose probabilities, from the likeliest on, reach this sum; None for all.
+      seed: what the draws follow from, beside the example, the sample's number and the step.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+
+class _State(NamedTuple):
+    """What changes from step to step.
+
+    Attributes:
+      step: how many ids each hypothesis has.
+      last_ids: newest id of each ``[batch, hypotheses]``.
+      ids: ``[batch, hypotheses, step]``, 0 after the end.
+      log_probs: ``[batch, hypotheses]``.
+      scores: ``[batch, hypotheses]``; -inf until the end id comes.
+      lengths: ``[batch, hypotheses]``, the end id included; 0 until it comes.
+      done: ``[batch, hypotheses]``: those that ended, or are as long as they may become.
+      cache: the decoder's.
+    """
+
+    step: tf.Tensor
+    last_ids: tf.Tensor
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    scores: tf.Tensor
+    lengths: tf.Tensor
+    done: tf.Tensor
+    cache: Any
+
+
+def greedy_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Tensor, vocab_size: int, alpha: float,
+                  max_lengths: tf.Tensor, start_id: int, eos_id: int, are_log_probs: bool = False) -> BeamResult:
+    """Takes the likeliest id at each step: gives what ``beam_search`` gives with a beam of 1, without its bookkeeping.
+
+    Args: as those of ``beam_search``.
+    """
+    return _one_by_one(step_fn, initial_cache, lambda logits, best, step: best, tf.stack([batch_size, 1]), vocab_size,
+                       alpha, max_lengths, start_id, eos_id, are_log_probs)
+
+
+def sample(step_fn: StepFunction, initial_cache: Any, sampling: Sampling, *, examples: tf.Tensor, num_samples: int,
+           vocab_size: int, alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int,
+           are_log_probs: bool = False) -> BeamResult:
+    """Draws hypotheses from the model's distribution, each id given those before it.
+
+    What is drawn for an example follows from the seed and the example's number alone, so it depends neither on the
+    rest of the batch nor on the order in which examples come.
+
+    Args:
+      step_fn: see ``beam_search``.
+      initial_cache: nest of tensors ``[batch, num_samples, …]``.
+      sampling: how ids are drawn.
+      examples: number of each example, ``[batch]`` integers.
+      num_samples: hypotheses drawn for each example; two may be alike.
+      vocab_size: see ``beam_search``; so are the others.
+      alpha: exponent of the length penalty; it changes scores and their order, not what is drawn.
+      max_lengths: longest hypothesis ``[batch]``.
+      start_id: id that the first step gets.
+      eos_id: id that ends a hypothesis.
+      are_log_probs: whether ``step_fn`` returns log probabilities. Sums of several models' weighted ones are
+        normalised to be drawn from.
+
+    Returns:
+      The samples, those of the highest score first. Scores are by the model's own probabilities, whatever the
+      temperature.
+    """
+    examples = tf.cast(examples, tf.int64)
+
+    def choose(logits: tf.Tensor, best: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        return _draw(logits, uniform_numbers(sampling.seed, examples, step, num_samples), sampling)
+
+    result = _one_by_one(step_fn, initial_cache, choose, tf.stack([tf.shape(examples)[0], num_samples]), vocab_size,
+                         alpha, max_lengths, start_id, eos_id, are_log_probs)
+    order = tf.argsort(result.scores, axis=1, direction="DESCENDING", stable=True)
+    return BeamResult(*(tf.gather(part, order, batch_dims=1) for part in result))
+
+
+def _one_by_one(step_fn: StepFunction, cache: Any, choose: _ChooseFunction, shape: tf.Tensor, vocab_size: int,
+                alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int, are_log_probs: bool) -> BeamResult:
+    """Lengthens hypotheses ``shape`` = [batch, hypotheses] by what ``choose`` (logits, likeliest ids, step) returns."""
+    max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
+
+    def advance(state: _State) -> _State:
+        logits, cache = step_fn(state.last_ids, state.step, state.cache)
+        logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, state.last_ids.shape[1], vocab_size])
+        highest, best = top_k(logits, 1)
+        ids = choose(logits, best[:, :, 0], state.step)
+        gains = tf.gather(logits, ids, batch_dims=2)
+        if not are_log_probs:
+            gains = gains - highest[:, :, 0] + tf.math.log(highest_probability(logits, best))[:, :, 0]
+        log_probs = tf.where(state.done, state.log_probs, gains + state.log_probs)
+        length = state.step + 1
+        ends = tf.equal(ids, eos_id) & ~state.done
+        return _State(
+            length, ids, tf.concat([state.ids, tf.where(state.done, 0, ids)[:, :, tf.newaxis]], 2), log_probs,
+            tf.where(ends, log_probs / length_penalty(length, alpha), state.scores),
+            tf.where(ends, length, state.lengths), state.done | ends | (length >= max_lengths), cache)
+
+    state = _initial_state(shape, max_lengths, start_id, cache)
+    invariants = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
+    state = _State(*tf.while_loop(lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)),
+                                  lambda *s: tuple(advance(_State(*s))), tuple(state),
+                                  shape_invariants=tuple(invariants)))
+    ended = state.scores > NEGATIVE_INFINITY
+    scores = tf.where(ended, state.scores, state.log_probs / length_penalty(max_lengths, alpha))
+    exists = scores > NEGATIVE_INFINITY
+    return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
+                      tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))
+
+
+def _initial_state(shape: tf.Tensor, max_lengths: tf.Tensor, start_id: int, cache: Any) -> _State:
+    return _State(tf.constant(0), tf.fill(shape, start_id), tf.zeros(tf.concat([shape, [0]], 0), tf.int32),
+                  tf.zeros(shape), tf.fill(shape, NEGATIVE_INFINITY), tf.zeros(shape, tf.int32),
+                  tf.broadcast_to(max_lengths <= 0, shape), cache)
+
+
+def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tensor:
+    """Returns ids ``[batch, hypotheses]`` drawn from ``[batch, hypotheses, vocabulary]`` by one number each.
+
+    The inverse of the cumulated probabilities needs one random number for a hypothesis, instead of one for each id.
+    """
+    size = logits.shape[-1]
+    kept = min(sampling.top_k or size, size)
+    if kept == size and sampling.top_p is None:
+        return _inverse(tf.nn.softmax(logits / sampling.temperature), uniform)
+    # Ordered before they are divided, which may make neighbours equal.
+    values, ids = top_k(logits, kept)
+    probabilities = tf.nn.softmax(values / sampling.temperature)
+    if sampling.top_p is not None:
+        before = tf.cumsum(probabilities, axis=2, exclusive=True)
+        probabilities = tf.where(before < sampling.top_p, probabilities, 0.0)
+    return tf.gather(ids, _inverse(probabilities, uniform), batch_dims=2)
+
+
+def _inverse(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
+    """Returns the index at which cumulated probabilities pass ``uniform`` times their sum, ``[batch, hypotheses]``."""
+    cumulated = tf.cumsum(probabilities, axis=2)
+    targets = (uniform * cumulated[:, :, -1])[:, :, tf.newaxis]
+    # The sum itself is never passed: uniform is at most 1 - 2^-24. An impossible id adds nothing, so none is drawn.
+    return tf.math.count_nonzero(cumulated <= targets, axis=2, dtype=tf.int32)
+
+
+def uniform_numbers(seed: int, examples: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
+    """Returns numbers from 0 to 1 (exclusive) ``[batch, count]`` FP32 that follow from their place alone.
+
+    TensorFlow's stateless ops draw for a batch as a whole, so that a row's numbers depend on where in it the row is.
+    Here each comes from a hash (the finaliser of SplitMix64, Steele et al. 2014) of seed, example, step and column.
+
+    Args:
+      seed: any integer.
+      examples: number of each row's example, ``[batch]`` int64.
+      step: int32 scalar.
+      count: how many columns.
+    """
+    word = _mixed(tf.constant(seed % 2 ** 64, tf.uint64)) + tf.cast(examples, tf.uint64)
+    word = _mixed(word) + tf.cast(step, tf.uint64)
+    word = _mixed(_mixed(word)[:, tf.newaxis] + tf.cast(tf.range(count), tf.uint64))
+    return tf.cast(tf.bitwise.right_shift(word, tf.constant(40, tf.uint64)), tf.float32) * 2.0 ** -24
+
+
+def _mixed(word: tf.Tensor) -> tf.Tensor:
+    word = word + tf.constant(0x9E3779B97F4A7C15, tf.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(shift, tf.uint64)))
+        word = word * tf.constant(factor, tf.uint64)
+    return tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(31, tf.uint64)))
