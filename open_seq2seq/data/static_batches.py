@@ -85,6 +85,25 @@ def with_empty_row(batch: Mapping[str, Any]) -> dict[str, Any]:
     return pad_batch(batch, StaticShape(1, tuple(max(1, width) for width in _widths(batch))))
 
 
+def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Returns a batch and what was computed from it without the rows that hold no example; the same where all do.
+
+    Args:
+      batch: dict of arrays and lists of arrays, with ``ids`` ``[batch]``.
+      outputs: arrays; what has not as many rows as the batch is left as it is.
+    """
+    ids = np.asarray(batch["ids"])
+    if ids.dtype.kind not in "iu" or (held := ids != EMPTY_ID).all():
+        return batch, outputs
+
+    def rows(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [rows(part) for part in value]
+        return value[held] if np.ndim(value) and len(value) == len(ids) else value
+
+    return {name: rows(value) for name, value in batch.items()}, rows(outputs)
+
+
 def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, tokens: int) -> list[str]:
     """Returns lines for the log: the share of padding in all, then each shape.
 

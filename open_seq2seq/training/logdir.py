@@ -20,6 +20,7 @@ from open_seq2seq.utils.errors import CheckpointError, UserError
 BEST_MODELS = "best_models"
 LOGS = "logs"
 LANGUAGE_MODELS = "language_models"
+SAMPLES = "samples"
 LOCK = ".lock"
 STATE = "state.json"
 DIVERGENCE = "divergence"

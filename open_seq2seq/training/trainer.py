@@ -16,6 +16,7 @@ from open_seq2seq.data.loader import LoaderGroup
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
 from open_seq2seq.optimizers.averaging import exchanged
 from open_seq2seq.optimizers.dtype import resolve_dtype
@@ -31,6 +32,7 @@ from open_seq2seq.training.diagnosis import Examiner
 from open_seq2seq.training.divergence import Divergence
 from open_seq2seq.training.passes import EvaluationPass
 from open_seq2seq.training.recovery import Recovery
+from open_seq2seq.training.reporting import reporter_of
 from open_seq2seq.training.saving import RunSaver
 from open_seq2seq.training.signals import StopRequest
 from open_seq2seq.training.step import TrainStep
@@ -360,14 +362,14 @@ class Trainer:
         if self.saver is not None:
             self.saver.wait()
 
-    def print_samples(self) -> dict[str, float]:
-        """Prints a sample of the batch last trained on, decoded with the target given."""
+    def print_samples(self) -> None:
+        """Has the model show a sample of the batch last trained on, decoded with the target given."""
         if self._sample_step is None:
             self._sample_step = tf.function(
                 self._sample_outputs, autograph=False, input_signature=[self.model.data_layer.input_signature])
         with self.pause():
             outputs = [np.asarray(output) for output in self._sample_step(self._batch)]
-            return self.model.maybe_print_logs(self._batch, outputs, self.step)
+            report_sample(self.model, self._batch, outputs, reporter_of(self))
 
     def _sample_outputs(self, batch: Any) -> list[tf.Tensor]:
         with weight_cast_scope():
