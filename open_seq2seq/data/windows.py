@@ -43,11 +43,11 @@ class WindowedPlan:
         self._lengths = np.asarray(lengths)
         self._settings: dict[str, Any] = {"batch_size": batch_size, "unit": unit, "bucketed": bucketed}
         self._index_type: Any = np.int32 if len(self._lengths) < 2**31 else np.int64
-        self.cuts = self._cut(batch_size * WINDOW_BATCHES, unit == "sentences")
+        self.cuts = self._cut(batch_size, unit == "sentences")
         self.batches = np.asarray([self._planner(number).num_batches for number in range(len(self))])
 
-    def _cut(self, content: int, counted: bool) -> np.ndarray:
-        """Cuts where a window's costs, an example's own length or 1, add up to its content, or it has enough examples.
+    def _cut(self, batch_size: int, counted: bool) -> np.ndarray:
+        """Cuts where the examples' costs, lengths or 1 each, make up a window's batches, or examples are enough.
 
         Looks at one window's lengths at a time: an array for all examples would be noticed in memory.
         """
@@ -56,7 +56,9 @@ class WindowedPlan:
             begin = cuts[-1]
             lengths = self._lengths[begin:begin + WINDOW_EXAMPLES]
             costs = np.ones(len(lengths), np.int64) if counted else lengths.reshape(len(lengths), -1).max(axis=1)
-            needed = int(np.searchsorted(np.cumsum(costs, dtype=np.int64), content)) + 1
+            # What is longer than a batch makes one of its own.
+            filled = np.cumsum(np.minimum(costs, batch_size), dtype=np.int64)
+            needed = int(np.searchsorted(filled, batch_size * WINDOW_BATCHES)) + 1
             cuts.append(begin + max(1, min(needed, len(lengths))))
             if not total:  # the planner says what is wrong with no examples
                 break
