@@ -52,7 +52,9 @@ class WindowedPlan:
         Looks at one window's lengths at a time: an array for all examples would be noticed in memory.
         """
         cuts, total = [0], len(self._lengths)
-        while cuts[-1] < total or not total:
+        if not total:
+            return np.asarray([0, 0])  # the planner says what is wrong
+        while cuts[-1] < total:
             begin = cuts[-1]
             lengths = self._lengths[begin:begin + WINDOW_EXAMPLES]
             costs = np.ones(len(lengths), np.int64) if counted else lengths.reshape(len(lengths), -1).max(axis=1)
@@ -60,8 +62,6 @@ class WindowedPlan:
             filled = np.cumsum(np.minimum(costs, batch_size), dtype=np.int64)
             needed = int(np.searchsorted(filled, batch_size * WINDOW_BATCHES)) + 1
             cuts.append(begin + max(1, min(needed, len(lengths))))
-            if not total:  # the planner says what is wrong with no examples
-                break
         return np.asarray(cuts)
 
     def _planner(self, window: int) -> EpochPlanner:

@@ -13,6 +13,7 @@ from open_seq2seq.data import DataLayer
 from open_seq2seq.losses import LossTerm
 from open_seq2seq.models import Model
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.utils.errors import DataError
 
 
 class Numbers(DataLayer):
@@ -20,7 +21,8 @@ class Numbers(DataLayer):
 
     @staticmethod
     def get_optional_params():
-        return {**DataLayer.get_optional_params(), "size": Param(int, 64, "How many.", "examples")}
+        return {**DataLayer.get_optional_params(), "size": Param(int, 64, "How many.", "examples"),
+                "bad": Param(int, -1, "Number of an example that cannot be used.")}
 
     @property
     def num_examples(self):
@@ -31,6 +33,8 @@ class Numbers(DataLayer):
         return np.arange(self.num_examples) % 7 + 1
 
     def make_batch(self, examples):
+        if self.params["bad"] in examples:
+            raise DataError(f"Example {self.params['bad']} cannot be used.")
         lengths = (np.asarray(examples) % 7 + 1).astype(np.int32)
         held = np.arange(lengths.max()) < lengths[:, np.newaxis]
         values = np.where(held, np.asarray(examples)[:, np.newaxis], 0).astype(np.float32)

@@ -98,5 +98,6 @@ def test_bucketing_in_windows_wastes_next_to_nothing():
 def test_a_long_example_is_a_batch_of_its_own_and_no_examples_are_refused():
     plan = WindowedPlan(np.array([1, 1000, 1]), batch_size=10, unit="tokens")
     assert [batch.tolist() for batch in (plan.window(0).batch(0), plan.window(0).batch(1))] == [[1], [0, 2]]
-    with pytest.raises(DataError, match="no examples"):
-        WindowedPlan(np.zeros([0], np.int64), batch_size=10)
+    for unit in ("sentences", "tokens"):
+        with pytest.raises(DataError, match="no examples"):
+            WindowedPlan(np.zeros([0, 2], np.int64), batch_size=10, unit=unit)
