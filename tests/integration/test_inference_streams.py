@@ -100,6 +100,24 @@ def test_ranks_write_what_one_process_writes(trained, tmp_path):
     assert (tmp_path / "ranks").read_text() == expected(1285)
 
 
+def test_a_model_of_the_contract_before_gets_everything_at_the_end(trained, tmp_path):
+    (tmp_path / "config.py").write_text((trained / "config.py").read_text() + f"""
+class Old(Scaled):
+    def finalize_inference(self, results_per_batch, output_file):
+        with open(output_file, "w") as out:
+            out.writelines(f"{{example}} {{result:.0f}}\\n" for batch in results_per_batch for example, result in batch)
+
+base_model = Old
+base_params["logdir"] = {str(trained / "run")!r}
+""", encoding="utf-8")
+    for name, more in (("one", []), ("towers", ["--num_cpu_towers=3"])):
+        assert main([f"--config_file={tmp_path}/config.py", *infers(tmp_path / name, 900, (), "--batch_size_per_gpu=4",
+                                                                    *more)]) == 0
+    lines = (tmp_path / "one").read_text().splitlines(keepends=True)
+    assert sorted(lines) == sorted(expected(900).splitlines(keepends=True))
+    assert (tmp_path / "towers").read_text() == (tmp_path / "one").read_text()
+
+
 def test_an_error_in_the_middle_leaves_the_old_output(trained, tmp_path, capfd):
     run = [f"--config_file={trained}/config.py", *infers(tmp_path / "out.txt", 1000, (), "--batch_size_per_gpu=4")]
     assert main(run) == 0
