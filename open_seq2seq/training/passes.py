@@ -99,7 +99,7 @@ class InferencePass:
     def run(self, output_file: str) -> None:
         """Decodes every example; rank 0 writes the results of one window of examples after another."""
         writer = open_results(self._model, output_file) if self._runner.is_chief else None
-        with writer or contextlib.nullcontext():
+        with writer if writer is not None else contextlib.nullcontext():
             for results in self._windows():
                 gathered = self._runner.gather(results)
                 if writer is not None:

@@ -10,7 +10,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from open_seq2seq.cli import main
 from tests.integration.conftest import start_process
@@ -25,7 +27,8 @@ def trained(tmp_path_factory) -> Path:
     """A folder outside of the repository, with the model of one number as its config, and a checkpoint of it."""
     root = tmp_path_factory.mktemp("trivial")
     shutil.copy(PARTS, root / "config.py")
-    assert main([f"--config_file={root}/config.py", "--mode=train"]) == 0
+    assert main([f"--config_file={root}/config.py", "--mode=train", "--print_samples_steps=1",
+                 "--save_summaries_steps=1"]) == 0
     return root
 
 
@@ -45,6 +48,16 @@ def resident(process: subprocess.Popen) -> dict[int, int]:
     found = {int(count): int(held) for count, held in re.findall(r"after (\d+): (\d+) kB resident", output)}
     print(f"resident memory in kB after so many results: {found}")
     return found
+
+
+def test_samples_are_in_the_log_directory(trained):
+    folder = trained / "run/samples/step-1"
+    assert {path.name for path in folder.iterdir()} == {"sums.npy", "sums.wav"}
+    assert np.load(folder / "sums.npy").shape == (32,)
+    events = EventAccumulator(str(trained / "run"))
+    events.Reload()
+    assert {"first_sum", "sums", "train_loss"} <= set(events.Tags()["tensors"])
+    assert main([f"--config_file={trained}/config.py", "--mode=train"]) == 2  # the folder is no empty one
 
 
 def test_memory_does_not_grow_and_a_killed_run_leaves_no_output(trained, tmp_path):

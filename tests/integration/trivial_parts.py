@@ -88,6 +88,12 @@ class Scaled(Model):
         sums = self._sums(batch)
         return [LossTerm(0.0 * tf.reduce_sum(sums), tf.cast(tf.size(sums), tf.float32))], {"outputs": [sums]}
 
+    def report_sample(self, batch, outputs, reporter):
+        reporter.scalar("first_sum", outputs[0][0])
+        reporter.sound("sums", outputs[0] / 1000, 8000)
+        with reporter.file("sums", ".npy") as path:
+            np.save(path, outputs[0])
+
     def predict(self, batch):
         return [self._sums(batch)]
 
