@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from open_seq2seq.data.loader import BatchMaker
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, planned_positions
@@ -89,19 +90,17 @@ def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tupl
     """Returns a batch and what was computed from it without the rows that hold no example; the same where all do.
 
     Args:
-      batch: dict of arrays and lists of arrays, with ``ids`` ``[batch]``.
-      outputs: arrays; what has not as many rows as the batch is left as it is.
+      batch: a nest of arrays, with ``ids`` ``[batch]``.
+      outputs: arrays. What has not as many rows as the batch is left as it is.
     """
     ids = np.asarray(batch["ids"])
     if ids.dtype.kind not in "iu" or (held := ids != EMPTY_ID).all():
         return batch, outputs
 
     def rows(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [rows(part) for part in value]
         return value[held] if np.ndim(value) and len(value) == len(ids) else value
 
-    return {name: rows(value) for name, value in batch.items()}, rows(outputs)
+    return tf.nest.map_structure(rows, (batch, outputs))
 
 
 def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, tokens: int) -> list[str]:
