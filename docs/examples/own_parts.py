@@ -10,6 +10,7 @@ from open_seq2seq.decoders import Decoder
 from open_seq2seq.encoders import Encoder
 from open_seq2seq.losses import Loss, LossTerm
 from open_seq2seq.models import EncoderDecoderModel
+from open_seq2seq.models.results import LineWriter
 from open_seq2seq.parts.precision import cast_weight
 
 
@@ -116,6 +117,9 @@ class MajorityModel(EncoderDecoderModel):
     def infer(self, input_values, output_values):
         return list(zip(input_values["ids"].tolist(), output_values[0].tolist(), strict=True))
 
-    def finalize_inference(self, results_per_batch, output_file):
-        with open(output_file, "w", encoding="utf-8") as out:
-            out.writelines(f"{symbol}\n" for batch in results_per_batch for _, symbol in sorted(batch))
+    def open_results(self, output_file):
+        return LineWriter(output_file, lambda example, symbol: f"{symbol}\n")
+
+    def report_sample(self, batch, outputs, reporter):
+        reporter.scalar("right_in_batch", np.mean(outputs[0] == batch["target_tensors"][0]))
+        reporter.texts({"sequence": str(batch["source_tensors"][0][0]), "prediction": str(outputs[0][0])})

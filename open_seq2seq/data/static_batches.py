@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from open_seq2seq.data.fields import flatten, mapped, timed_groups
 from open_seq2seq.data.loader import Wanted, made_batches
@@ -87,6 +88,23 @@ def with_empty_row(batch: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[
     """
     groups = timed_groups(fields)
     return _padded(batch, 1, groups, [max(1, width) for width in _widths(batch, groups, "A batch is uneven")])
+
+
+def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Returns a batch and what was computed from it without the rows that hold no example; the same where all do.
+
+    Args:
+      batch: a nest of arrays, with ``ids`` ``[batch]``.
+      outputs: arrays. What has not as many rows as the batch is left as it is.
+    """
+    ids = np.asarray(batch["ids"])
+    if ids.dtype.kind not in "iu" or (held := ids != EMPTY_ID).all():
+        return batch, outputs
+
+    def rows(value: Any) -> Any:
+        return value[held] if np.ndim(value) and len(value) == len(ids) else value
+
+    return tf.nest.map_structure(rows, (batch, outputs))
 
 
 def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, tokens: int) -> list[str]:

@@ -18,6 +18,8 @@ from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.models.part import Part
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.parts.component import Component
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
@@ -33,9 +35,10 @@ _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
 class Model(Component):
     """Base of models. The builder gives a model its parts after creating it.
 
-    Subclasses say which parts there are (``get_parts``), what the forward pass is
-    (``loss_terms``, ``predict``) and how results are judged and written (``evaluate``,
-    ``finalize_evaluation``, ``infer``, ``finalize_inference``, ``maybe_print_logs``).
+    Subclasses say which parts there are (``get_parts``), what the forward pass is (``loss_terms``, ``predict``)
+    and how results are judged, shown and written (``evaluate``, ``finalize_evaluation``, ``report_sample``,
+    ``infer``, ``open_results``). Classes written for the TensorFlow 1 toolkit have
+    ``maybe_print_logs`` and ``finalize_inference`` instead, which serve as well.
 
     Args:
       params: the parameters of one mode, merged and with classes resolved.
@@ -129,10 +132,25 @@ class Model(Component):
         """Counts what the speed is measured in: tokens, frames, images. ``batch`` is NumPy."""
         return int(np.count_nonzero(np.asarray(batch["ids"]) >= 0))  # without the empty rows of xla_buckets
 
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        """Shows what the model makes of a training batch; on rank 0 alone.
+
+        Args:
+          batch: the batch, as NumPy arrays.
+          outputs: what the decoder puts out for it, the target given.
+          reporter: takes text, scalars, images, figures, sound and files.
+        """
+
     def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
                          training_step: int) -> dict[str, float]:
-        """Prints samples of a training batch; returns scalars for TensorBoard."""
-        return {}
+        """Prints samples of a training batch, and returns scalars for TensorBoard.
+
+        The contract before ``report_sample``: a subclass that overrides this, and not ``report_sample`` too, is asked
+        by it.
+        """
+        reporter = Reporter(training_step)
+        self.report_sample(input_values, output_values, reporter)
+        return reporter.scalars
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
         """Judges one evaluation batch; the results of all batches go to ``finalize_evaluation``."""
@@ -143,16 +161,29 @@ class Model(Component):
         return {}
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Turns one inference batch into results; those of all batches go to ``finalize_inference``."""
+        """Turns one inference batch into rows (example, result), which go to the writer of ``open_results``."""
         raise NotImplementedError("A model that can infer implements infer(input_values, output_values).")
 
     def answer(self, result: Any) -> str:
         """Returns one of ``infer``'s results as interactive inference prints it."""
         return str(result)
 
+    def open_results(self, output_file: str) -> ResultWriter:
+        """Returns what writes the results of inference, example by example in the order of the input; on rank 0 alone.
+
+        Args:
+          output_file: the file or folder that the user named.
+        """
+        raise NotImplementedError("A model that can infer implements open_results(output_file).")
+
     def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
-        """Writes the results of an inference pass, in the order of the input."""
-        raise NotImplementedError("A model that can infer implements finalize_inference(results, output_file).")
+        """Writes the results of all batches at the end: the contract before ``open_results``.
+
+        A subclass that overrides it, and not ``open_results`` too, is served by it. Memory then grows with the
+        number of examples.
+        """
+        with self.open_results(output_file) as writer:
+            writer.write_batches(results_per_batch)
 
 
 def _run_params() -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -12,22 +11,20 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
-from open_seq2seq.data.static_batches import EMPTY_ID
+from open_seq2seq.data.static_batches import without_empty_rows
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoding.ctc import CtcDecoder, Symbols, Transcript, Word, words_of
 from open_seq2seq.decoding.ctc.frames import says_nothing
-from open_seq2seq.decoding.ctc.logits_file import write_logits
-from open_seq2seq.decoding.ctc.n_best import write_n_best
 from open_seq2seq.decoding.ctc.word_times import Alignment
 from open_seq2seq.encoders.speech_encoder import time_windows_of
 from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
-from open_seq2seq.models.transcript_files import SpokenWord, write_transcripts, write_word_times
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.transcript_files import DumpWriter, SpokenWord, TranscriptWriter
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
-
-_SHOWN = 10  # transcripts that inference prints besides writing them
 
 
 class Recognition(NamedTuple):
@@ -163,16 +160,12 @@ class Speech2Text(EncoderDecoderModel):
         """Time from one of the encoder's outputs to the next."""
         return self.data_layer.settings.frame_seconds * time_windows_of(self.encoder).time_stride
 
-    def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
-                         training_step: int) -> dict[str, float]:
-        ids, length = (tensor[0] for tensor in input_values["target_tensors"][:2])
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        ids, length = (tensor[0] for tensor in batch["target_tensors"][:2])
         target = self.data_layer.ids_to_text(ids[:length])
-        prediction = self.data_layer.ids_to_text(_row(output_values, 0))
-        rate = count_errors(target.split(), prediction.split()).rate
-        deco_print(f"Sample WER: {rate:.4f}", offset=1)
-        deco_print("Sample target:     " + target, offset=1)
-        deco_print("Sample prediction: " + prediction, offset=1)
-        return {"sample_WER": rate}
+        prediction = self.data_layer.ids_to_text(_row(outputs, 0))
+        reporter.scalar("sample_WER", count_errors(target.split(), prediction.split()).rate)
+        reporter.texts({"sample_target": target, "sample_prediction": prediction})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray],
                  ) -> list[tuple[int, str, str, str]]:
@@ -191,33 +184,18 @@ class Speech2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, what was recognised) for each utterance of the batch."""
-        ids = np.asarray(input_values["ids"])
-        held = ids != EMPTY_ID
-        found = self._recognitions([np.asarray(output)[held] for output in output_values])
-        return list(zip(ids[held].tolist(), found, strict=True))
+        batch, outputs = without_empty_rows(input_values, output_values)
+        return list(zip(np.asarray(batch["ids"]).tolist(), self._recognitions(outputs), strict=True))
 
     def answer(self, result: Any) -> str:
         return result.text
 
-    def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
-        rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row[0])
-        if not rows:
-            raise DataError("No recording could be used: there is nothing to write.")
-        named = [(self.data_layer.file_name(example), result) for example, result in rows]
-        os.makedirs(os.path.dirname(os.path.abspath(output_file)), exist_ok=True)
+    def open_results(self, output_file: str) -> ResultWriter:
+        layer = self.data_layer
         if self._dumps_logits:
-            write_logits(output_file, {name: result.logits for name, result in named},
-                         self.data_layer.alphabet.labels, self.step_seconds,
-                         {name: self.data_layer.params[name] for name in NORMALIZATION})
-            return
-        write_transcripts(output_file, [(name, result.text) for name, result in named])
-        for name, result in named[:_SHOWN]:
-            deco_print(f"{name}: {result.text}", offset=1)
-        if self.params["write_word_times"]:
-            write_word_times(output_file, [(name, result.words or []) for name, result in named])
-        if self._lists_n_best:
-            write_n_best(os.path.splitext(output_file)[0] + ".n_best.tsv",
-                         {name: result.n_best or [] for name, result in named})
+            return DumpWriter(output_file, layer.file_name, layer.alphabet.labels, self.step_seconds,
+                              {name: layer.params[name] for name in NORMALIZATION})
+        return TranscriptWriter(output_file, layer.file_name, self.params["write_word_times"], self._lists_n_best)
 
     def _recognitions(self, values: list[np.ndarray]) -> list[Recognition]:
         """Turns the outputs of ``predict`` into texts, and whatever else was asked for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.metrics.bleu import corpus_bleu
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
 
 
@@ -50,13 +51,11 @@ class Text2Text(EncoderDecoderModel):
         target = batch.get("target_tensors")
         return int(batch["source_tensors"][1].sum()) + (int(target[1].sum()) if target else 0)
 
-    def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
-                         training_step: int) -> dict[str, float]:
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
         layer: Any = self.data_layer
-        deco_print("Train source:     " + layer.source_to_text(input_values["source_tensors"][0][0]), offset=1)
-        deco_print("Train target:     " + layer.ids_to_text(input_values["target_tensors"][0][0]), offset=1)
-        deco_print("Train prediction: " + layer.ids_to_text(output_values[0][0]), offset=1)
-        return {}
+        reporter.texts({"train_source": layer.source_to_text(batch["source_tensors"][0][0]),
+                        "train_target": layer.ids_to_text(batch["target_tensors"][0][0]),
+                        "train_prediction": layer.ids_to_text(outputs[0][0])})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
         """Returns (example, hypothesis, reference) for each sentence of the batch."""
@@ -81,12 +80,10 @@ class Text2Text(EncoderDecoderModel):
     def answer(self, result: Any) -> str:
         return result[0][1]
 
-    def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
-        rows = sorted((row for batch in results_per_batch for row in batch), key=lambda row: row[0])
-        os.makedirs(os.path.dirname(os.path.abspath(output_file)), exist_ok=True)
-        with open(output_file, "w", encoding="utf-8") as out:
-            for example, hypotheses in rows:
-                if self.params["write_scores"]:
-                    out.writelines(f"{example}\t{score:.6f}\t{text}\n" for score, text in hypotheses)
-                else:
-                    out.write(hypotheses[0][1] + "\n")
+    def open_results(self, output_file: str) -> ResultWriter:
+        return LineWriter(output_file, self._lines)
+
+    def _lines(self, example: int, hypotheses: list[tuple[float, str]]) -> str:
+        if self.params["write_scores"]:
+            return "".join(f"{example}\t{score:.6f}\t{text}\n" for score, text in hypotheses)
+        return hypotheses[0][1] + "\n"

@@ -150,7 +150,7 @@ class BenchmarkHook(Hook):
 
 
 class SamplesHook(Hook):
-    """Prints a sample of the current batch every ``print_samples_steps``."""
+    """Has the model show a sample of the current batch every ``print_samples_steps``."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
@@ -158,9 +158,7 @@ class SamplesHook(Hook):
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         if trainer.step % self._every == 0:
-            values = trainer.print_samples()
-            if trainer.summaries is not None:
-                trainer.summaries.write(values)
+            trainer.print_samples()
 
 
 class SummaryHook(Hook):

@@ -20,11 +20,13 @@ from open_seq2seq.utils.errors import CheckpointError, UserError
 BEST_MODELS = "best_models"
 LOGS = "logs"
 LANGUAGE_MODELS = "language_models"
+SAMPLES = "samples"
 LOCK = ".lock"
 STATE = "state.json"
 DIVERGENCE = "divergence"
 TEMPORARY = ".tmp-"
 
+# Not so events and samples: a new run's would be mixed with those of another one.
 _HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -30,9 +32,15 @@ class Summaries:
 
     def write(self, values: dict[str, float]) -> None:
         """Writes scalars at the current step."""
-        with self._writer.as_default(step=self._trainer.step):
+        with self.recording():
             for name, value in values.items():
                 tf.summary.scalar(name, float(value))
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Within this context the functions of ``tf.summary`` write at the current step."""
+        with self._writer.as_default(step=self._trainer.step):
+            yield
         self._writer.flush()
 
     def write_training(self, results: dict[str, Any], names: list[str]) -> None:
@@ -48,10 +56,9 @@ class Summaries:
                             for kind, value in info._asdict().items()})
         scalars.update(self._underflow(results, names))
         self.write({name: float(value) for name, value in scalars.items()})
-        with self._writer.as_default(step=self._trainer.step):
+        with self.recording():
             self._write_tensors("gradient", results.get("gradients", {}), names)
             self._write_tensors("variable", self._trainer.trainable, names)
-        self._writer.flush()
 
     def _underflow(self, results: dict[str, Any], names: list[str]) -> dict[str, float]:
         """Shares by layer group, under a name that tells what was seen from what would be."""

@@ -17,6 +17,7 @@ from open_seq2seq.data.loader import LoaderGroup
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
 from open_seq2seq.optimizers.averaging import exchanged
 from open_seq2seq.optimizers.dtype import resolve_dtype
@@ -33,6 +34,7 @@ from open_seq2seq.training.diagnosis import Examiner
 from open_seq2seq.training.divergence import Divergence
 from open_seq2seq.training.passes import EvaluationPass
 from open_seq2seq.training.recovery import Recovery
+from open_seq2seq.training.reporting import reporter_of
 from open_seq2seq.training.saving import RunSaver
 from open_seq2seq.training.signals import StopRequest
 from open_seq2seq.training.step import TrainStep
@@ -372,15 +374,15 @@ class Trainer:
         if self.saver is not None:
             self.saver.wait()
 
-    def print_samples(self) -> dict[str, float]:
-        """Prints a sample of the batch last trained on, decoded with the target given."""
+    def print_samples(self) -> None:
+        """Has the model show a sample of the batch last trained on, decoded with the target given."""
         if self._sample_step is None:
             signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
             self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)
         last = self.micro_batch - self.runner.world_size + self.runner.replica_rank + self.runner.local_replicas - 1
         with self.pause():
             outputs = [np.asarray(output) for output in self._sample_step(self._batch, self.carried.before(last))]
-            return self.model.maybe_print_logs(self._batch, outputs, self.step)
+            report_sample(self.model, self._batch, outputs, reporter_of(self))
 
     def _sample_outputs(self, batch: Any, carried: dict[str, tf.Tensor]) -> list[tf.Tensor]:
         with weight_cast_scope(), setting_aside(self.model, batch, carried):

@@ -1,27 +1,305 @@
-"""Files that results go to: checked before the work, not after hours of it."""
+"""Files and folders that results go to: checked before the work, written aside, and visible when they are whole."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
 import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 from open_seq2seq.utils.errors import UserError
 
+MARK = ".open_seq2seq-results"
+"""A file in each folder of results: only a folder that has it is ever replaced."""
+
+_MARK_TEXT = b"This folder holds the results of an inference run, and the next one with this name replaces it.\n"
+_LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
+
 
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
-    """Raises UserError where results could not be written to a file that a flag names; its folder may be missing."""
+    """Raises UserError where results could not be written to what a flag names; its folder may be missing.
+
+    A folder of earlier results passes: whether it is replaced is known when the model opens it.
+    """
     if not name:
         raise UserError(f"{flag} is empty: name the file that results are written to.")
-    path = Path(name).absolute()
-    if path.is_dir():
+    path = Path(os.path.realpath(name))
+    if path.is_dir() and not _is_replaceable(str(path)):
         raise UserError(f"{flag} is {name}, which is a folder: name a file in it.")
     existing = next(place for place in (path, *path.parents) if place.exists())
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: name another place.")
-    if not os.access(existing, os.W_OK):
-        raise UserError(f"{flag} is {name}, but {existing} cannot be written: name another place.")
+    beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
+    for place in (existing, beside):
+        if not os.access(place, os.W_OK):
+            raise UserError(f"{flag} is {name}, but {place} cannot be written: name another place.")
 
 
 def make_folder_of(name: str) -> None:
     """Makes the folder of a file, where there is none."""
     os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
+
+
+def passes_through(name: str) -> bool:
+    """Whether what is written there goes on at once: a pipe, a terminal, ``/dev/null``, or this process's output."""
+    with contextlib.suppress(OSError):
+        mode = os.stat(name).st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
+    return False
+
+
+def beside(name: str, ending: str) -> str:
+    """Returns the name of a file that goes with another one: ``out.csv`` with another ending, like ``out.words.csv``.
+
+    Raises:
+      UserError: the other is a pipe or the like, which has no place beside it.
+    """
+    if passes_through(name):
+        raise UserError(f"The results go to {name}, which has no place beside it for *{ending}: name a file.")
+    return os.path.splitext(name)[0] + ending
+
+
+def _standard_stream(name: str) -> int | None:
+    """The descriptor of this process's output that the name stands for, as ``/dev/stdout`` does; None for others."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(name), os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def _is_replaceable(folder: str) -> bool:
+    held = os.listdir(folder)
+    return MARK in held and not os.path.islink(os.path.join(folder, MARK))
+
+
+@dataclass
+class _Pending:
+    """One output that is being written.
+
+    Attributes:
+      place: where it belongs, links followed.
+      temporary: where it is until then.
+      lock: a descriptor that keeps other processes from ``temporary``, and by which a file is synced.
+      file: what writes it; None for a folder.
+    """
+
+    place: str
+    temporary: str
+    lock: int
+    file: IO[Any] | None = None
+
+
+class OutputFiles:
+    """Files and folders that get their names together, when all are whole; a context manager.
+
+    Each is written beside its place as ``.<name>.unfinished``. Leaving the context syncs them to disk and renames
+    them one right after the other, the first opened last; an error removes them, and what stood there stays. A process
+    that is killed leaves the temporary file or folder, which the next one that writes the same output uses again.
+
+    Links are followed, and what they lead to is replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` get
+    everything at once, line by line.
+    """
+
+    def __init__(self) -> None:
+        self._pending: list[_Pending] = []
+        self._direct: list[IO[Any]] = []
+        self._names: list[str] = []
+
+    def open(self, name: str, mode: str = "w", newline: str | None = None) -> IO[Any]:
+        """Opens a file for writing and makes its folder; it is closed here, too.
+
+        Args:
+          name: its final name.
+          mode: ``w`` for UTF-8 text, ``wb`` for bytes.
+          newline: as the function ``open`` has it.
+
+        Raises:
+          UserError: it cannot be written, is a folder, or is being written by another process.
+        """
+        text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
+        self._names.append(name)
+        with self.guarded():
+            if passes_through(name):
+                descriptor = _standard_stream(name)
+                target: Any = name if descriptor is None else os.dup(descriptor)
+                self._direct.append(open(target, mode, **text, buffering=1 if text else -1))  # noqa: SIM115
+                return self._direct[-1]
+            place = os.path.realpath(name)
+            if os.path.isdir(place):
+                raise UserError(f"The results go to {name}, which is a folder: name a file.")
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            descriptor = _claim(_temporary(place), name)
+            pending = _Pending(place, _temporary(place), os.dup(descriptor))
+            self._pending.append(pending)
+            with contextlib.suppress(FileNotFoundError):  # it is replaced, not made anew: who may read it stays
+                os.fchmod(descriptor, stat.S_IMODE(os.stat(place).st_mode))
+            pending.file = open(descriptor, mode, **text)  # noqa: SIM115 (closed by commit or discard)
+            return pending.file
+
+    def folder(self, name: str) -> Path:
+        """Makes a folder for results, and returns where it is until it gets its name as a whole.
+
+        Args:
+          name: its final name; a folder of earlier results is replaced, and so is an empty one.
+
+        Raises:
+          UserError: it cannot be written, something else has the name, or it is being written by another process.
+        """
+        self._names.append(name)
+        with self.guarded():
+            place = os.path.realpath(name)
+            _check_folder(place, name)
+            temporary = _temporary(place)
+            os.makedirs(temporary, exist_ok=True)
+            _check_folder(temporary, temporary)
+            lock = _claim(os.path.join(temporary, MARK), name)
+            os.write(lock, _MARK_TEXT)
+            self._pending.append(_Pending(place, temporary, lock))
+            for entry in os.scandir(temporary):  # left by a process that was killed
+                if entry.name != MARK:
+                    _remove(entry.path)
+            return Path(temporary)
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Within this context an error of the system, a full disk for instance, is the user's to fix: a UserError."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"The results cannot be written to {', '.join(self._names)}: "
+                            f"{error.strerror or error}.") from error
+
+    def commit(self) -> None:
+        """Gives everything its name.
+
+        Raises:
+          UserError: it cannot be written.
+        """
+        with self.guarded():
+            for file in self._direct:
+                file.close()
+            for pending in self._pending:
+                _sync(pending)
+            while self._pending:
+                _put_in_place(self._pending[-1])
+                os.close(self._pending.pop().lock)
+
+    def discard(self) -> None:
+        """Removes what has not got its name."""
+        for file in self._direct:
+            with contextlib.suppress(OSError):
+                file.close()
+        for pending in self._pending:
+            if pending.file is not None:
+                with contextlib.suppress(OSError):
+                    pending.file.close()
+            _remove(pending.temporary)
+            os.close(pending.lock)
+        self._pending.clear()
+        self._direct.clear()
+
+    def __enter__(self) -> OutputFiles:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            self.discard()
+
+
+def _temporary(place: str) -> str:
+    folder, name = os.path.split(place)
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return os.path.join(folder, f".{name}.unfinished")
+
+
+def _claim(path: str, name: str) -> int:
+    """Opens a temporary file that no living process has, and empties it; returns its descriptor, which locks it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        try:
+            _lock(descriptor, path, name)
+            # Its owner may have given it its name, or removed it, before the lock was free.
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+                os.ftruncate(descriptor, 0)
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: str, name: str) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise UserError(f"{path}, where {name} is written until it is whole, is no file: remove it.")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{name} is being written by another process: wait for it to end, or name another "
+                        "place.") from None
+    except OSError:
+        pass  # a file system without locks: nothing keeps a second process out
+
+
+def _check_folder(place: str, name: str) -> None:
+    """Raises UserError where a folder of results must not get this place."""
+    if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
+        raise UserError(f"The results are a folder, but {name} is none: remove it, or name another place.")
+    if os.path.isdir(place) and os.listdir(place) and not _is_replaceable(place):
+        raise UserError(f"The folder {name} holds what inference did not write: name another one, or remove it.")
+
+
+def _sync(pending: _Pending) -> None:
+    if pending.file is not None:
+        pending.file.close()
+        os.fsync(pending.lock)
+        return
+    for folder, _, names in os.walk(pending.temporary, topdown=False):
+        for path in (*(os.path.join(folder, name) for name in names), folder):
+            _sync_path(path)
+
+
+def _sync_path(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put_in_place(pending: _Pending) -> None:
+    place = pending.place
+    if pending.file is None:
+        _check_folder(place, place)
+        if os.path.isdir(place):
+            aside = _temporary(place + ".replaced")
+            _remove(aside)
+            os.rename(place, aside)
+            os.rename(pending.temporary, place)
+            _remove(aside)
+        else:
+            os.rename(pending.temporary, place)
+    else:
+        os.replace(pending.temporary, place)
+    with contextlib.suppress(OSError):  # not every file system can
+        _sync_path(os.path.dirname(place))
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

@@ -7,13 +7,14 @@ import json
 import pickle
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from open_seq2seq.utils.errors import DataError
 
 _PICKLES = (".pickle", ".pkl")
+_PROTOCOL = 3
 
 
 class LogitsDump(NamedTuple):
@@ -32,20 +33,72 @@ class LogitsDump(NamedTuple):
     normalization: dict[str, Any]
 
 
+class LogitsFile:
+    """Writes a dump, one utterance's logits after another; of those written before, the names alone stay in memory.
+
+    Args:
+      file: opened for writing bytes; it need not be seekable.
+      pickled: whether it is to be the original's pickled dict, for names that ``is_pickle`` says so of; else ``.npz``,
+        which holds plain arrays.
+    """
+
+    def __init__(self, file: IO[bytes], pickled: bool) -> None:
+        self._file = file
+        self._names: list[str] = []
+        self._archive = None if pickled else zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        if pickled:
+            # The opcodes of an empty dict, and of another one named "logits" in it. Keys and values follow, each
+            # as pickle.dumps gives it, without its first and last opcodes. Protocol 3 numbers what it remembers itself,
+            # so that such pieces can follow one another: each overwrites what the one before remembered.
+            file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.EMPTY_DICT + _pickled("logits") + pickle.EMPTY_DICT)
+
+    def write(self, name: str, logits: np.ndarray) -> None:
+        """Writes the logits ``[time, vocabulary]`` of one utterance; each has a name of its own."""
+        if self._archive is None:
+            self._file.write(_pickled(name) + _pickled(np.asarray(logits)) + pickle.SETITEM)
+            return
+        self._store(f"logits_{len(self._names)}", logits)
+        self._names.append(name)
+
+    def finish(self, labels: Sequence[str], step_seconds: float,
+               normalization: Mapping[str, Any] | None = None) -> None:
+        """Writes what goes with all of them; see ``LogitsDump``. The file stays open."""
+        text = json.dumps(dict(normalization or {}))
+        if self._archive is None:
+            rest = {"vocab": dict(enumerate(labels)), "step_size": float(step_seconds), "normalization": text}
+            items = b"".join(_pickled(name) + _pickled(value) + pickle.SETITEM for name, value in rest.items())
+            self._file.write(pickle.SETITEM + items + pickle.STOP)
+            return
+        self._store("names", np.array(self._names, np.str_))
+        self._store("labels", np.array(list(labels), np.str_))
+        self._store("step_seconds", np.float64(step_seconds))
+        self._store("normalization", np.array(text))
+        self._archive.close()
+
+    def _store(self, name: str, array: Any) -> None:
+        assert self._archive is not None
+        with self._archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
+def is_pickle(path: str) -> bool:
+    """Whether a dump of this name is a pickle: ``.pickle`` or ``.pkl``."""
+    return path.endswith(_PICKLES)
+
+
+def _pickled(value: Any) -> bytes:
+    """The opcodes that put a value on the stack of an unpickler."""
+    return pickle.dumps(value, _PROTOCOL)[2:-1]
+
+
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
     """Writes a dump: ``.npz``, which holds plain arrays; or ``.pickle`` or ``.pkl``, the original's pickled dict."""
-    text = json.dumps(dict(normalization or {}))
-    if path.endswith(_PICKLES):
-        dump = {"logits": {name: np.asarray(value) for name, value in logits.items()},
-                "vocab": dict(enumerate(labels)), "step_size": float(step_seconds), "normalization": text}
-        with open(path, "wb") as out:
-            pickle.dump(dump, out, protocol=4)
-        return
-    arrays = {f"logits_{number}": np.asarray(value) for number, value in enumerate(logits.values())}
     with open(path, "wb") as out:
-        np.savez(out, names=np.array(list(logits), np.str_), labels=np.array(list(labels), np.str_),
-                 step_seconds=np.float64(step_seconds), normalization=np.array(text), **arrays)  # type: ignore[arg-type]
+        dump = LogitsFile(out, is_pickle(path))
+        for name, value in logits.items():
+            dump.write(name, value)
+        dump.finish(labels, step_seconds, normalization)
 
 
 def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
@@ -59,7 +112,7 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
       DataError: the file cannot be read, holds something else, or does not fit the alphabet.
     """
     try:
-        dump = _read_pickle(path, labels) if path.endswith(_PICKLES) else _read_arrays(path, labels)
+        dump = _read_pickle(path, labels) if is_pickle(path) else _read_arrays(path, labels)
     except OSError as error:
         raise DataError(f"The logits {path} cannot be read: {error.strerror or error}.") from error
     except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError,

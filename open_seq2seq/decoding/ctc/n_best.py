@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from open_seq2seq.decoding.ctc.decoder import Transcript
 from open_seq2seq.utils.errors import DataError
@@ -21,14 +21,19 @@ class Candidate(NamedTuple):
     lm: float
 
 
+def rows_of(name: str, transcripts: Sequence[Transcript | Candidate]) -> Iterator[tuple[Any, ...]]:
+    """Yields the rows of one utterance in a file of n-best lists."""
+    return ((name, rank, f"{t.score:.6f}", f"{t.acoustic:.6f}", f"{t.lm:.6f}", t.text)
+            for rank, t in enumerate(transcripts))
+
+
 def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
     """Writes lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
     with open(path, "w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, delimiter="\t", lineterminator="\n")
         writer.writerow(HEADER)
         for name, transcripts in n_best.items():
-            writer.writerows((name, rank, f"{t.score:.6f}", f"{t.acoustic:.6f}", f"{t.lm:.6f}", t.text)
-                             for rank, t in enumerate(transcripts))
+            writer.writerows(rows_of(name, transcripts))
 
 
 def read_n_best(path: str) -> dict[str, list[Candidate]]:

@@ -8,7 +8,14 @@ import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches, describe_shapes, pad_batch, with_empty_row
+from open_seq2seq.data.static_batches import (
+    EMPTY_ID,
+    StaticBatches,
+    describe_shapes,
+    pad_batch,
+    with_empty_row,
+    without_empty_rows,
+)
 from open_seq2seq.data.static_shapes import StaticShape, arrange
 from open_seq2seq.utils.errors import ConfigError
 
@@ -95,3 +102,17 @@ def test_the_description_adds_up():
     lines = describe_shapes(shapes, arrange([20, 5], shapes), tokens=180)
     assert lines[0] == "XLA buckets: 2 shapes, 3 batches an epoch, 25.0% of positions are padding"
     assert lines[1].split() == "10 examples × (4 + 4): 2 batches, 66.7% of positions".split()
+
+
+def test_empty_rows_are_taken_out_of_a_batch_and_of_its_outputs():
+    batch = {"source_tensors": [np.arange(6).reshape(3, 2), np.array([2, 0, 1])], "target_tensors": [],
+             "ids": np.array([4, -1, 7]), "rate": 8000}
+    outputs = [np.arange(12).reshape(3, 2, 2), np.array(0.5), np.arange(5)]
+    held, kept = without_empty_rows(batch, outputs)
+    assert held["ids"].tolist() == [4, 7] and held["rate"] == 8000 and held["target_tensors"] == []
+    assert [array.tolist() for array in held["source_tensors"]] == [[[0, 1], [4, 5]], [2, 1]]
+    assert kept[0].tolist() == [[[0, 1], [2, 3]], [[8, 9], [10, 11]]] and kept[1] == 0.5 and len(kept[2]) == 5
+    whole = {**batch, "ids": np.array([4, 5, 7])}
+    assert without_empty_rows(whole, outputs) == (whole, outputs)
+    named = {**batch, "ids": np.array(["a", "b", "c"])}
+    assert without_empty_rows(named, outputs)[0] is named

@@ -1,9 +1,11 @@
+import io
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from open_seq2seq.decoding.ctc.logits_file import read_logits, write_logits
+from open_seq2seq.decoding.ctc.logits_file import LogitsFile, read_logits, write_logits
 from open_seq2seq.utils.errors import DataError
 
 
@@ -68,3 +70,45 @@ def test_files_that_are_no_dumps(tmp_path):
     for name in ("text.npz", "text.pkl", "missing.npz", "cut.npz", "cut.pkl"):
         with pytest.raises(DataError, match=name):
             read_logits(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_memory_does_not_grow_with_what_was_written(tmp_path, pickled):
+    """A hundred arrays go through less memory than three of them take, to a place that cannot seek."""
+    class Sink(io.RawIOBase):
+        def __init__(self) -> None:
+            self.size = 0
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data):
+            self.size += len(data)
+            return len(data)
+
+    sink, logits = Sink(), np.ones([1000, 100], np.float32)
+    tracemalloc.start()
+    try:
+        dump = LogitsFile(sink, pickled)  # type: ignore[arg-type]
+        for number in range(100):
+            dump.write(f"{number}.wav", logits)
+        dump.finish(["x"], 0.02)
+        assert tracemalloc.get_traced_memory()[1] < 3 * logits.nbytes
+    finally:
+        tracemalloc.stop()
+    assert sink.size > 100 * logits.nbytes
+
+
+def test_a_pickled_dump_is_what_pickle_reads(tmp_path):
+    """Names and arrays that occur again are no references to others of their kind."""
+    arrays = [np.full([2, 3], number, np.float32) for number in range(300)]
+    with open(tmp_path / "a.pickle", "wb") as file:
+        dump = LogitsFile(file, True)
+        for number in range(300):
+            dump.write(f"{number}", arrays[number // 2])
+        dump.finish(["x", " "], 0.02, {"logits": "logits"})
+    found = pickle.loads((tmp_path / "a.pickle").read_bytes())
+    assert list(found) == ["logits", "vocab", "step_size", "normalization"]
+    assert found["vocab"] == {0: "x", 1: " "} and found["step_size"] == 0.02
+    for number in range(300):
+        np.testing.assert_array_equal(found["logits"][f"{number}"], arrays[number // 2])

@@ -1,0 +1,99 @@
+"""Where a model shows samples while it is trained: text, numbers, images, figures, sound and files."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.contracts import comes_first
+
+
+class Reporter:
+    """Takes what ``Model.report_sample`` shows; this one knows the console alone.
+
+    In training, ``training.reporting.RunReporter`` puts the same into TensorBoard and into the log directory too. What
+    a reporter has no place for is left out, so that models need not ask.
+
+    A name is one of the model's own, like ``sample_target``; the console writes it ``Sample target``.
+
+    Args:
+      step: number of the update after which the sample is taken.
+
+    Attributes:
+      step: that number.
+      scalars: the numbers reported so far, by name.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.scalars: dict[str, float] = {}
+
+    def text(self, name: str, text: str) -> None:
+        """Shows a text."""
+        self.texts({name: text})
+
+    def texts(self, texts: Mapping[str, str]) -> None:
+        """Shows texts that are to be compared, such as target and prediction, one below the other."""
+        labels = [f"{_label(name)}:" for name in texts]
+        width = max(map(len, labels), default=0)
+        for label, text in zip(labels, texts.values(), strict=True):
+            deco_print(f"{label:<{width}} {text}", offset=1)
+
+    def scalar(self, name: str, value: float) -> None:
+        """Shows a number."""
+        deco_print(f"{_label(name)}: {value:.4f}", offset=1)
+        self.record({name: value})
+
+    def record(self, scalars: Mapping[str, float]) -> None:
+        """Keeps numbers for TensorBoard, and does not print them."""
+        self.scalars.update({name: float(value) for name, value in scalars.items()})
+
+    def image(self, name: str, image: np.ndarray) -> None:
+        """Shows an image ``[height, width, channels]``, of 1, 3 or 4 channels: uint8, or floats from 0 to 1."""
+
+    def figure(self, name: str, figure: Any) -> None:
+        """Shows a figure of matplotlib, which the model makes and closes."""
+
+    def sound(self, name: str, samples: np.ndarray, rate: int) -> None:
+        """Lets hear a sound ``[samples]``, floats from -1 to 1.
+
+        Args:
+          name: of it.
+          samples: louder ones are clipped.
+          rate: in samples a second.
+        """
+
+    @contextlib.contextmanager
+    def file(self, name: str, suffix: str) -> Iterator[Path]:
+        """Gives the path of a file to be written in this context, like ``reporter.file("attention", ".npy")``.
+
+        The file gets its name when it is whole. Without a log directory it is thrown away.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / f"file{suffix}"
+
+
+def report_sample(model: Any, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+    """Has a model show a sample, by ``report_sample`` or ``maybe_print_logs``; see ``utils.contracts.comes_first``.
+
+    Args:
+      model: the model.
+      batch: a training batch, as NumPy arrays.
+      outputs: what the decoder puts out for it.
+      reporter: takes the sample.
+    """
+    if comes_first(model, "report_sample", "maybe_print_logs"):
+        model.report_sample(batch, outputs, reporter)
+    else:
+        reporter.record(model.maybe_print_logs(batch, outputs, reporter.step) or {})
+
+
+def _label(name: str) -> str:
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:]

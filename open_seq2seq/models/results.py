@@ -1,0 +1,116 @@
+"""Where the results of inference go: writers that get them in the order of the input, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from open_seq2seq.utils.contracts import comes_first
+from open_seq2seq.utils.output_file import OutputFiles
+
+
+class ResultWriter:
+    """Base of what ``Model.open_results`` returns: a context manager, used by rank 0 alone.
+
+    A subclass opens its files in ``begin`` by ``self.outputs``, writes one example's result in ``write``, and whatever
+    has to come last in ``finish``. The files get their names together when the context is left; after an error, or
+    when the process is killed, what had the names before is still there. See ``utils.output_file``.
+
+    Attributes:
+      outputs: opens files and folders.
+    """
+
+    def __init__(self) -> None:
+        self.outputs = OutputFiles()
+
+    def begin(self) -> None:
+        """Opens the outputs; called once, before the first batch is computed."""
+
+    def write(self, example: int, result: Any) -> None:
+        """Writes what ``Model.infer`` gave for one example.
+
+        Args:
+          example: its number: from call to call a greater one. Examples that could not be used are left out.
+          result: its result.
+        """
+        raise NotImplementedError("A writer of results implements write(example, result).")
+
+    def finish(self) -> None:
+        """Writes what comes last; not called after an error."""
+
+    def write_batches(self, results_per_batch: list[Any]) -> None:
+        """Writes the results of some batches, which hold consecutive examples in any order.
+
+        Args:
+          results_per_batch: what ``Model.infer`` returned for each: rows (example, result).
+        """
+        with self.outputs.guarded():
+            for example, result in sorted((row for batch in results_per_batch for row in batch),
+                                          key=lambda row: row[0]):
+                self.write(int(example), result)
+
+    def __enter__(self) -> ResultWriter:
+        try:
+            with self.outputs.guarded():
+                self.begin()
+        except BaseException:
+            self.outputs.discard()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None:
+                with self.outputs.guarded():
+                    self.finish()
+                self.outputs.commit()
+        finally:
+            self.outputs.discard()
+
+
+class LineWriter(ResultWriter):
+    """Writes a text file.
+
+    Args:
+      output_file: its name.
+      text_of: (example, its result) → what is written for it, line ends included.
+    """
+
+    def __init__(self, output_file: str, text_of: Callable[[int, Any], str]) -> None:
+        super().__init__()
+        self._name, self._text_of = output_file, text_of
+
+    def begin(self) -> None:
+        self._file = self.outputs.open(self._name)
+
+    def write(self, example: int, result: Any) -> None:
+        self._file.write(self._text_of(example, result))
+
+
+class CollectingWriter(ResultWriter):
+    """Keeps everything until the end, for a model that writes it by ``finalize_inference``, as the original's did.
+
+    Memory grows with the number of examples, and the model itself has to care for whole files.
+
+    Args:
+      model: the model.
+      output_file: what ``finalize_inference`` gets.
+    """
+
+    def __init__(self, model: Any, output_file: str) -> None:
+        super().__init__()
+        self._model, self._name = model, output_file
+        self._results: list[Any] = []
+
+    def write_batches(self, results_per_batch: list[Any]) -> None:
+        self._results += results_per_batch
+
+    def finish(self) -> None:
+        self._model.finalize_inference(self._results, self._name)
+
+
+def open_results(model: Any, output_file: str) -> ResultWriter:
+    """Returns the model's writer, or one for its ``finalize_inference``; see ``utils.contracts.comes_first``."""
+    if comes_first(model, "open_results", "finalize_inference"):
+        return model.open_results(output_file)
+    return CollectingWriter(model, output_file)

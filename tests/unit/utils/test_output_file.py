@@ -1,0 +1,178 @@
+"""Outputs that get their names when they are whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import MARK, OutputFiles, beside, check_output_file
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from open_seq2seq.utils.output_file import OutputFiles
+with OutputFiles() as outputs:
+    file = outputs.open(sys.argv[1] + "/out.txt")
+    file.write("half"); file.flush()
+    folder = outputs.folder(sys.argv[1] + "/waves")
+    (folder / "one.wav").write_text("half")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def killed_while_writing(folder) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    with pytest.raises(UserError, match=r"out.txt is being written by another process"), OutputFiles() as outputs:
+        outputs.open(f"{folder}/out.txt")
+    with pytest.raises(UserError, match=r"waves is being written by another process"), OutputFiles() as outputs:
+        outputs.folder(f"{folder}/waves")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def written(folder, text: str) -> None:
+    with OutputFiles() as outputs:
+        outputs.open(f"{folder}/out.txt").write(text)
+        (outputs.folder(f"{folder}/waves") / "two.wav").write_text(text)
+        assert os.path.exists(f"{folder}/.out.txt.unfinished")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_killed_process_leaves_the_old_output_or_none_and_the_next_one_cleans_up(tmp_path, before):
+    if before:
+        written(tmp_path, "old")
+    killed_while_writing(tmp_path)
+    assert (tmp_path / "out.txt").exists() == (tmp_path / "waves").exists() == before
+    if before:
+        assert (tmp_path / "out.txt").read_text() == (tmp_path / "waves/two.wav").read_text() == "old"
+    written(tmp_path, "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "waves"}
+    assert (tmp_path / "out.txt").read_text() == "new"
+    assert {path.name for path in (tmp_path / "waves").iterdir()} == {MARK, "two.wav"}
+    assert (tmp_path / "waves/two.wav").read_text() == "new"
+
+
+def test_after_an_error_everything_is_as_before(tmp_path):
+    written(tmp_path, "old")
+    with pytest.raises(ZeroDivisionError), OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/out.txt").write("x" * 100_000)
+        outputs.open(f"{tmp_path}/other/out.bin", "wb").write(b"x")
+        (outputs.folder(f"{tmp_path}/waves") / "two.wav").write_text("x")
+        _ = 1 / 0
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "waves", "other"}
+    assert not list((tmp_path / "other").iterdir())
+    assert (tmp_path / "out.txt").read_text() == (tmp_path / "waves/two.wav").read_text() == "old"
+
+
+def test_a_folder_of_somebody_else_is_never_replaced(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/diary.txt").write_text("dear")
+    for name in ("mine", "mine/diary.txt"):
+        with pytest.raises(UserError, match=name), OutputFiles() as outputs:
+            outputs.folder(f"{tmp_path}/{name}")
+    (tmp_path / ".other.unfinished").mkdir()
+    (tmp_path / ".other.unfinished/diary.txt").write_text("dear")
+    with pytest.raises(UserError, match="did not write"), OutputFiles() as outputs:
+        outputs.folder(f"{tmp_path}/other")
+    with pytest.raises(UserError, match="which is a folder"), OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/mine")
+    assert (tmp_path / "mine/diary.txt").read_text() == (tmp_path / ".other.unfinished/diary.txt").read_text() == "dear"
+    (tmp_path / "empty").mkdir()
+    with OutputFiles() as outputs:
+        outputs.folder(f"{tmp_path}/empty")
+    assert (tmp_path / "empty" / MARK).is_file()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/target.txt").write_text("old")
+    (tmp_path / "there/target.txt").chmod(0o640)
+    (tmp_path / "link.txt").symlink_to("there/target.txt")
+    (tmp_path / "dangling.txt").symlink_to("there/new.txt")
+    with OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/link.txt").write("new")
+        outputs.open(f"{tmp_path}/dangling.txt").write("new")
+    assert (tmp_path / "link.txt").is_symlink() and (tmp_path / "dangling.txt").is_symlink()
+    assert (tmp_path / "there/target.txt").read_text() == (tmp_path / "there/new.txt").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "there/target.txt").stat().st_mode) == 0o640
+    assert len(list((tmp_path / "there").iterdir())) == 2
+
+
+def test_a_link_in_place_of_the_temporary_file_is_not_followed(tmp_path):
+    (tmp_path / "precious").write_text("old")
+    (tmp_path / ".out.txt.unfinished").symlink_to("precious")
+    with pytest.raises(UserError, match="cannot be written"), OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/out.txt")
+    assert (tmp_path / "precious").read_text() == "old"
+
+
+def test_a_pipe_gets_lines_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    lines: list[str] = []
+
+    def read() -> None:
+        with open(tmp_path / "pipe", encoding="utf-8") as pipe:
+            lines.extend(pipe)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    with OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/pipe").write("one\n")
+        deadline = time.monotonic() + 10
+        while not lines and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert lines == ["one\n"]
+    reader.join(timeout=10)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
+    with pytest.raises(UserError, match="no place beside it"):
+        beside(f"{tmp_path}/pipe", ".words.csv")
+    with OutputFiles() as outputs:
+        outputs.open("/dev/null").write("nothing")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.parametrize("into_file", [False, True])
+def test_results_go_to_stdout_among_what_is_printed(tmp_path, into_file):
+    program = ("from open_seq2seq.utils.output_file import OutputFiles\n"
+               "print('before', flush=True)\n"
+               "with OutputFiles() as outputs: outputs.open('/dev/stdout').write('result\\n')\n"
+               "print('after', flush=True)\n")
+    with open(tmp_path / "log", "w+", encoding="utf-8") as log:
+        done = subprocess.run([sys.executable, "-c", program], stdout=log if into_file else subprocess.PIPE, check=True,
+                              text=True)
+    printed = (tmp_path / "log").read_text() if into_file else done.stdout
+    assert printed == "before\nresult\nafter\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_full_disk_is_said_in_one_sentence():
+    with pytest.raises(UserError, match="cannot be written to /dev/full: No space left"), OutputFiles() as outputs:
+        outputs.open("/dev/full", "wb").write(b"x")
+
+
+def test_long_names_have_room_for_a_temporary_one(tmp_path):
+    name = "ä" * 125
+    with OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/{name}").write("x")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_check_before_the_work_knows_of_folders_of_results_and_of_links(tmp_path):
+    with OutputFiles() as outputs:
+        outputs.folder(f"{tmp_path}/waves")
+    check_output_file(f"{tmp_path}/waves")
+    (tmp_path / "link").symlink_to("nowhere/out.txt")
+    check_output_file(f"{tmp_path}/link")
+    check_output_file("/dev/null")
+    with pytest.raises(UserError, match="which is a folder"):
+        check_output_file(str(tmp_path))
