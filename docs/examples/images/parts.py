@@ -13,8 +13,11 @@ from open_seq2seq.encoders import Encoder
 from open_seq2seq.losses import LossTerm
 from open_seq2seq.models import Model
 from open_seq2seq.models.part import Part
+from open_seq2seq.models.results import LineWriter
 from open_seq2seq.parts.component import Component
 from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.randomness import example_seeds
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 
 _PICTURE = re.compile(r"\.(png|jpe?g|bmp|gif)$", re.IGNORECASE)
@@ -65,38 +68,40 @@ class ImageFolder(DataLayer):
     @property
     def fields(self):
         size = self.params["image_size"]
-        fields = {"source_tensors": [Field(tf.float32, [None, size, size, 3])], "ids": Field(tf.int64, [None])}
-        labels = {"target_tensors": [Field(tf.int32, [None])]}
+        fields = {"source_tensors": [Field(tf.float32, (None, size, size, 3))], "ids": Field(tf.int64, (None,))}
+        labels = {"target_tensors": [Field(tf.int32, (None,))]}
         return {**fields, **labels} if self.mode in ("train", "eval") else fields
 
     def make_dataset(self, plan, training):
         paths, labels = tf.constant(self._paths), tf.constant(self._labels)
 
-        def batch(planned):
-            examples = planned["examples"]
-            pictures = tf.map_fn(
-                lambda example: self._picture(paths[example], example, planned["epoch"], training), examples,
-                fn_output_signature=tf.float32)
-            made = {"source_tensors": [pictures], "ids": examples}
+        def batch(wanted):
+            examples = wanted["examples"]
+            pictures = tf.map_fn(self._picture, tf.gather(paths, examples), fn_output_signature=tf.float32)
+            if training:
+                # From the run's seed, the example and the epoch: a resumed run draws the same.
+                seeds = example_seeds(self.seed, examples, wanted["epoch"])
+                pictures = tf.map_fn(self._augmented, (pictures, seeds), fn_output_signature=tf.float32)
+            made = {"source_tensors": (pictures,), "ids": examples}
             if self.mode in ("train", "eval"):
-                made["target_tensors"] = [tf.gather(labels, examples)]
+                made["target_tensors"] = (tf.gather(labels, examples),)
             return made
 
         return plan.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
-    def _picture(self, path, example, epoch, training):
-        """Reads one picture: ``[size, size, 3]`` from -1 to 1; in training mirrored and shifted at random."""
-        size, shift = self.params["image_size"], self.params["shift"]
+    def _picture(self, path):
+        """Reads one picture: ``[size, size, 3]`` from -1 to 1."""
+        size = self.params["image_size"]
         picture = tf.io.decode_image(tf.io.read_file(path), channels=3, expand_animations=False)
-        picture = tf.ensure_shape(tf.image.resize(picture, [size, size]), [size, size, 3]) / 127.5 - 1.0
-        if not training:
-            return picture
-        # From the run's seed, the example and the epoch: a resumed run draws the same.
-        seed = tf.random.experimental.stateless_fold_in(
-            tf.stack([tf.cast(self.seed, tf.int64), tf.cast(epoch, tf.int64)]), example)
+        return tf.ensure_shape(tf.image.resize(picture, [size, size]), [size, size, 3]) / 127.5 - 1.0
+
+    def _augmented(self, pair):
+        """Mirrors and shifts a picture at random."""
+        picture, seed = pair
+        shift = self.params["shift"]
         picture = tf.image.stateless_random_flip_left_right(picture, seed)
         padded = tf.pad(picture, [[shift, shift], [shift, shift], [0, 0]], "SYMMETRIC")
-        return tf.image.stateless_random_crop(padded, [size, size, 3], seed)
+        return tf.image.stateless_random_crop(padded, tf.shape(picture), seed)
 
     @classmethod
     def params_for_files(cls, files):
@@ -113,7 +118,7 @@ class ImageFolder(DataLayer):
 
 
 class ConvNet(Encoder):
-    """Three convolutions, each of which halves the picture, and the mean over what is left: ``[batch, channels]``."""
+    """Convolutions, each of which halves the picture, and the largest value of each channel: ``[batch, channels]``."""
 
     @staticmethod
     def get_required_params():
@@ -124,14 +129,14 @@ class ConvNet(Encoder):
         sizes = [3, *self.params["channels"]]
         self.kernels = [self.weight([3, 3, before, after], self.make_initializer("he_normal"))
                         for before, after in zip(sizes, sizes[1:], strict=False)]
-        self.biases = [self.weight([after], "zeros") for after in sizes[1:]]
+        self.offsets = [self.weight([after], "zeros") for after in sizes[1:]]
 
     def _encode(self, input_dict):
         x = tf.cast(input_dict["source_tensors"][0], self.compute_dtype)
-        for kernel, bias in zip(self.kernels, self.biases, strict=True):
+        for kernel, offset in zip(self.kernels, self.offsets, strict=True):
             x = tf.nn.conv2d(x, cast_weight(kernel, self.compute_dtype), strides=2, padding="SAME")
-            x = tf.nn.relu(x + tf.cast(bias, self.compute_dtype))
-        return {"outputs": tf.reduce_mean(x, axis=[1, 2])}
+            x = tf.nn.relu(x + tf.cast(offset, self.compute_dtype))
+        return {"outputs": tf.reduce_max(x, axis=[1, 2])}
 
 
 class Head(Component):
@@ -157,10 +162,9 @@ class ImageClassifier(Model):
 
     object_name = "images"
 
-    @classmethod
-    def get_parts(cls):
-        return {**super().get_parts(), "encoder": Part(Encoder, "Encoder class."),
-                "head": Part(Head, "Class of the output layer.")}
+    @staticmethod
+    def get_parts():
+        return {**Model.get_parts(), "encoder": Part(Encoder), "head": Part(Head, "Class of the output layer.")}
 
     def derived_params(self, part):
         if part == "head":
@@ -183,21 +187,26 @@ class ImageClassifier(Model):
 
     def evaluate(self, input_values, output_values):
         """Returns whether each picture of the batch was recognised."""
-        found, labels = output_values[0].argmax(axis=1), np.asarray(input_values["target_tensors"][0])
-        return (found == labels)[np.asarray(input_values["ids"]) >= 0].tolist()
+        return (output_values[0].argmax(axis=1) == input_values["target_tensors"][0]).tolist()
 
     def finalize_evaluation(self, results_per_batch, training_step=None):
         hits = [hit for batch in results_per_batch for hit in batch]
-        return {"accuracy": float(np.mean(hits))}
+        accuracy = float(np.mean(hits))
+        deco_print(f"accuracy: {accuracy:.4f}", offset=1)
+        return {"accuracy": accuracy}
 
     def infer(self, input_values, output_values):
         """Returns (example, (class, probability)) for each picture of the batch."""
         classes, best = self.data_layer.params["classes"], output_values[0].argmax(axis=1)
         return [(int(example), (classes[label], float(row[label])))
-                for example, label, row in zip(np.asarray(input_values["ids"]), best, output_values[0], strict=True)]
+                for example, label, row in zip(input_values["ids"], best, output_values[0], strict=True)]
+
+    def open_results(self, output_file):
+        name = self.data_layer.describe_example
+        return LineWriter(output_file, lambda example, found: f"{name(example)},{found[0]},{found[1]:.4f}\n")
 
     def report_sample(self, batch, outputs, reporter):
         classes = self.data_layer.params["classes"]
         label, found = int(batch["target_tensors"][0][0]), int(outputs[0][0].argmax())
         reporter.text("Sample", f"{classes[label]}, taken for {classes[found]}")
-        reporter.image("sample", (np.asarray(batch["source_tensors"][0][0]) + 1.0) / 2.0)
+        reporter.image("sample", (batch["source_tensors"][0][0] + 1.0) / 2.0)

@@ -12,8 +12,10 @@ from open_seq2seq.encoders import Encoder
 from open_seq2seq.losses import LossTerm
 from open_seq2seq.models import Model
 from open_seq2seq.models.part import Part
+from open_seq2seq.models.results import LineWriter
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.layers import Direction
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 
 
@@ -63,9 +65,9 @@ class CharacterStream(DataLayer):
     @property
     def fields(self):
         def side():
-            return [Field(tf.int32, [None, None], time_axis=1, lengths=1), Field(tf.int32, [None])]
+            return [Field(tf.int32, (None, None), time=1, lengths=1), Field(tf.int32, (None,))]
 
-        return {"source_tensors": side(), "target_tensors": side(), "ids": Field(tf.int64, [None])}
+        return {"source_tensors": side(), "target_tensors": side(), "ids": Field(tf.int64, (None,))}
 
     def make_batch(self, examples):
         steps = self.params["steps"]
@@ -95,7 +97,7 @@ class CarriedGru(Encoder):
         ids, lengths = input_dict["source_tensors"]
         x = tf.cast(tf.gather(tf.convert_to_tensor(self.table), ids), self.compute_dtype)
         outputs = self.recurrent(tf.transpose(x, [1, 0, 2]), lengths, [self.state.read()])[0]
-        self.state.write(outputs[-1])
+        self.state.write(tf.cast(outputs[-1], tf.float32))
         return {"outputs": tf.transpose(outputs, [1, 0, 2]), "outputs_length": lengths}
 
 
@@ -104,9 +106,9 @@ class LanguageModel(Model):
 
     object_name = "characters"
 
-    @classmethod
-    def get_parts(cls):
-        return {**super().get_parts(), "encoder": Part(Encoder, "Encoder class.")}
+    @staticmethod
+    def get_parts():
+        return {**Model.get_parts(), "encoder": Part(Encoder)}
 
     def derived_params(self, part):
         return {"vocab_size": len(self.data_layer.alphabet)}
@@ -139,8 +141,13 @@ class LanguageModel(Model):
 
     def finalize_evaluation(self, results_per_batch, training_step=None):
         total, characters = (math.fsum(column) for column in zip(*results_per_batch, strict=True))
-        return {"bits_per_character": -total / characters / math.log(2.0)}
+        bits = -total / characters / math.log(2.0)
+        deco_print(f"bits_per_character: {bits:.4f}", offset=1)
+        return {"bits_per_character": bits}
 
     def infer(self, input_values, output_values):
         """Returns (piece, its log probability) for each piece of the batch."""
-        return list(zip(np.asarray(input_values["ids"]).tolist(), output_values[0].tolist(), strict=True))
+        return list(zip(input_values["ids"].tolist(), output_values[0].tolist(), strict=True))
+
+    def open_results(self, output_file):
+        return LineWriter(output_file, lambda piece, log_prob: f"{piece}\t{log_prob:.4f}\n")
