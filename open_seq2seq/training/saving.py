@@ -18,6 +18,7 @@ from open_seq2seq.training.checkpoints import (
     assign_matching,
     assign_strictly,
     average_checkpoints,
+    check_resumable,
     load_checkpoint,
     load_first_whole,
     match,
@@ -25,14 +26,13 @@ from open_seq2seq.training.checkpoints import (
     write_snapshot,
 )
 from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, TEMPORARY, sha256
-from open_seq2seq.training.logdir import LogDir, list_checkpoints
+from open_seq2seq.training.logdir import AVERAGED, LogDir, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from open_seq2seq.training.trainer import Trainer
 
-AVERAGED = "averaged_models"
 # A run may go on in another precision, so with another loss scaler; averaging may begin or end; older checkpoints
 # count no overflows and have no factor of the rate.
 _MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:", " rate_factor:")
@@ -142,7 +142,7 @@ class RunSaver:
         scores = []
         for path in self._best_dir.iterdir():
             # A damaged one is no competitor; and the names hold but four decimals.
-            with contextlib.suppress(CheckpointError, OSError):
+            with contextlib.suppress(CheckpointError, OSError, KeyError):
                 if self._best_order(path.name) is not None:
                     scores.append(self._sign * read_state(path)["metrics"][self._metric])
         return scores
@@ -160,9 +160,15 @@ class RunSaver:
 
 
 def newest(logdir: LogDir) -> Checkpoint:
-    """Reads the newest whole checkpoint of a log directory."""
+    """Reads the newest whole checkpoint of a log directory, to go on from.
+
+    Raises:
+      CheckpointError: none is whole, or it lacks what training goes on with.
+    """
     assert logdir.checkpoint_dir is not None
-    return load_first_whole(list_checkpoints(logdir.checkpoint_dir))
+    checkpoint = load_first_whole(list_checkpoints(logdir.checkpoint_dir))
+    check_resumable(checkpoint.path, checkpoint.state)
+    return checkpoint
 
 
 def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
