@@ -25,8 +25,8 @@ class JointCTCAttentionDecoder(Decoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "ctc_decoder": Param(_CLASS, doc="CTC decoder class."),
-            "attn_decoder": Param(_CLASS, doc="Attention decoder class."),
+            "ctc_decoder": Param(_CLASS, doc="CTC decoder class.", names="decoder"),
+            "attn_decoder": Param(_CLASS, doc="Attention decoder class.", names="decoder"),
             "attn_decoder_params": Param(dict, doc="Parameters of the attention decoder."),
             "ctc_decoder_params": Param(dict, doc="Parameters of the CTC decoder."),
             "beam_search_params": Param(dict, doc="More of the attention decoder's: beam_width, length_penalty; and "

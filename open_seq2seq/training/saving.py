@@ -25,7 +25,8 @@ from open_seq2seq.training.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, TEMPORARY, sha256
+from open_seq2seq.training.checkpoints.files import AVERAGE, TEMPORARY
+from open_seq2seq.training.kept_files import assets_of, check_assets
 from open_seq2seq.training.logdir import AVERAGED, LogDir, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
@@ -50,7 +51,7 @@ class RunSaver:
 
     Args:
       logdir: where they go.
-      model: the training model: its variables and its data layer's files are saved.
+      model: the training model: its variables and its parts' files are saved.
       config_yaml: the resolved config.
     """
 
@@ -156,7 +157,7 @@ class RunSaver:
                  "micro_batch": trainer.micro_batch,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(), **more}
         return Snapshot.take(trainer.variables, trainer.optimizer.state(), state, self._config_yaml,
-                             self._model.data_layer.assets())
+                             assets_of(self._model))
 
 
 def newest(logdir: LogDir) -> Checkpoint:
@@ -209,15 +210,6 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
         deco_print(f"Weights: as trained{kept}", offset=1)
     assign_strictly(named_variables(model), {**checkpoint.weights, **used}, checkpoint.path)
     check_assets(model, checkpoint)
-
-
-def check_assets(model: Model, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError when a vocabulary or tokenizer differs from the one trained with."""
-    for name, path in model.data_layer.assets().items():
-        kept = checkpoint.path / ASSETS / name
-        if kept.is_file() and sha256(kept) != sha256(path):
-            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                                  f"differs from {kept}. Give that file in the config.")
 
 
 def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
 
 
 class NotOwnFileError(Exception):
     """What stands under a name is no file of the folder itself; the text says which name, and what stands there."""
 
 
-def open_own(folder: str | os.PathLike[str], name: str) -> BinaryIO:
+def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
     """Opens a file below a folder for reading.
 
     The folder itself may be reached by links; below it none is followed.

@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -28,7 +29,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return sha256_of(file)
 
 
-def sha256_of(file: BinaryIO) -> str:
+def sha256_of(file: BufferedReader) -> str:
     """Returns the checksum of an open file, from where it stands."""
     return hashlib.file_digest(file, "sha256").hexdigest()
 
