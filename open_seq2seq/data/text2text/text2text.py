@@ -269,9 +269,9 @@ class ParallelTextDataLayer(DataLayer):
         """
         check_given(files)
         path = one_text(files)
-        # The files' folder is the user's: no index is left behind there.
-        index = {"index_dir": temporary_folder()} if os.path.getsize(path) >= INDEX_FROM_BYTES else {}
-        return {"source_file": path, "target_file": None, **index}
+        # The files' folder is the user's, and the one of the config another's: no index is left behind there.
+        index_dir = temporary_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
+        return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 
 def max_length_param() -> dict[str, Any]:

@@ -51,7 +51,7 @@ def test_a_text_is_read_as_it_is(tmp_path, layer):
     text = tmp_path / "text"
     text.write_text("a\nb", encoding="utf-8")
     found = given([str(text)], layer)
-    assert found["source_file"] == str(text) and found["target_file"] is None and "index_dir" not in found
+    assert found["source_file"] == str(text) and found["target_file"] is None and found["index_dir"] is None
     assert (layer is TransformerDataLayer) == ("data_dir" in found)  # names are not relative to it
 
 
