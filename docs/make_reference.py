@@ -35,18 +35,18 @@ def _table(required: dict[str, Any], optional: dict[str, Any]) -> list[str]:
     for specs, is_required in ((required, True), (optional, False)):
         for name, spec in specs.items():
             param = as_param(spec)
-            default = "required" if is_required else _default(param.default)
+            default = "set by the model" if param.derived else "required" if is_required else _default(param.default)
             kind = describe_type(spec).replace("|", "\\|")
             lines.append(f"| `{name}` | {kind} | {default} | {param.unit} | {param.doc} |")
     return lines
 
 
 def _section(cls: type, base: type | None) -> list[str]:
-    required, optional = cls.get_required_params(), cls.get_optional_params()  # type: ignore[attr-defined]
+    required, optional = cls.declared_params()  # type: ignore[attr-defined]
     shared: set[str] = set()
     note: list[str] = []
     if base is not None and base is not cls and issubclass(cls, base):
-        shared = {*base.get_required_params(), *base.get_optional_params()}  # type: ignore[attr-defined]
+        shared = {name for declared in base.declared_params() for name in declared}  # type: ignore[attr-defined]
         note = [f"And those of [`{base.__name__}`](#{base.__name__.lower()}).", ""]
     rows = _table({k: v for k, v in required.items() if k not in shared},
                   {k: v for k, v in optional.items() if k not in shared})

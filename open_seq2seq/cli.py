@@ -34,6 +34,7 @@ _SWITCHES = {
     "--use_xla_jit": "compile the training step by XLA",
     "--elastic": "go on when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
+    "--trust_code": "let a config that lies in a logdir name code from outside the package, which then runs",
     "--benchmark": "measure training speed, and save nothing",
 }
 
@@ -228,14 +229,15 @@ def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[Confi
     Raises:
       UserError: no config, or files that are missing or not for the data layer.
     """
+    trusted = True if flags.trust_code else None
     if flags.infer_files is None:
-        return load_config(flags.config_file), overrides
+        return load_config(flags.config_file, trusted), overrides
     from open_seq2seq.training import infer_files
 
     if flags.config_file is not None:
-        file = load_config(flags.config_file)
+        file = load_config(flags.config_file, trusted)
     else:
-        file, kept = infer_files.config_of_logdir("infer", overrides)
+        file, kept = infer_files.config_of_logdir("infer", overrides, flags.trust_code)
         overrides = [*kept, *overrides]
     return file, [*overrides, *infer_files.overrides_for(flags.infer_files, file, overrides)]
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
     from open_seq2seq.training.checkpoints import Checkpoint
 
-# Parameters of encoder and decoder: their own arithmetic, and recomputed layers, whose activations have no gradient.
+# Of the parts that compute in the model's type: arithmetic of their own, and recomputed layers, whose activations have
+# no gradient.
 LEFT_OUT = ("dtype", "recompute")
 
 
@@ -43,6 +44,8 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
                         "of the checkpoint)")
     parser.add_argument("--by", choices=["layer", "tensor"], default="layer",
                         help="what a row of the tables is (default: %(default)s)")
+    parser.add_argument("--trust_code", action="store_true",
+                        help="let a config that lies in a logdir name code from outside the package")
     parser.add_argument("--output", help="write the report to this file too")
     return parser.parse_known_args(argv)
 
@@ -73,13 +76,16 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
     from open_seq2seq.training.logdir import check_logdir
     from open_seq2seq.training.session import describe_sections
 
-    options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *overrides])
+    trust = ["--trust_code"] if args.trust_code else []
+    options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *trust, *overrides])
     spec = describe_sections(options)[args.data]
     if spec.params.get("loss") is None:
         raise ConfigError(["'loss' is missing: the report needs the gradients of a loss."])
     spec.params["dtype"] = "float32"
-    for part in ("encoder_params", "decoder_params"):
-        spec.params[part] = {k: v for k, v in (spec.params.get(part) or {}).items() if k not in LEFT_OUT}
+    for name, part in spec.model_class.all_parts().items():
+        if part.follows_dtype:
+            given = spec.params.get(f"{name}_params") or {}
+            spec.params[f"{name}_params"] = {key: value for key, value in given.items() if key not in LEFT_OUT}
     # A finished run is read, whatever its data: that is what evaluation does.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)

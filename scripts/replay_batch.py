@@ -24,7 +24,7 @@ import tensorflow as tf
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.models.builder import build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import trainable_variables
 from open_seq2seq.optimizers.dtype import resolve_dtype
@@ -44,6 +44,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--logdir", required=True, help="the run that diverged")
     parser.add_argument("--batch", required=True, help="folder that it wrote: RUN/divergence/step-N")
     parser.add_argument("--dtype", help="arithmetic; that of the step by default")
+    parser.add_argument("--trust_code", action="store_true",
+                        help="let the config beside the batch name code from outside the package")
     parser.add_argument("--checkpoint", help="checkpoint folder; the newest of that time by default")
     return parser.parse_args(argv)
 
@@ -72,8 +74,8 @@ def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
     """Builds the model of the run, with weights."""
     path = checkpoint_of(args, event)
     dtype = [Override(None, ("dtype",), args.dtype or event["dtype"])]
-    config = resolve(load_config(Path(args.batch) / CONFIG), "train", dtype)
-    spec = describe_model(config.base_model, config.params("train"), "train", config.given("train"))
+    file = load_config(Path(args.batch) / CONFIG, trusted=args.trust_code)
+    spec = describe_section(resolve(file, "train", dtype), "train")
     deco_print(resolve_dtype(spec.params["dtype"]).note)
     model = build_model(spec, event["seed"])
     if path is not None:

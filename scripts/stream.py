@@ -48,6 +48,7 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     add("--history_seconds", type=float, default=16.0,
         help="how much may be revised, and what features are normalised by (default: %(default)g)")
     add("--compare", action="store_true", help="transcribe each recording as a whole too, and tell the difference")
+    add("--trust_code", action="store_true", help="let the logdir's config name code from outside the package")
     add("--quiet", action="store_true", help="print finished transcripts only")
     return parser.parse_known_args(argv)
 
@@ -202,7 +203,8 @@ def main(argv: list[str] | None = None) -> None:
     check(args)
     from open_seq2seq.training.frame_asr import FrameASR
 
-    asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds)
+    asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds,
+                               trust_code=args.trust_code)
     deco_print(f"logits are complete {1000 * asr.look_ahead_seconds:.0f} ms after a sound, tentative at once")
     clock = Clock()
     if args.microphone:

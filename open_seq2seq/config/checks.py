@@ -117,6 +117,8 @@ def _loss_scaling_problems(params: dict[str, Any]) -> list[str]:
     if number is not None and number > 0 and math.isfinite(number):
         params["loss_scaling"] = number
         return []
+    if isinstance(given, type) or (isinstance(given, str) and "." in given and number is None):
+        return []  # a scaler of one's own, or its name
     hint = did_you_mean(given, LOSS_SCALERS) if isinstance(given, str) else ""
     return [f"'loss_scaling' is {given!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]
 

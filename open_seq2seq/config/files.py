@@ -75,8 +75,8 @@ def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resol
     declared = _declared(part_class)
     for name in [name for name in params if name + _PARAMS in params or name + _PARAMS in declared]:
         kind = declared[name].names if name in declared else ""
-        inside = resolve(params[name], kind or name)
-        if isinstance(inside, type) and hasattr(inside, "get_required_params"):
+        inside = resolve(params[name], kind)
+        if isinstance(inside, type) and hasattr(inside, "declared_params"):
             below = params.get(name + _PARAMS)
             yield from named_files_below(inside, below if isinstance(below, Mapping) else {}, resolve,
                                          (*part, name + _PARAMS))
@@ -84,5 +84,6 @@ def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resol
 
 def _declared(part_class: Any) -> dict[str, Param]:
     """A part's declarations that are more than a type."""
-    specs = {**part_class.get_required_params(), **part_class.get_optional_params()}
+    required, optional = part_class.declared_params()
+    specs = {**optional, **required}
     return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

@@ -164,7 +164,8 @@ def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = 
         params, found = config.merge(section)
         found += model_problems(params, section, config.mode)
         if extra_check is not None:
-            found += extra_check(config.base_model, copy_nested(params), section, config.given(section))
+            with config_file.in_use():
+                found += extra_check(config.base_model, copy_nested(params), section, config.given(section))
         problems += found
         config._checked[section] = params
     if problems:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.config.loader import config_source
+from open_seq2seq.config.user_code import source_file
 from open_seq2seq.config.yaml_text import dump_yaml
 
 _PACKAGE = __name__.partition(".")[0]
@@ -63,8 +63,15 @@ def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
         elif not (isinstance(key, str) and key.removesuffix("_params") in split and key.endswith("_params")):
             yield key, to_plain(value)
         if key in split:
-            settings = {k: v for k, v in value.get_config().items() if v is not None}
+            settings = {k: _without_generator(v) for k, v in value.get_config().items() if v is not None}
             yield f"{key}_params", to_plain(settings)
+
+
+def _without_generator(value: Any) -> Any:
+    """Keras' generator of seeds, as a dict that names a class, becomes its seed."""
+    if isinstance(value, Mapping) and value.get("class_name") == "SeedGenerator":
+        return value.get("config", {}).get("seed")
+    return value
 
 
 def _is_kerases(key: Any, value: type) -> bool:
@@ -78,7 +85,7 @@ def _name_of(value: Any) -> str:
     if not hasattr(value, "__qualname__"):
         return _name_of(type(value))
     module, name = value.__module__ or "", value.__qualname__
-    file = config_source(module)
+    file = source_file(module)
     if file is not None:
         if name == "<lambda>":
             return f"{file}:<lambda> (line {value.__code__.co_firstlineno})"

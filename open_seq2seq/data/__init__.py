@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+from open_seq2seq.config.names import exported, register
 
 if TYPE_CHECKING:
     from open_seq2seq.data.data_layer import DataLayer
@@ -31,3 +34,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
+
+
+register("data_layer", exported(sys.modules[__name__]))

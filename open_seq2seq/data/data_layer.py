@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.files import ASSET, NamedFile, named_files
+from open_seq2seq.config.names import register
 from open_seq2seq.config.params import Param
 from open_seq2seq.parts.component import Component
 from open_seq2seq.utils.errors import UserError
@@ -53,8 +54,9 @@ class DataLayer(Component):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model."),
-            "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens"),
+            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model.", derived=True),
+            "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens",
+                                derived=True),
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether a batch is measured in sentences, "
                                      "or in padded tokens of its longer side."),
             "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "
@@ -161,3 +163,6 @@ class DataLayer(Component):
 def asset_name(file: NamedFile) -> str:
     """Returns what a data layer's file is called in a checkpoint's assets: ``vocab_file``, ``tokenizer_model``."""
     return "_".join(file.keys)
+
+
+register("data_layer", base=DataLayer)

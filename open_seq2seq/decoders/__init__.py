@@ -1,5 +1,8 @@
 """Decoders that configs can name."""
 
+import sys
+
+from open_seq2seq.config.names import exported, register
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder
@@ -8,3 +11,5 @@ from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["Decoder", "FullyConnectedCTCDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder",
            "TransformerDecoder"]
+
+register("decoder", exported(sys.modules[__name__]), base=Decoder)

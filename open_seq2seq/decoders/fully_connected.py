@@ -39,7 +39,7 @@ class FullyConnectedCTCDecoder(Decoder):
         return {
             **Decoder.get_required_params(),
             "tgt_vocab_size": Param(int, doc="Number of symbols, the blank included; set from the data layer.",
-                                    unit="symbols"),
+                                    unit="symbols", derived=True),
         }
 
     @staticmethod

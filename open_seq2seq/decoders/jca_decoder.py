@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.params import Param
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
@@ -34,9 +34,9 @@ class JointCTCAttentionDecoder(Decoder):
                                         "0.3 by default."),
             "language_model_params": Param(dict, doc="More of the attention decoder's: use_language_model, which has "
                                            "to be False."),
-            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer."),
-            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer."),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols"),
+            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True),
+            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
@@ -53,10 +53,10 @@ class JointCTCAttentionDecoder(Decoder):
         shared = {key: params[key] for key in ("dtype", "initializer", "initializer_params", "regularizer",
                                                "regularizer_params")}
         symbols = {key: params[key] for key in ("GO_SYMBOL", "END_SYMBOL", "tgt_vocab_size")}
-        self.attention = _decoder_class(params["attn_decoder"], f"{self.params_path}/attn_decoder")(
+        self.attention = resolve_name(params["attn_decoder"], "decoder", f"{self.params_path}/attn_decoder")(
             {**shared, **params["attn_decoder_params"], **search, **params["language_model_params"], **symbols},
             model, "attn_decoder", mode)
-        self.ctc = _decoder_class(params["ctc_decoder"], f"{self.params_path}/ctc_decoder")(
+        self.ctc = resolve_name(params["ctc_decoder"], "decoder", f"{self.params_path}/ctc_decoder")(
             {**shared, **params["ctc_decoder_params"], "tgt_vocab_size": params["tgt_vocab_size"] - 1},
             model, "ctc_decoder", mode)
 
@@ -68,14 +68,3 @@ class JointCTCAttentionDecoder(Decoder):
             return {**self.attention.decode(input_dict, self.training), "ctc_output": ctc}
         scorer = CtcPrefixScorer(ctc["logits"], ctc["src_length"], self.params["END_SYMBOL"])
         return {**self.attention.search(encoded, scorer, float(self.ctc_weight)), "ctc_output": ctc}
-
-
-def _decoder_class(value: Any, path: str) -> Any:
-    """Returns the class that a config gives: itself, an exported name, or ``package.module.Class``."""
-    if not isinstance(value, str):
-        return value
-    module, _, name = value.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module or "open_seq2seq.decoders"), name)
-    except (ImportError, AttributeError):
-        raise ConfigError([f"'{path}' is {value!r}, but there is no such class."]) from None

@@ -42,9 +42,9 @@ class ListenAttendSpellDecoder(Decoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer."),
-            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer."),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols"),
+            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True),
+            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True),
             "tgt_emb_size": Param(int, doc="Channels of an embedded symbol."),
             "attention_params": Param(dict, doc="attention_dim, attention_type (bahdanau, chorowski, zhaopeng), and "
                                       "optionally use_coverage, num_heads, plot_attention."),
@@ -67,7 +67,8 @@ class ListenAttendSpellDecoder(Decoder):
             "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect."),
             "encoder_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them "
                                   "by default."),
-            "batch_size": Param((int, type(None)), None, "Set by the model; has no effect.", "utterances"),
+            "batch_size": Param((int, type(None)), None, "Set by the model; has no effect.", "utterances",
+                                derived=True),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:

@@ -1,5 +1,8 @@
 """Encoders that configs can name."""
 
+import sys
+
+from open_seq2seq.config.names import exported, register
 from open_seq2seq.encoders.deep_speech2_encoder import DeepSpeech2Encoder
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.encoders.las_encoder import ListenAttendSpellEncoder
@@ -7,3 +10,5 @@ from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 
 __all__ = ["DeepSpeech2Encoder", "Encoder", "ListenAttendSpellEncoder", "TDNNEncoder", "TransformerEncoder"]
+
+register("encoder", exported(sys.modules[__name__]), base=Encoder)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 
-NUM_AUDIO_FEATURES = Param((int, type(None)), None, "Columns of the features; set from the data layer.")
+NUM_AUDIO_FEATURES = Param((int, type(None)), None, "Columns of the features; set from the data layer.", derived=True)
 BN_EPSILON = Param(float, 1e-3, "Added to the variance.")
 # Of encoders whose convolutions are over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; activations are "
@@ -19,7 +19,7 @@ DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accep
 def activation_param(where: str = "") -> Param:
     """Declares ``activation_fn``; ``where`` says of which layers: `` of convolutions``."""
     return Param((callable, str, type(None)), doc=f"Activation{where}: a function, or its name: relu, relu20 (which "
-                 "clips at 20)…")
+                 "clips at 20)…", names="activation")
 
 
 def momentum_param(default: float) -> Param:

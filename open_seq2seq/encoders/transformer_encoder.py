@@ -71,7 +71,7 @@ class TransformerEncoder(Encoder):
             "num_heads": Param(int, doc="Attention heads."),
             "attention_dropout": Param(float, doc="Dropout rate of attention weights."),
             "filter_size": Param(int, doc="Channels inside the feed-forward sublayer."),
-            "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens"),
+            "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True),
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer."),
             "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result."),
             "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are equal."),

@@ -1,5 +1,8 @@
 """Losses that configs can name."""
 
+import sys
+
+from open_seq2seq.config.names import exported, register
 from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.losses.multi_task_loss import MultiTaskCTCEntropyLoss
@@ -11,3 +14,5 @@ from open_seq2seq.losses.sequence_loss import (
 
 __all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm", "MultiTaskCTCEntropyLoss",
            "PaddedCrossEntropyLossWithSmoothing"]
+
+register("loss", exported(sys.modules[__name__]), base=Loss)

@@ -26,9 +26,9 @@ class MultiTaskCTCEntropyLoss(Loss):
             "ctc_loss_params": Param(dict, doc="Parameters of CTCLoss."),
             "seq_loss_params": Param(dict, doc="Parameters of BasicSequenceLoss."),
             "lambda_value": Param(float, doc="Weight of CTC, from 0 to 1."),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols"),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True),
             "batch_size": Param(int, doc="Set by the model; the loss counts the utterances that it gets.",
-                                unit="utterances"),
+                                unit="utterances", derived=True),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "loss", mode: str = "train") -> None:

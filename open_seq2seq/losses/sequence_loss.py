@@ -28,9 +28,9 @@ class BasicSequenceLoss(Loss):
     def get_required_params() -> dict[str, Any]:
         return {
             **Loss.get_required_params(),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens"),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True),
             "batch_size": Param(int, doc="Set by the model; the loss counts the examples that it gets.",
-                                unit="examples"),
+                                unit="examples", derived=True),
         }
 
     @staticmethod
@@ -92,8 +92,8 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Loss.get_optional_params(),
-            "batch_size": Param(int, None, "Set by the model; has no effect.", "examples"),
-            "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens"),
+            "batch_size": Param(int, None, "Set by the model; has no effect.", "examples", derived=True),
+            "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens", derived=True),
             "label_smoothing": _SMOOTHING,
             "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs: logits may have more columns than "
                                             "there are ids."),

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import inspect
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq import data, decoders, encoders, losses, models, optimizers
-from open_seq2seq.config.loader import note_source
-from open_seq2seq.config.params import check_params
+from open_seq2seq import decoders, encoders, losses, optimizers
+from open_seq2seq.config.names import resolve_name, resolve_names
+from open_seq2seq.config.params import as_param, check_params
+from open_seq2seq.config.resolve import ResolvedConfig
+from open_seq2seq.config.user_code import untrusted, untrusted_config
+from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.model import SUMMARIES, Model
+from open_seq2seq.models.part import Part
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
-from open_seq2seq.parts.component import borrow_variables, creating_variables, has_unbuilt_layers
+from open_seq2seq.parts.component import Component, borrow_variables, creating_variables, has_unbuilt_layers
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
-
-_PACKAGES: dict[str, ModuleType] = {
-    "base_model": models, "data_layer": data, "encoder": encoders, "decoder": decoders, "loss": losses,
-}
 
 
 @dataclass
@@ -36,65 +32,21 @@ class ModelSpec:
       params: the model's parameters, classes resolved, defaults not filled in.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
       given: parameters that the mode's own section gave, without the inherited ones.
+      data_config: the config that they come from where it is data, which may not name code from outside the package;
+        None where it is trusted.
     """
 
     model_class: type[Model]
     params: dict[str, Any]
     mode: str
     given: Mapping[str, Any] = field(default_factory=dict)
+    data_config: str | None = None
 
     @property
     def full_params(self) -> dict[str, Any]:
         """The parameters with the model's defaults for those that were not given."""
         cls = self.model_class
-        return check_params(self.params, cls.get_required_params(), cls.get_optional_params())[0]
-
-
-def resolve_class(value: Any, key: str) -> Any:
-    """Returns the class that a config names.
-
-    Args:
-      value: a class, an exported name (``TransformerEncoder``), ``package.module.Class``,
-        or ``path/to/file.py:Class``.
-      key: where it stands: ``encoder``, ``data_layer``…
-
-    Raises:
-      ConfigError: nothing of that name.
-    """
-    if not isinstance(value, str):
-        return value
-    if ".py:" in value:
-        path, _, name = value.rpartition(":")
-        return _attribute(_load_file(path, key), name, key, value)
-    module_name, _, name = value.rpartition(".")
-    if not module_name:
-        return _attribute(_PACKAGES[key], name, key, value)
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError([f"'{key}' is {value!r}, but {module_name} cannot be imported: {error}."]) from error
-    return _attribute(module, name, key, value)
-
-
-@functools.cache
-def _load_file(path: str, key: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise ConfigError([f"'{key}' names the file {path}, which does not exist."])
-    name = "open_seq2seq_user_" + os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    note_source(name, path)
-    module.tf = tf  # type: ignore[attr-defined]  # configs find it in their globals too
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    return module
-
-
-def _attribute(module: ModuleType, name: str, key: str, value: str) -> Any:
-    found = getattr(module, name, None)
-    if inspect.isclass(found):
-        return found
-    known = [n for n in dir(module) if inspect.isclass(getattr(module, n))]
-    raise ConfigError([f"'{key}' is {value!r}, but there is no such class." + did_you_mean(name, known)])
+        return check_params(self.params, *cls.declared_params())[0]
 
 
 def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
@@ -104,25 +56,49 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     Raises:
       ConfigError: every problem found, together.
     """
-    spec = ModelSpec(resolve_class(base_model, "base_model"), dict(params), mode, given or {})
-    problems: list[str] = []
-    for key in _PACKAGES:
-        if spec.params.get(key) is not None:
-            try:
-                spec.params[key] = resolve_class(spec.params[key], key)
-            except ConfigError as error:
-                problems += error.problems
-    cls = spec.model_class
-    problems += check_params(spec.params, cls.get_required_params(), cls.get_optional_params())[1]
+    cls = resolve_name(base_model, "model", "base_model")
+    spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
+    problems = _resolve_model_names(spec)
+    problems += check_params(spec.params, *cls.declared_params())[1]
     problems += _summaries_problems(spec.params)
     problems += optimizers.combination_problems(spec.params)
-    for part in ("data_layer", "encoder", "decoder", "loss"):
-        part_class = spec.params.get(part)
-        if inspect.isclass(part_class):
-            problems += _part_problems(spec, part, part_class)
+    for name, part in cls.all_parts().items():
+        part_class, part_params = spec.params.get(name), spec.params.get(f"{name}_params") or {}
+        if inspect.isclass(part_class) and issubclass(part_class, part.base) and isinstance(part_params, Mapping):
+            problems += _part_problems(spec, name, part_class)
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(list(dict.fromkeys(problems)))
     return spec
+
+
+def describe_section(config: ResolvedConfig, section: str) -> ModelSpec:
+    """Describes the model of ``train``, ``eval``, ``infer`` or ``interactive_infer``; see ``describe_model``."""
+    with config.config_file.in_use():
+        return describe_model(config.base_model, config.params(section), section, config.given(section))
+
+
+def _resolve_model_names(spec: ModelSpec) -> list[str]:
+    """Puts what the model's parameters name in their places; returns problems."""
+    problems: list[str] = []
+    parts = spec.model_class.all_parts()
+    for name, part in parts.items():
+        value = spec.params.get(name, part)
+        if value is None and not part.optional and spec.mode in part.modes:
+            problems.append(f"'{name}' is None but has to be a class or its name.")
+        if isinstance(value, str) or inspect.isclass(value):
+            try:
+                spec.params[name] = resolve_name(value, part.kind, name, part.base)
+            except ConfigError as error:
+                problems += error.problems
+    required, optional = spec.model_class.declared_params()
+    others = {name: declared for name, declared in {**optional, **required}.items() if name not in parts}
+    spec.params, found = resolve_names(spec.params, others)
+    try:
+        if "loss_scaling" in spec.params:
+            spec.params["loss_scaling"] = optimizers.named_scaler(spec.params["loss_scaling"])
+    except ConfigError as error:
+        found += error.problems
+    return problems + found
 
 
 def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, given: Mapping[str, Any]) -> list[str]:
@@ -148,22 +124,34 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
     """The part's parameters, without inherited ones that a class swapped in by the mode does not know."""
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
-        known = {**part_class.get_required_params(), **part_class.get_optional_params()}
+        required, optional = part_class.declared_params()
         own = spec.given.get(f"{part}_params") or {}
-        params = {key: value for key, value in params.items() if key in known or key in own}
+        params = {key: value for key, value in params.items() if key in required or key in optional or key in own}
     return params
 
 
-# What the builder fills in by itself; a config need not give them.
-_DERIVED = {"batch_size", "mode", "src_vocab_size", "tgt_vocab_size", "dtype", "GO_SYMBOL", "END_SYMBOL"}
-
-
 def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
-    required, optional = part_class.get_required_params(), part_class.get_optional_params()
-    needed = {name: value for name, value in required.items() if name not in _DERIVED}
-    optional = {**optional, **{name: value for name, value in required.items() if name in _DERIVED}}
-    params = _part_params(spec, part, part_class)
-    return check_params(params, needed, optional, f"{part}_params")[1]
+    """Resolves names in a part's parameters and checks them; returns problems."""
+    required, optional = part_class.declared_params()
+    params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
+    if params:  # what this mode does not take of the inherited ones is left out again when the part is built
+        spec.params[f"{part}_params"] = {**spec.params[f"{part}_params"], **params}
+    derived = {name: value for name, value in required.items()
+               if as_param(value).derived or name in _customarily_derived(issubclass(part_class, DataLayer))}
+    needed = {name: value for name, value in required.items() if name not in derived}
+    return problems + check_params(params, needed, {**optional, **derived}, f"{part}_params")[1]
+
+
+@functools.cache
+def _customarily_derived(of_data: bool) -> frozenset[str]:
+    """Names that the package's parts declare to be filled in.
+
+    Parts from outside may declare them as plain types: ``"src_vocab_size": int``.
+    """
+    rooms = (encoders, decoders, losses)
+    classes = [DataLayer] if of_data else [getattr(room, name) for room in rooms for name in room.__all__]
+    declared = [found for cls in classes if hasattr(cls, "declared_params") for found in cls.declared_params()]
+    return frozenset(name for found in declared for name, value in found.items() if as_param(value).derived)
 
 
 def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> Model:
@@ -174,14 +162,14 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
       seed: of the initial values.
       lender: a built model whose variables the new one uses instead of its own.
     """
-    policy = resolve_dtype(spec.params.get("dtype", "float32"))
-    with creating_variables(seed, borrow=lender is not None):
+    policy, parts = resolve_dtype(spec.params.get("dtype", "float32")), spec.model_class.all_parts()
+    with untrusted(spec.data_config), creating_variables(seed, borrow=lender is not None):
         model = spec.model_class(spec.params, spec.mode)
-        model.data_layer = spec.params["data_layer"](_data_params(model, spec), model, "data_layer", spec.mode)
-        for part in model.components:
-            part_class = model.params[part]
-            params = _component_params(model, spec, part, part_class, policy)
-            setattr(model, part, part_class(params, model, part, spec.mode))
+        for name in ("data_layer", *model.components):
+            part, part_class = parts.get(name, Part(Component, inherits=False)), model.params[name]
+            params = _data_params(model, spec, name, part_class) if issubclass(part.base, DataLayer) else \
+                _component_params(model, spec, name, part, policy)
+            setattr(model, name, part_class(params, model, name, spec.mode))
         model.connect()
         if lender is None and has_unbuilt_layers(model):
             _build_keras_layers(model)
@@ -201,9 +189,8 @@ def _build_keras_layers(model: Model) -> None:
     tf.function(forward, autograph=False).get_concrete_function(model.data_layer.input_signature)
 
 
-def _data_params(model: Model, spec: ModelSpec) -> dict[str, Any]:
-    layer_class = model.params["data_layer"]
-    params = _part_params(spec, "data_layer", layer_class)
+def _data_params(model: Model, spec: ModelSpec, name: str, layer_class: Any) -> dict[str, Any]:
+    params = _part_params(spec, name, layer_class)
     batch_size = model.params["batch_size_per_gpu"]
     if spec.mode != "train":
         batch_size = model.params["eval_batch_size_per_gpu"] or batch_size
@@ -211,32 +198,20 @@ def _data_params(model: Model, spec: ModelSpec) -> dict[str, Any]:
     return {**params, "batch_size": batch_size, "mode": spec.mode}
 
 
-def _component_params(model: Model, spec: ModelSpec, part: str, part_class: Any,
-                      policy: PrecisionPolicy) -> dict[str, Any]:
-    known = {**part_class.get_required_params(), **part_class.get_optional_params()}
-    params = _part_params(spec, part, part_class)
-    inherited = {"dtype": tf.float32 if part == "loss" else policy.compute}
-    if part in ("encoder", "decoder"):
+def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, policy: PrecisionPolicy) -> dict[str, Any]:
+    part_class = model.params[name]
+    required, optional = part_class.declared_params()
+    params = _part_params(spec, name, part_class)
+    inherited: dict[str, Any] = {"dtype": policy.compute}
+    if part.inherits:
         for kind in ("initializer", "regularizer"):
             if params.get(kind) is None and model.params[kind] is not None:
                 inherited[kind] = model.params[kind]
                 inherited[f"{kind}_params"] = dict(model.params[f"{kind}_params"])
-    derived = {**inherited, **model.derived_params(part)}
-    if part == "loss" or params.get("dtype") is not None:
+    derived = {**inherited, **model.derived_params(name)}
+    if not part.follows_dtype or params.get("dtype") is not None:
         derived.pop("dtype")
-    built = {**params, **{name: value for name, value in derived.items() if name in known}}
-    _name_regularizer(built)
-    if isinstance(built.get("norm_params"), Mapping):
-        built["norm_params"] = dict(built["norm_params"])
-        _name_regularizer(built["norm_params"])
-    return built
-
-
-def _name_regularizer(params: dict[str, Any]) -> None:
-    """Puts the toolkit's function in the place of its name, as a saved config has it; Keras' names stay."""
-    named = params.get("regularizer")
-    if isinstance(named, str) and hasattr(optimizers, named):
-        params["regularizer"] = getattr(optimizers, named)
+    return {**params, **{key: value for key, value in derived.items() if key in required or key in optional}}
 
 
 def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None) -> tuple[Any, Any]:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.names import register
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.losses.loss import Loss, LossTerm
+from open_seq2seq.models.part import Part
 from open_seq2seq.parts.component import Component
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
              "variable_norm", "larc_summaries", "loss_scale", "skipped_updates", "gradient_overflows",
              "gradient_underflow")
 _STEPS = (int, type(None))
-_CLASS = (type, str)
 _FUNCTION = (callable, str, type(None))
+# Parts of models that name them among their parameters and do not declare them.
+_CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
+              "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 
 
 class Model(Component):
     """Base of models. The builder gives a model its parts after creating it.
 
-    Subclasses say what the forward pass is (``loss_terms``, ``predict``) and how results
-    are judged and written (``evaluate``, ``finalize_evaluation``, ``infer``,
-    ``finalize_inference``, ``maybe_print_logs``).
+    Subclasses say which parts there are (``get_parts``), what the forward pass is
+    (``loss_terms``, ``predict``) and how results are judged and written (``evaluate``,
+    ``finalize_evaluation``, ``infer``, ``finalize_inference``, ``maybe_print_logs``).
 
     Args:
       params: the parameters of one mode, merged and with classes resolved.
@@ -48,15 +57,45 @@ class Model(Component):
     def get_required_params() -> dict[str, Any]:
         return {
             "batch_size_per_gpu": Param(int, doc="Batch size on each device.", unit="examples or tokens"),
-            "data_layer": Param(_CLASS, doc="Data layer class."),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {**_run_params(), **_optimization_params(), **_reporting_params()}
 
+    @staticmethod
+    def get_parts() -> dict[str, Part]:
+        """Returns the model's parts by name, in order of construction.
+
+        A subclass adds its own to those of its base class. What a config has to give (``<name>``, ``<name>_params``),
+        what it is checked for and what is built follow from them.
+        """
+        return {"data_layer": Part(DataLayer, follows_dtype=False, inherits=False)}
+
+    @classmethod
+    def all_parts(cls) -> dict[str, Part]:
+        """Returns the data layer, parts that are declared as parameters alone, and those of ``get_parts``."""
+        required = cls.get_required_params()
+        customary = {name: dataclasses.replace(part, optional=name not in required)
+                     for name, part in _CUSTOMARY.items() if name in {**required, **cls.get_optional_params()}}
+        return {**Model.get_parts(), **customary, **cls.get_parts()}
+
+    @classmethod
+    def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns (required, optional) parameters: those of ``get_…_params`` and the keys of the parts."""
+        required, optional = dict(cls.get_required_params()), dict(cls.get_optional_params())
+        declared = {**optional, **required}
+        for name, part in cls.all_parts().items():
+            required.update({key: spec for key, spec in part.required_params(name).items() if key not in declared})
+            optional.update({key: spec for key, spec in part.optional_params(name).items() if key not in declared})
+        return required, optional
+
     def derived_params(self, part: str) -> dict[str, Any]:
-        """Returns parameters of ``encoder``, ``decoder`` or ``loss`` that follow from the data layer."""
+        """Returns parameters of a part, other than the data layer, that follow from the model or its data layer.
+
+        Those that the part does not declare are left out, so a model may return the same for all parts. A part declares
+        them by ``Param(…, derived=True)``, so that a config need not give them.
+        """
         return {}
 
     def connect(self) -> None:
@@ -64,8 +103,14 @@ class Model(Component):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the model's parts besides the data layer, in order of construction."""
-        return ()
+        """Names of the parts that this model has besides the data layer, in order of construction."""
+        return tuple(name for name, part in self.all_parts().items() if name != "data_layer"
+                     and self.params.get(name) is not None and self.mode in part.modes)
+
+    @property
+    def parts_of_other_modes(self) -> frozenset[str]:
+        """Names of the parts that are declared, but not for the mode that this model was built for."""
+        return frozenset(name for name, part in self.all_parts().items() if self.mode not in part.modes)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         """Computes the loss of a batch: (terms, the decoder's output)."""
@@ -132,7 +177,6 @@ def _run_params() -> dict[str, Any]:
         "elastic_commit_steps": Param(int, 10, "With --elastic: every so many updates the run's state is kept in host "
                                       "memory, and processes may join; after the loss of one, the updates since are "
                                       "made again.", "updates"),
-        "data_layer_params": Param(dict, {}, "Parameters of the data layer."),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens"),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
@@ -141,7 +185,8 @@ def _run_params() -> dict[str, Any]:
         "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default."),
         "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs"),
         "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates"),
-        "hooks": Param(list, [], "Hook classes, called as Hook(train_model=…, eval_model=…)."),
+        "hooks": Param(list, [], "Hook classes or their names; made as Hook(train_model=…, eval_model=…).",
+                       names="hook"),
         "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
         "xla_buckets": Param(_STEPS, None, "With use_xla_jit: pad the training batches to so many static shapes, "
                              "chosen from the data's lengths, so that XLA compiles at most so often.", "shapes"),
@@ -154,9 +199,10 @@ def _optimization_params() -> dict[str, Any]:
     return {
         "dtype": Param((str, tf.DType), "float32", "float32; mixed (float16 on GPUs, bfloat16 on CPUs); "
                        "mixed_float16; mixed_bfloat16."),
-        "optimizer": Param((type, str, type(None)), None, "Optimizer class or name."),
+        "optimizer": Param((type, str, type(None)), None, "Optimizer class or name.", names="optimizer"),
         "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
-        "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name."),
+        "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name.",
+                           names="lr_policy"),
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "lr_scale_with_world": Param(bool, False, "Multiply the policy's learning rate by the number of replicas."),
         "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient."),
@@ -167,8 +213,9 @@ def _optimization_params() -> dict[str, Any]:
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
                            "inference use; 0.999 for example."),
         "larc_params": Param((dict, type(None)), None, "Arguments of LARC, a rate for each variable; None is off."),
-        "loss_scaling": Param((float, str, type(None)), None, "A number, Backoff or LogMax; used with half-precision "
-                              "arithmetic. By default Backoff for float16 and 1.0 for bfloat16."),
+        "loss_scaling": Param((float, str, type, type(None)), None, "A number, Backoff, LogMax, or a subclass of "
+                              "LossScaler; used with half-precision arithmetic. By default Backoff for float16 and "
+                              "1.0 for bfloat16."),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
                                "stop; go back to the last good checkpoint with a lower rate; or go back to it and on "
@@ -182,9 +229,11 @@ def _optimization_params() -> dict[str, Any]:
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),
         "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
                                         "fixed."),
-        "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder."),
+        "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder.",
+                             names="initializer"),
         "initializer_params": Param(dict, {}, "Arguments of the initialiser."),
-        "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of encoder and decoder."),
+        "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of encoder and decoder.",
+                             names="regularizer"),
         "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
     }
 
@@ -208,3 +257,13 @@ def _reporting_params() -> dict[str, Any]:
                                   "gradient_overflows", "gradient_underflow"],
                            "What goes to TensorBoard: " + ", ".join(SUMMARIES) + "."),
     }
+
+
+def _is_hook(value: Any) -> bool:
+    made = value.func if isinstance(value, functools.partial) else value
+    return callable(made) if not inspect.isclass(made) else all(
+        callable(getattr(made, method, None)) for method in ("begin", "after_step", "end"))
+
+
+register("hook", fits=_is_hook, wanted="a class with the methods begin, after_step and end, such as a subclass of "
+         "open_seq2seq.training.hooks.Hook, or the name of one")

@@ -14,6 +14,7 @@ from open_seq2seq.optimizers.loss_scaling import (
     LossScaler,
     StaticScaler,
     make_loss_scaler,
+    named_scaler,
 )
 from open_seq2seq.optimizers.lr_policies import (
     POLICIES,
@@ -40,5 +41,5 @@ __all__ = [
     "Momentum", "Nadam", "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo",
     "WeightAverage", "WeightDecay", "combination_problems", "cosine_decay", "exp_decay", "fixed_lr", "inv_poly_decay",
     "l1_regularizer", "l2_regularizer", "make_additions", "make_loss_scaler", "make_optimizer", "make_schedule",
-    "piecewise_constant", "poly_decay", "resolve_dtype", "trainable_variables", "transformer_policy",
+    "named_scaler", "piecewise_constant", "poly_decay", "resolve_dtype", "trainable_variables", "transformer_policy",
 ]

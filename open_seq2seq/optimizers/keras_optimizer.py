@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -64,6 +64,10 @@ class KerasOptimizer(Optimizer):
         if "learning_rate" in params:
             raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
                                "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
+        if nested := [name for name, value in params.items() if isinstance(value, Mapping)]:
+            # Keras would import and call whatever such a dict names.
+            raise ConfigError([f"'optimizer_params/{nested[0]}' is {dict(params[nested[0]])!r}, but arguments of "
+                               "Keras' optimizers are numbers, text or lists, not dicts."])
         try:
             self._keras = _on_each_device(optimizer_class)(learning_rate=0.0, **params)
         except (TypeError, ValueError) as error:

@@ -13,9 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import register, resolve_name
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.component import Module
-from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.utils.errors import ConfigError
 
 # The least positive float16.
 _LEAST_HALF = 2.0**-24
@@ -194,23 +195,24 @@ class LogMaxScaler(_AutomaticScaler):
             exponent, *bounds)), tf.float32)))
 
 
-_ALGORITHMS = {"backoff": BackoffScaler, "logmax": LogMaxScaler}
+_ALGORITHMS = {"Backoff": BackoffScaler, "LogMax": LogMaxScaler}
 
 
-def make_loss_scaler(loss_scaling: float | str = 1.0, params: Mapping[str, Any] | None = None,
+def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str, Any] | None = None,
                      compute: tf.DType = tf.float16) -> LossScaler:
     """Makes the loss scaler that a config names.
 
     Args:
-      loss_scaling: a number, ``"Backoff"`` or ``"LogMax"`` (in any case).
+      loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (in any case); a subclass of ``LossScaler``, or its name.
       params: ``loss_scaling_params``, for the automatic ones.
       compute: the type of arithmetic; in float32 nothing is scaled.
 
     Raises:
       ConfigError: an unknown algorithm, or parameters that do not fit.
     """
-    if isinstance(loss_scaling, str) and loss_scaling.strip().lower() in _ALGORITHMS:
-        scaler: LossScaler = _ALGORITHMS[loss_scaling.strip().lower()](**(params or {}))
+    loss_scaling = named_scaler(loss_scaling)
+    if isinstance(loss_scaling, type):
+        scaler: LossScaler = loss_scaling(**(params or {}))
     else:
         scaler = StaticScaler(_as_number(loss_scaling))
         if params:
@@ -219,11 +221,33 @@ def make_loss_scaler(loss_scaling: float | str = 1.0, params: Mapping[str, Any] 
     return StaticScaler(1.0) if compute == tf.float32 else scaler
 
 
-def _as_number(loss_scaling: Any) -> float:
+def named_scaler(loss_scaling: Any) -> Any:
+    """Returns the class in the place of its name; numbers, also as text, and all else as they are.
+
+    Raises:
+      ConfigError: no scaler of that name, or a class that is none.
+    """
+    if isinstance(loss_scaling, type) or isinstance(loss_scaling, str) and not _is_number(loss_scaling):
+        algorithms = {known.lower(): scaler for known, scaler in _ALGORITHMS.items()}
+        found = algorithms.get(loss_scaling.strip().lower()) if isinstance(loss_scaling, str) else None
+        return found or resolve_name(loss_scaling, "loss_scaler", "loss_scaling")
+    return loss_scaling
+
+
+def _is_number(text: str) -> bool:
     try:
-        if isinstance(loss_scaling, bool):
-            raise ValueError("not a number")
-        return float(loss_scaling)
-    except (TypeError, ValueError):
-        raise ConfigError([f"'loss_scaling' is {loss_scaling!r} but has to be a number, 'Backoff' or 'LogMax'."
-                           + did_you_mean(str(loss_scaling), ["Backoff", "LogMax"])]) from None
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_number(loss_scaling: Any) -> float:
+    if isinstance(loss_scaling, bool) or not isinstance(loss_scaling, (int, float, str)):
+        raise ConfigError([f"'loss_scaling' is {loss_scaling!r} but has to be a number, 'Backoff' or 'LogMax'."])
+    return float(loss_scaling)
+
+
+register("loss_scaler", lambda: {**_ALGORITHMS, **{scaler.__name__: scaler for scaler in _ALGORITHMS.values()},
+                                 **{f"open_seq2seq.optimizers.{s.__name__}": s for s in _ALGORITHMS.values()}},
+         base=LossScaler)

@@ -8,7 +8,6 @@ these (or gives a function of its own) as ``lr_policy`` and its other arguments 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import typing
@@ -17,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import register, resolve_name
 from open_seq2seq.config.params import coerce, describe_type
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -151,7 +151,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     ``steps_per_epoch``.
 
     Args:
-      policy: a function, the name of one above, or ``package.module.function``.
+      policy: a function, the name of one above, ``package.module.function`` or ``path/to/file.py:function``.
       params: ``lr_policy_params``.
       last_step: number of updates in the run.
       steps_per_epoch: updates an epoch; None in runs that are measured in steps.
@@ -162,7 +162,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     Raises:
       ConfigError: an unknown policy, or arguments that do not fit it.
     """
-    function = _find_policy(policy)
+    function = resolve_name(policy, "lr_policy", "lr_policy")
     arguments = inspect.signature(function).parameters
     filled, problems = _checked_arguments(function, arguments, dict(params))
     if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
@@ -189,21 +189,6 @@ def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
 
 def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
     return lambda global_step: tf.cast(function(tf.cast(global_step, tf.int64), **arguments), tf.float32)
-
-
-def _find_policy(policy: Any) -> Callable[..., Any]:
-    if callable(policy):
-        return policy
-    if isinstance(policy, str) and policy in POLICIES:
-        return POLICIES[policy]
-    if isinstance(policy, str) and "." in policy:
-        module, _, name = policy.rpartition(".")
-        try:
-            return getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError([f"'lr_policy' is {policy!r}, which cannot be imported: {error}."]) from error
-    raise ConfigError([f"'lr_policy' is {policy!r} but has to be a function or one of {', '.join(POLICIES)}."
-                       + did_you_mean(str(policy), POLICIES)])
 
 
 def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, inspect.Parameter],
@@ -244,3 +229,7 @@ def _numeric_kinds(hint: Any) -> tuple[type, ...]:
     """Returns the types of a number's hint, or () for anything else."""
     kinds = typing.get_args(hint) or (hint,)
     return tuple(kinds) if hint is not None and all(k in (int, float, bool, type(None)) for k in kinds) else ()
+
+
+register("lr_policy", lambda: {**POLICIES, **{f"open_seq2seq.optimizers.{n}": f for n, f in POLICIES.items()}},
+         wanted=f"a function or one of {', '.join(POLICIES)}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import register, resolve_name
 from open_seq2seq.optimizers.adafactor import Adafactor
 from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
@@ -16,11 +16,10 @@ from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer, is_keras_opt
 from open_seq2seq.optimizers.novograd import NovoGrad
 from open_seq2seq.optimizers.optimizer import Optimizer
 from open_seq2seq.optimizers.sgd import SGD, Momentum
-from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.utils.errors import ConfigError
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {
     c.__name__: c for c in (SGD, Momentum, Adam, AdamW, LazyAdam, Nadam, Adagrad, RMSProp, Ftrl, Adafactor, NovoGrad)}
-_KERAS_PREFIX = re.compile(r"(tf\.keras|tensorflow\.keras|keras)\.optimizers\.(\w+)$")
 
 
 def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | None = None) -> Optimizer:
@@ -28,39 +27,15 @@ def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | 
 
     Args:
       optimizer: a name of ``OPTIMIZERS``, ``tf.keras.optimizers.Lion``,
-        ``package.module.Class``, or a class: a subclass of ``Optimizer`` or of Keras' one.
+        ``package.module.Class``, ``path/to/file.py:Class``, or a class: a subclass of ``Optimizer`` or of Keras' one.
       optimizer_params: its arguments.
 
     Raises:
       ConfigError: no such optimizer, or arguments that it does not have.
     """
-    chosen = _find_class(optimizer) if isinstance(optimizer, str) else optimizer
+    chosen = resolve_name(optimizer, "optimizer", "optimizer")
     params = dict(optimizer_params or {})
-    if isinstance(chosen, type) and issubclass(chosen, Optimizer):
-        return chosen(**params)
-    if is_keras_optimizer(chosen):
-        return KerasOptimizer(chosen, **params)
-    raise ConfigError([f"'optimizer' is {optimizer!r} but has to be one of {', '.join(OPTIMIZERS)}, a subclass of "
-                       "open_seq2seq.optimizers.Optimizer, or a Keras optimizer class."])
-
-
-def _find_class(name: str) -> Any:
-    if name in OPTIMIZERS:
-        return OPTIMIZERS[name]
-    keras_name = _KERAS_PREFIX.match(name)
-    module_name, _, class_name = name.rpartition(".")
-    if keras_name or module_name:
-        try:
-            if keras_name:
-                return getattr(tf.keras.optimizers, keras_name.group(2))
-            return getattr(importlib.import_module(module_name), class_name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError([f"'optimizer' is {name!r}, which cannot be imported: {error}."]) from error
-    # Near in spelling, or the same in other letters: "adam".
-    same = [known for known in OPTIMIZERS if known.lower() == name.lower()]
-    hint = f" Did you mean '{same[0]}'?" if same else did_you_mean(name, OPTIMIZERS)
-    raise ConfigError([f"'optimizer' is {name!r} but has to be one of {', '.join(OPTIMIZERS)}, a Keras optimizer "
-                       f"(tf.keras.optimizers.Lion), or a class.{hint}"])
+    return KerasOptimizer(chosen, **params) if is_keras_optimizer(chosen) else chosen(**params)
 
 
 def trainable_variables(variables: Mapping[str, tf.Variable],
@@ -94,3 +69,18 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
 def _spread(names: list[str], count: int = 4) -> list[str]:
     """Returns a few names from all over the list."""
     return names[::max(1, len(names) // count)][:count]
+
+
+def _is_optimizer(value: Any) -> bool:
+    return isinstance(value, type) and (issubclass(value, Optimizer) or is_keras_optimizer(value))
+
+
+def _keras_optimizers() -> dict[str, Any]:
+    return {f"tf.keras.optimizers.{name}": value for name, value in vars(tf.keras.optimizers).items()
+            if is_keras_optimizer(value)}
+
+
+register("optimizer", lambda: {**OPTIMIZERS, **{f"open_seq2seq.optimizers.{n}": c for n, c in OPTIMIZERS.items()}},
+         fits=_is_optimizer, wanted=f"one of {', '.join(OPTIMIZERS)}, a subclass of open_seq2seq.optimizers.Optimizer, "
+         "or a Keras optimizer such as tf.keras.optimizers.Lion")
+register("optimizer", _keras_optimizers)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import register
+
 
 def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the penalty ``scale · Σ w² / 2``, whose gradient is ``scale · w``.
@@ -18,3 +20,7 @@ def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
 def l1_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the penalty ``scale · Σ |w|``."""
     return lambda weights: scale * tf.reduce_sum(tf.abs(weights))
+
+
+_NAMES = {function.__name__: function for function in (l1_regularizer, l2_regularizer)}
+register("regularizer", lambda: {**_NAMES, **{f"open_seq2seq.optimizers.{n}": f for n, f in _NAMES.items()}})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.utils.errors import ConfigError, did_you_mean
+from open_seq2seq.config.names import register, resolve_name
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
 
@@ -23,6 +24,14 @@ NAMES: dict[str, Activation] = {
     "leaky_relu": tf.nn.leaky_relu, "swish": tf.nn.silu, "tanh": tf.nn.tanh, "sigmoid": tf.nn.sigmoid,
     "softplus": tf.nn.softplus,
 }
+# Functions of TensorFlow's that take a tensor and return one of its shape.
+_ELEMENTWISE = {
+    "tf.nn": ("celu", "elu", "gelu", "leaky_relu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus",
+              "softsign", "swish", "tanh", "log_softmax"),
+    "tf.math": ("abs", "asinh", "atan", "cos", "erf", "exp", "log_sigmoid", "sigmoid", "sin", "sinh", "softplus",
+                "square", "tanh"),
+    "tf": ("abs", "exp", "identity", "sigmoid", "square", "tanh"),
+}
 _CLIPPED_AT: dict[Any, float | None] = {tf.nn.relu: None, tf.nn.relu6: 6.0, relu20: 20.0}
 
 
@@ -30,26 +39,14 @@ def resolve_activation(value: Any, path: str) -> Activation | None:
     """Returns the function that a config gives.
 
     Args:
-      value: a function; a name of ``NAMES``; ``tf.nn.relu`` and the like; ``package.module.function``; None for none.
+      value: a function; a name of ``NAMES``; one of Keras' activations; ``tf.nn.relu`` and the like;
+        ``package.module.function`` or ``path/to/file.py:function``; None for none.
       path: where it stands in the config, for messages.
 
     Raises:
       ConfigError: there is no such function.
     """
-    if value is None or not isinstance(value, str):
-        return value
-    if value in NAMES:
-        return NAMES[value]
-    module, _, name = value.rpartition(".")
-    try:
-        found: Any = tf if module == "tf" or module.startswith("tf.") else importlib.import_module(module or "-")
-        for part in (module.split(".")[1:] if found is tf else []) + [name]:
-            found = getattr(found, part)
-    except (ImportError, AttributeError):
-        found = None
-    if not callable(found):
-        raise ConfigError([f"'{path}' is {value!r}, but there is no such function." + did_you_mean(value, NAMES)])
-    return found
+    return None if value is None else resolve_name(value, "activation", path)
 
 
 @tf.custom_gradient
@@ -87,3 +84,21 @@ def activate_kept(x: tf.Tensor, function: Activation | None, keep: tf.Tensor, sc
         return tf.where(keep, (x if function is None else function(x)) * factor, tf.zeros([], x.dtype))
     most = _CLIPPED_AT[function]
     return _rectified(x, keep, factor) if most is None else _clipped(x, keep, factor, tf.constant(most, x.dtype))
+
+
+def _tensorflows() -> dict[str, Activation]:
+    return {f"{place}.{name}": getattr(functools.reduce(getattr, place.split(".")[1:], tf), name)
+            for place, names in _ELEMENTWISE.items() for name in names
+            if hasattr(functools.reduce(getattr, place.split(".")[1:], tf), name)}
+
+
+def _kerases() -> dict[str, Activation]:
+    named = {name: value for name, value in vars(tf.keras.activations).items()
+             if inspect.isfunction(value) and name not in ("get", "serialize", "deserialize")}
+    return {**{name: value for name, value in named.items() if name not in NAMES},
+            **{f"tf.keras.activations.{name}": value for name, value in named.items()}}
+
+
+register("activation", lambda: NAMES, wanted="a function of a tensor, or the name of one")
+register("activation", _tensorflows)
+register("activation", _kerases)

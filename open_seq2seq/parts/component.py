@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.names import resolve_names
 from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.parts.initializers import make_named
 from open_seq2seq.parts.observation import observed_call
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.stacks import Stack
@@ -120,8 +122,10 @@ class Component(Module):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str | None = None,
                  mode: str = "train") -> None:
         super().__init__(name=name)
-        checked, problems = check_params(
-            params, self.get_required_params(), self.get_optional_params(), self.params_path)
+        required, optional = self.declared_params()
+        checked, problems = check_params(params, required, optional, self.params_path)
+        if not problems:
+            checked, problems = resolve_names(checked, {**optional, **required}, self.params_path)
         if problems:
             raise ConfigError(problems)
         # A plain dict would be wrapped by tf.Module's attribute tracking.
@@ -139,13 +143,21 @@ class Component(Module):
     def get_optional_params() -> dict[str, Any]:
         """Returns name to spec of the parameters that may be given."""
         return {
-            "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of the component."),
+            "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type; by default the model's, in losses float32.",
+                           derived=True),
             "initializer": Param((type, callable, str, type(None)), None,
-                                 "Initialiser of the component's variables; its own choice by default."),
+                                 "Initialiser of the component's variables; its own choice by default.",
+                                 names="initializer"),
             "initializer_params": Param(dict, {}, "Arguments of the initialiser."),
-            "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels."),
+            "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels.",
+                                 names="regularizer"),
             "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
         }
+
+    @classmethod
+    def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns what may be given in all: (required, optional), each name to spec."""
+        return cls.get_required_params(), cls.get_optional_params()
 
     @property
     def params_path(self) -> str:
@@ -154,7 +166,7 @@ class Component(Module):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The checked parameters, defaults filled in."""
+        """The checked parameters, defaults filled in, and objects in the places of their names."""
         return self._params
 
     @property
@@ -196,18 +208,14 @@ class Component(Module):
         chosen = self._params["initializer"]
         if chosen is None:
             return default
-        if isinstance(chosen, str):
-            return tf.keras.initializers.get({"class_name": chosen, "config": dict(self._params["initializer_params"])})
-        return chosen(**self._params["initializer_params"]) if isinstance(chosen, type) else chosen
+        return make_named(chosen, self._params["initializer_params"], "initializer", f"{self.params_path}/initializer")
 
     def make_regularizer(self) -> Callable[[tf.Tensor], tf.Tensor] | None:
         """Returns the configured regulariser as a function of a variable, or None."""
-        chosen, settings = self._params["regularizer"], dict(self._params["regularizer_params"])
-        if chosen is None or (callable(chosen) and not isinstance(chosen, type) and not settings):
-            return chosen
-        if isinstance(chosen, str):
-            return tf.keras.regularizers.get({"class_name": chosen, "config": settings})
-        return chosen(**settings)
+        chosen = self._params["regularizer"]
+        if chosen is None:
+            return None
+        return make_named(chosen, self._params["regularizer_params"], "regularizer", f"{self.params_path}/regularizer")
 
 
 def _is_keras_layer(value: Any) -> bool:

@@ -81,7 +81,8 @@ class FrameASR:
 
     @classmethod
     def from_logdir(cls, logdir: str, overrides: Sequence[str] = (), rate: int | None = None,
-                    history_seconds: float = HISTORY_SECONDS, tolerance: float = REVISION_TOLERANCE) -> FrameASR:
+                    history_seconds: float = HISTORY_SECONDS, tolerance: float = REVISION_TOLERANCE,
+                    trust_code: bool = False) -> FrameASR:
         """Loads the model of a logdir, whose checkpoint has all that is needed.
 
         Args:
@@ -90,13 +91,14 @@ class FrameASR:
           rate: see the class.
           history_seconds: likewise.
           tolerance: likewise.
+          trust_code: whether the checkpoint's config may name code from outside the package, which then runs.
 
         Raises:
           UserError: there is no checkpoint, or a mistake in the overrides.
           ConfigError: the model cannot be streamed.
         """
         given = parse_overrides([*overrides, f"--logdir={logdir}"])
-        return cls(_load(given), rate, history_seconds, tolerance)
+        return cls(_load(given, trust_code), rate, history_seconds, tolerance)
 
     @property
     def look_ahead_seconds(self) -> float:
@@ -184,7 +186,7 @@ class FrameASR:
         return GreedyTranscript(self.model.data_layer.ids_to_text) if search is None else SearchedTranscript(search)
 
 
-def _load(overrides: list[Override]) -> Model:
-    file, kept = config_of_logdir(_MODE, overrides)
+def _load(overrides: list[Override], trust_code: bool) -> Model:
+    file, kept = config_of_logdir(_MODE, overrides, trust_code)
     config = resolve(file, _MODE, [*kept, *overrides], extra_check=description_problems)
     return load_model(RunOptions(_MODE, config))

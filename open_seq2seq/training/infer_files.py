@@ -19,12 +19,14 @@ from open_seq2seq.utils.errors import UserError
 _SECTION, _DATA = "infer_params", "data_layer_params"
 
 
-def config_of_logdir(mode: str, overrides: Sequence[Override]) -> tuple[ConfigFile, list[Override]]:
+def config_of_logdir(mode: str, overrides: Sequence[Override],
+                     trust_code: bool = False) -> tuple[ConfigFile, list[Override]]:
     """Returns the config of a logdir's checkpoint, and the values that make its model use the files kept there.
 
     Args:
       mode: ``infer`` or ``interactive_infer``.
       overrides: values of the command line, the logdir among them.
+      trust_code: whether the config may name code from outside the package.
 
     Raises:
       UserError: no logdir, or none in it.
@@ -32,8 +34,9 @@ def config_of_logdir(mode: str, overrides: Sequence[Override]) -> tuple[ConfigFi
       ConfigError: a config that cannot be read.
     """
     checkpoint = _checkpoint(_given(overrides, "logdir"), str(_given(overrides, "restore_best_checkpoint")))
-    file = load_config(checkpoint / CONFIG)
-    return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
+    file = load_config(checkpoint / CONFIG, trusted=trust_code)
+    with file.in_use():
+        return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
 
 
 def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
@@ -48,7 +51,8 @@ def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Ov
       UserError: the data layer takes no files, or not these.
     """
     named = _merged(file, "infer", overrides).get("data_layer")
-    layer_class = part_class(named, "data_layer")
+    with file.in_use():
+        layer_class = part_class(named, "data_layer")
     if not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
         return []  # reported where the model is described
     changed = layer_class.params_for_files(files)

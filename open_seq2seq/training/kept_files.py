@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from open_seq2seq.config.files import ASSET, NamedFile, named_files_below
+from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.data.data_layer import DataLayer, asset_name
-from open_seq2seq.models.builder import resolve_class
 from open_seq2seq.models.model import Model
 from open_seq2seq.training.checkpoints import Checkpoint, verified_assets
 from open_seq2seq.training.checkpoints.files import sha256
@@ -127,14 +127,14 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[
 
 def _files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
     """Returns the files that a model's parameters name, whichever part declares them."""
-    model_class = part_class(base_model, "base_model")
+    model_class = part_class(base_model, "model")
     return list(named_files_below(model_class, params, part_class)) if isinstance(model_class, type) else []
 
 
 def part_class(value: Any, kind: str) -> Any:
     """Returns the class that a config names; what cannot be found is reported where the model is described."""
-    with contextlib.suppress(ConfigError, KeyError):
-        return resolve_class(value, kind)
+    with contextlib.suppress(ConfigError):
+        return resolve_name(value, kind, kind)
     return None
 
 

@@ -208,7 +208,10 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
     else:
         kept = "; the checkpoint has their moving average too, which ema_decay would choose" if averages else ""
         deco_print(f"Weights: as trained{kept}", offset=1)
-    assign_strictly(named_variables(model), {**checkpoint.weights, **used}, checkpoint.path)
+    # Parts that other modes alone have, such as a loss, may have weights too.
+    weights = {name: value for name, value in {**checkpoint.weights, **used}.items()
+               if name.partition("/")[0] not in model.parts_of_other_modes}
+    assign_strictly(named_variables(model), weights, checkpoint.path)
     check_assets(model, checkpoint)
 
 

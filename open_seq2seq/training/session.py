@@ -12,7 +12,7 @@ from typing import Any
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml
-from open_seq2seq.models.builder import ModelSpec, build_model, describe_model
+from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
@@ -101,9 +101,7 @@ def what_counts(options: RunOptions) -> dict[str, Any]:
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
     """Returns the description of the model of each config section that the mode needs."""
-    config = options.config
-    return {section: describe_model(config.base_model, config.params(section), section, config.given(section))
-            for section in config.sections}
+    return {section: describe_section(options.config, section) for section in options.config.sections}
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
@@ -198,8 +196,9 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     saver = None
     if logdir.root is not None:
         saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
-        keep_files(saver.directory, options.config.base_model,
-                   {mode: options.config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
+        with options.config.config_file.in_use():
+            keep_files(saver.directory, options.config.base_model,
+                       {mode: options.config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
     with runner.scope():
         return Trainer(model, eval_model, runner, seed, saver, summaries_dir)

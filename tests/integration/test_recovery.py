@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from open_seq2seq.utils.errors import ConfigError
 from tests.integration.conftest import ROOT, start_process
 
 PARTS = Path(__file__).with_name("diverging_parts.py")
@@ -264,6 +265,9 @@ def test_a_storm_of_overflows_stops_and_its_batch_can_be_replayed(workspace, com
     assert_all_finite(workspace / "run")
     folder = next((workspace / "run" / "divergence").iterdir())
     arguments = [f"--logdir={workspace}/run", f"--batch={folder}"]
+    with pytest.raises(ConfigError, match="diverging_parts.*--trust_code"):  # a logdir is data
+        script.main(arguments)
+    arguments.append("--trust_code")
     script.main(arguments)
     out = capfd.readouterr().out
     for text in ("float16 arithmetic", "model.ckpt-50", "loss scale of the step: 1", "non-finite gradients: 2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -104,14 +105,15 @@ class Direction(Module):
         """Returns zeros ``[batch, hidden]``, FP32, for each state of the cell."""
         return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> list[tf.Tensor]:
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
         """Runs over ``[time, batch, input]``; see ``recurrence`` for what comes back.
 
         Args:
           x: in the compute type.
           lengths: ``[batch]`` in steps.
+          states: what each state of the cell begins with ``[batch, hidden]``, FP32, the output first; zeros by default.
         """
-        states = self.initial_states(tf.shape(x)[1])
+        states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
         if self.use_cudnn and cudnn_serves(self.cell):
             return cudnn_recurrence(self, x, lengths, states)
         columns = self.cell.gates * self.hidden_size

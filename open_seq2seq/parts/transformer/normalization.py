@@ -11,6 +11,7 @@ from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import sum_over_rows
+from open_seq2seq.parts.initializers import make_named
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
@@ -26,7 +27,8 @@ _NORM_PARAMS = {
     "center_scale": Param(bool, True, "Batch norm: whether offset and scale are learned."),
     "data_format": Param(["channels_last", "channels_first"], "channels_last",
                          "Batch norm: accepted for old configs; activations are channels last."),
-    "regularizer": Param((type, callable, str, type(None)), None, "Batch norm: regulariser of the scale."),
+    "regularizer": Param((type, callable, str, type(None)), None, "Batch norm: regulariser of the scale.",
+                         names="regularizer"),
     "regularizer_params": Param(dict, {}, "Batch norm: arguments of the regulariser."),
 }
 
@@ -122,10 +124,7 @@ def make_norm(hidden_size: int, params: Mapping[str, Any]) -> Module:
         epsilon = 1e-6 if params["epsilon"] is None else params["epsilon"]
         return LayerNorm(hidden_size, epsilon, order=1 if params["type"] == "layernorm_L1" else 2)
     regularizer = params["regularizer"]
-    if isinstance(regularizer, str):
-        regularizer = tf.keras.regularizers.get(
-            {"class_name": regularizer, "config": dict(params["regularizer_params"])})
-    elif regularizer is not None and (isinstance(regularizer, type) or params["regularizer_params"]):
-        regularizer = regularizer(**params["regularizer_params"])
+    if regularizer is not None:
+        regularizer = make_named(regularizer, params["regularizer_params"], "regularizer", "norm_params/regularizer")
     return BatchNorm(hidden_size, params["momentum"], 1e-4 if params["epsilon"] is None else params["epsilon"],
                      params["center_scale"], regularizer)

@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
+from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.encoders import TransformerEncoder
-from open_seq2seq.models.builder import build_model, describe_model, resolve_class
+from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.utils.errors import ConfigError
 
@@ -24,10 +25,10 @@ def spec_of(mode="train", **changes):
 
 
 def test_classes_are_found_by_every_kind_of_name():
-    assert resolve_class("TransformerEncoder", "encoder") is TransformerEncoder
-    assert resolve_class("open_seq2seq.encoders.TransformerEncoder", "encoder") is TransformerEncoder
-    assert resolve_class(TransformerEncoder, "encoder") is TransformerEncoder
-    assert resolve_class(f"{EXAMPLES}/own_parts.py:BagEncoder", "encoder").__name__ == "BagEncoder"
+    assert resolve_name("TransformerEncoder", "encoder", "encoder") is TransformerEncoder
+    assert resolve_name("open_seq2seq.encoders.TransformerEncoder", "encoder", "encoder") is TransformerEncoder
+    assert resolve_name(TransformerEncoder, "encoder", "encoder") is TransformerEncoder
+    assert resolve_name(f"{EXAMPLES}/own_parts.py:BagEncoder", "encoder", "encoder").__name__ == "BagEncoder"
 
 
 @pytest.mark.parametrize(("name", "expected"), [
@@ -35,7 +36,7 @@ def test_classes_are_found_by_every_kind_of_name():
     ("nowhere/file.py:Thing", "does not exist"), (f"{EXAMPLES}/own_parts.py:BagEncder", "Did you mean 'BagEncoder'")])
 def test_an_unknown_class_is_explained(name, expected):
     with pytest.raises(ConfigError, match="encoder") as caught:
-        resolve_class(name, "encoder")
+        resolve_name(name, "encoder", "encoder")
     assert expected in str(caught.value)
 
 
@@ -92,5 +93,5 @@ def test_a_swapped_class_drops_inherited_parameters_that_it_does_not_know():
 
 def test_files_named_twice_are_loaded_once():
     name = f"{EXAMPLES}/own_parts.py:BagEncoder"
-    assert resolve_class(name, "encoder") is resolve_class(name, "encoder")
+    assert resolve_name(name, "encoder", "encoder") is resolve_name(name, "encoder", "encoder")
     assert "open_seq2seq_user_own_parts" not in sys.modules

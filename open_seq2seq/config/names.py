@@ -1,0 +1,216 @@
+"""One resolver for whatever a config names by string: parts, optimizers, policies, hooks, initialisers, and so on.
+
+A string is an exported name (``TransformerEncoder``), ``package.module.Name`` or ``path/to/file.py:Name``. Names are of
+a *kind*, such as ``encoder``: the rooms of the package ``register`` what they export under a kind, a parameter says by
+``Param(names="encoder")`` what its strings name, and ``resolve_name`` finds it and checks that it is of the kind.
+
+Registered names are found without importing anything from outside the package. All others are code that is executed,
+which ``user_code`` refuses while the config in use is data.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from open_seq2seq.config.params import Specs, as_param
+from open_seq2seq.config.user_code import attribute, imported, names_of_file, untrusted_config
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+Catalogue = Callable[[], Mapping[str, Any]]
+
+_PACKAGE = __name__.partition(".")[0]
+_IDENTIFIERS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_IN_FILE = re.compile(r"([^\x00-\x1f]+\.py):(.*)", re.DOTALL)
+# TensorFlow's names as configs may write them, and the one spelling that is looked up.
+_SPELLINGS = (("tensorflow.", "tf."), ("keras.", "tf.keras."))
+
+
+@dataclass
+class Kind:
+    """What strings of one kind name.
+
+    Attributes:
+      noun: for messages: ``encoder``.
+      base: the class that what they name is a subclass of; None where it is something else.
+      fits: whether an object is of the kind; by default whether it is a subclass of ``base``.
+      wanted: what it has to be, for messages: ``a subclass of Encoder``.
+      catalogues: functions that give the registered objects by name.
+    """
+
+    noun: str
+    base: type | None = None
+    fits: Callable[[Any], bool] = callable
+    wanted: str = "a function"
+    catalogues: list[Catalogue] = field(default_factory=list)
+    _read: dict[Catalogue, dict[str, Any]] = field(default_factory=dict)
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yields what the catalogues hold, in every spelling: ``Adam``, ``open_seq2seq.optimizers.adam.Adam``."""
+        for catalogue in self.catalogues:
+            if catalogue not in self._read:  # Keras is imported only where the names before it do not suffice
+                self._read[catalogue] = dict(self._spellings(catalogue()))
+            yield self._read[catalogue]
+
+    def _spellings(self, names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for name, value in names.items():
+            if self.fits(value):
+                yield name, value
+                if getattr(value, "__module__", "").partition(".")[0] == _PACKAGE:
+                    yield f"{value.__module__}.{value.__qualname__}", value
+
+    def nearest(self, name: str) -> str:
+        """Returns ``" Did you mean 'Adam'?"`` for a name that is nearly a registered one, else ``""``."""
+        known = [known for names in self.entries() for known in names if "." not in known or known.startswith("tf.")]
+        same = [one for one in known if one.lower() == name.lower()]
+        return f" Did you mean '{same[0]}'?" if same else did_you_mean(name, known)
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None = None,
+             fits: Callable[[Any], bool] | None = None, wanted: str = "") -> None:
+    """Declares a kind of name, or adds names to one.
+
+    Args:
+      kind: ``encoder``, ``lr_policy``; messages say it with spaces for underscores.
+      catalogue: gives objects by name; called when a name is looked up for the first time.
+      base: what the objects are subclasses of.
+      fits: whether an object is of the kind, where ``base`` does not say it.
+      wanted: what ``fits`` asks for, in words.
+    """
+    known = _KINDS.setdefault(kind, Kind(kind.replace("_", " ")))
+    if base is not None:
+        known.base, known.wanted = base, f"a subclass of {base.__name__}"
+        known.fits = functools.partial(_is_subclass, base)
+    if fits is not None:
+        known.fits = fits
+    known.wanted = wanted or known.wanted
+    if catalogue is not None:
+        known.catalogues.append(catalogue)
+    known._read.clear()
+
+
+def _is_subclass(base: type, value: Any) -> bool:
+    return inspect.isclass(value) and issubclass(value, base)
+
+
+def exported(room: Any) -> Catalogue:
+    """Returns a catalogue of what a package exports by ``__all__``, by bare name and by ``package.Name``.
+
+    Args:
+      room: the imported package.
+    """
+    def catalogue() -> dict[str, Any]:
+        found = {name: getattr(room, name) for name in room.__all__}
+        return {**found, **{f"{room.__name__}.{name}": value for name, value in found.items()}}
+
+    return catalogue
+
+
+def kind_of(base: type) -> str:
+    """Returns the kind whose objects are subclasses of a class, or of the nearest class above it; "" without one."""
+    for cls in base.__mro__:
+        for name, kind in _KINDS.items():
+            if kind.base is cls:
+                return name
+    return ""
+
+
+def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> Any:
+    """Returns what a config value names.
+
+    Args:
+      value: a string; anything else stands for itself, and is checked.
+      kind: what it names: ``encoder``; "" for anything that a module or a file holds.
+      path: where it stands in the config, for messages: ``decoder_params/ctc_decoder``.
+      base: class that it has to be a subclass of, where that is more than the kind asks for.
+
+    Raises:
+      ConfigError: nothing of that name, something of another kind, or code that must not run.
+    """
+    known = _KINDS.get(kind) or Kind("object", fits=lambda _: True)
+    found = _found(value, known, path) if isinstance(value, str) else value
+    wanted = known.wanted if base is None else f"a subclass of {base.__name__}"
+    if not (known.fits(found) if base is None else _is_subclass(base, found)):
+        shown = repr(value) if isinstance(value, str) or not inspect.isclass(value) else value.__name__
+        raise ConfigError([f"'{path}' is {shown} but has to be {wanted}."])
+    return found
+
+
+def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Puts what strings name in their places, as far as parameters are declared to be names.
+
+    The parameters of a class that is found, ``<name>_params``, are treated alike.
+
+    Args:
+      params: of a model or a part; not changed. Values of types that no name has are left alone.
+      specs: their declarations.
+      path: where they stand in the config, for messages: ``decoder_params``.
+
+    Returns:
+      (params, problems: one sentence each).
+    """
+    resolved, problems = dict(params), []
+    for name, value in params.items():
+        kind = as_param(specs.get(name)).names if name in specs else ""
+        if kind:
+            resolved[name], found = _resolved(value, kind, f"{path}/{name}" if path else name)
+            problems += found
+        below = f"{name}_params"
+        if kind and inspect.isclass(resolved[name]) and isinstance(params.get(below), Mapping) \
+                and hasattr(resolved[name], "declared_params"):
+            required, optional = resolved[name].declared_params()
+            resolved[below], found = resolve_names(params[below], {**optional, **required},
+                                                   f"{path}/{below}" if path else below)
+            problems += found
+    return resolved, problems
+
+
+def _resolved(value: Any, kind: str, path: str) -> tuple[Any, list[str]]:
+    if isinstance(value, (list, tuple)):
+        pairs = [_resolved_one(item, kind, f"{path}/{number}") for number, item in enumerate(value)]
+        return [item for item, _ in pairs], [problem for _, found in pairs for problem in found]
+    return _resolved_one(value, kind, path) if isinstance(value, str) or callable(value) else (value, [])
+
+
+def _resolved_one(value: Any, kind: str, path: str) -> tuple[Any, list[str]]:
+    try:
+        return resolve_name(value, kind, path), []
+    except ConfigError as error:
+        return value, error.problems
+
+
+def _found(text: str, kind: Kind, path: str) -> Any:
+    name = next((new + text.removeprefix(old) for old, new in _SPELLINGS if text.startswith(old)), text)
+    for names in kind.entries():
+        if name in names:
+            return names[name]
+    what = f"'{path}' is {text!r}"
+    if "<lambda>" in text:
+        raise ConfigError([f"{what}: a lambda has no name by which it could be found, so put a function with def in "
+                           "its place."])
+    in_file = _IN_FILE.fullmatch(text)
+    if in_file and _IDENTIFIERS.fullmatch(in_file[2]):
+        return attribute(names_of_file(in_file[1], what), in_file[1], in_file[2].split("."), what)
+    if in_file or not _IDENTIFIERS.fullmatch(text):
+        raise ConfigError([f"{what}, which is no name of any {kind.noun}: give an exported one, package.module.Name or "
+                           f"path/to/file.py:Name.{kind.nearest(text)}"])
+    if "." not in text:
+        raise ConfigError([f"{what}, but there is no such {kind.noun}.{kind.nearest(text) or _some(kind)}"])
+    if untrusted_config() is None and text.startswith("tf."):
+        import tensorflow as tf
+
+        return attribute(tf, "tf", text.split(".")[1:], f"{what}, which cannot be imported")
+    return imported(text, what)
+
+
+def _some(kind: Kind) -> str:
+    """The exported names, where they are few enough to read."""
+    names = sorted({name for names in kind.entries() for name in names if "." not in name})
+    return f" There are {', '.join(names)}." if 0 < len(names) <= 20 else ""

@@ -1,0 +1,64 @@
+"""Initialisers and regularisers by name: Keras' own, made without its deserialisation, which imports any module."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.utils.errors import ConfigError
+
+# Names by which Keras knows its initialisers besides those of the classes.
+_ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "one": "Ones", "zero": "Zeros", "l1l2": "L1L2"}
+
+
+def _keras_classes(room: str, base: str) -> dict[str, Any]:
+    """Returns the public classes below ``tf.keras.<room>`` that are subclasses of ``base``, by every name."""
+    module = getattr(tf.keras, room)
+    wanted = getattr(module, base)
+    found = {name: value for name, value in vars(module).items()
+             if inspect.isclass(value) and issubclass(value, wanted) and value is not wanted}
+    bare = {**found, **{_snake_case(name): value for name, value in found.items()},
+            **{alias: found[name] for alias, name in _ALIASES.items() if name in found}}
+    return {**bare, **{f"tf.keras.{room}.{name}": value for name, value in bare.items()}}
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() if name != "L1L2" else "l1_l2"
+
+
+def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -> Any:
+    """Returns the initialiser or regulariser that a config gives.
+
+    Args:
+      chosen: an object to be used as it is; a class; or the name of either.
+      settings: arguments of the class.
+      kind: ``initializer`` or ``regularizer``.
+      path: where ``chosen`` stands in the config; ``settings`` stand at ``<path>_params``.
+
+    Raises:
+      ConfigError: nothing of that name, or arguments that do not fit.
+    """
+    found = resolve_name(chosen, kind, path)
+    # A regulariser that is a function of its settings makes the function that is applied; an initialiser is applied.
+    if not isinstance(found, type) and (kind == "initializer" or not settings):
+        return found
+    if nested := [name for name, value in settings.items() if isinstance(value, Mapping)]:
+        # Keras would import and call whatever such a dict names.
+        raise ConfigError([f"'{path}_params/{nested[0]}' is {dict(settings[nested[0]])!r}, but arguments are numbers, "
+                           "text or lists, not dicts."])
+    try:
+        return found(**settings)
+    except (TypeError, ValueError) as error:
+        name = getattr(found, "__name__", repr(found))
+        raise ConfigError([f"'{path}_params' do not fit {name}: {str(error).splitlines()[0]}"]) from error
+
+
+register("initializer", lambda: _keras_classes("initializers", "Initializer"),
+         wanted="an initialiser: a class, a function of a shape, or the name of one")
+register("regularizer", lambda: _keras_classes("regularizers", "Regularizer"),
+         wanted="a regulariser: a class, a function, or the name of one")
