@@ -1,6 +1,6 @@
 """Which examples make which batch: the plan of an epoch, and the stream of micro-batches.
 
-The plan of an epoch follows from (seed, epoch, lengths, batch size) alone. It is a
+The plan of an epoch follows from (seed, epoch, lengths, costs, batch size) alone. It is a
 sequence of micro-batches that does not know how many ranks there are: one update takes
 ``world_size · iter_size`` consecutive ones, of which rank r takes the r-th of each group
 of ``world_size``. So a run can be resumed at any micro-batch, on any number of ranks,
@@ -20,9 +20,6 @@ import numpy as np
 from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, arrange, assign_shapes, choose_shapes
 from open_seq2seq.utils.errors import ConfigError, DataError
-
-_PADDED = {"tokens": ", special ones and padding included,", "frames": ", padding included,", "samples": ""}
-"""Units in which a padded batch is measured, and what a message says that they count."""
 
 __all__ = ["BatchLoader", "BatchStream", "EpochPlan", "EpochPlanner", "evaluation_batches", "evaluation_plan",
            "plan_epoch"]
@@ -51,48 +48,50 @@ class EpochPlan:
         return self.order[self.offsets[cut]:self.offsets[cut + 1]]
 
 
-def _say_example(example: int) -> str:
-    return f"Example {example}"
+def _say_too_costly(example: int) -> str:
+    return f"Example {example} alone costs more than a batch may: raise batch_size_per_gpu."
 
 
 class EpochPlanner:
     """Makes the plans of all epochs of one data set.
 
-    With length buckets, examples are sorted longest first (by the longer side, then by
-    the other one) and cut into batches, so that a batch has next to no padding. Where to
-    cut follows from the sorted lengths alone, so every epoch has the same number of
-    batches; what shuffles are the examples of equal lengths, and the batches.
+    A batch costs its rows times the greatest cost in it, which is at most ``batch_size``. Costs are
+    numbers in a unit of the data layer's: 1 for each example where a batch is so many examples, its
+    longest side where a batch is so many tokens or frames, padding included.
+
+    With length buckets, examples are sorted most costly first, then longest first (by the
+    longer side, then by the other one) and cut into batches, so that a batch has next to no
+    padding. Where to cut follows from the sorted costs alone, so every epoch has the same number
+    of batches; what shuffles are the examples of equal lengths, and the batches.
 
     With ``max_shapes`` each example belongs to the narrowest of a few static shapes that
     holds it, and a batch is made of random examples of one shape (see ``static_shapes``).
 
     Args:
-      lengths: integers ``[examples]``, or ``[examples, 2]`` for source and target: tokens or frames.
-      batch_size: size of a micro-batch in ``unit``.
-      unit: ``sentences``, or ``tokens`` (``frames`` and ``samples`` alike): examples times the
-        longest side among them, which is what a padded batch holds. Such batches are always bucketed.
-      bucketed: whether examples of like length are batched together.
+      lengths: integers ``[examples]``, or ``[examples, columns]`` (source and target): how wide the batch is
+        that an example needs.
+      batch_size: what a micro-batch may cost: a number of examples, where each costs 1.
+      costs: integers ``[examples]`` in the unit of ``batch_size``; 1 each by default.
+      bucketed: whether examples of like length are batched together. Where examples cost more than 1 they always are.
       max_shapes: how many static shapes batches may be padded to; None for any.
-      strict: whether an example that alone is more than a batch holds is an error;
+      strict: whether an example that alone costs more than a batch may is an error;
         otherwise it makes a batch of its own.
-      describe: example number → how a message names it.
+      explain: number of such an example → the message, ``DataLayer.explain_too_costly``.
 
     Attributes:
       shapes: the static shapes, narrowest first; none without ``max_shapes``.
       arrangement: how many batches each of them has, and where they are cut; None without ``max_shapes``.
 
     Raises:
-      ConfigError: a batch size below 1, an unknown unit, or static shapes for batches that are not bucketed.
-      DataError: no examples, or (``strict``) one that is longer than a batch of tokens.
+      ConfigError: a batch size below 1, or static shapes for batches that are not bucketed.
+      DataError: no examples, costs that are not one integer of 0 or more for each, or (``strict``) an example
+        that costs more than a batch may.
     """
 
-    def __init__(self, lengths: np.ndarray, *, batch_size: int, unit: str = "sentences", bucketed: bool = True,
+    def __init__(self, lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None, bucketed: bool = True,
                  strict: bool = True, max_shapes: int | None = None,
-                 describe: Callable[[int], str] = _say_example) -> None:
+                 explain: Callable[[int], str] = _say_too_costly) -> None:
         lengths = np.asarray(lengths)
-        if unit != "sentences" and unit not in _PADDED:
-            raise ConfigError([f"The unit of the batch size is {unit!r} but has to be 'sentences' or one of "
-                               f"{', '.join(map(repr, _PADDED))}."])
         if batch_size < 1:
             raise ConfigError([f"The batch size is {batch_size} but has to be at least 1."])
         if not len(lengths):
@@ -100,19 +99,17 @@ class EpochPlanner:
         if max_shapes and not bucketed:
             raise ConfigError(["'xla_buckets' batches examples of like length together, but 'length_buckets' is False: "
                                "leave one of them out."])
+        costs = _checked_costs(costs, len(lengths))
+        if strict and costs.max() > batch_size:
+            raise DataError(explain(int(np.argmax(costs))))
         self.num_examples = len(lengths)
         self.shapes: list[StaticShape] = []
         self.arrangement: Arrangement | None = None
         self._index_type = np.int32 if len(lengths) < 2**31 else np.int64
-        self._keys = _sort_keys(lengths) if bucketed or unit in _PADDED else ()
-        self.offsets = np.append(np.arange(0, len(lengths), batch_size), len(lengths))
-        if unit in _PADDED:
-            longest = lengths if lengths.ndim == 1 else lengths.max(axis=1)
-            if strict:
-                _check_budget(longest, batch_size, unit, describe)
-            self.offsets = _cut_by_tokens(np.sort(longest)[::-1], batch_size)
+        self._keys = _sort_keys(lengths, costs) if bucketed or costs.max() > 1 else ()
+        self.offsets = _cut(costs, batch_size)
         if max_shapes:
-            self._use_static_shapes(lengths, choose_shapes(lengths, max_shapes, batch_size, unit))
+            self._use_static_shapes(lengths, choose_shapes(lengths, max_shapes, batch_size, costs))
 
     def _use_static_shapes(self, lengths: np.ndarray, shapes: list[StaticShape]) -> None:
         owners = assign_shapes(lengths, shapes)
@@ -141,13 +138,25 @@ class EpochPlanner:
         return EpochPlan(order, self.offsets, sequence)
 
 
-def _sort_keys(lengths: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns keys for ``np.lexsort`` (last one first in rank) that put the longest examples first."""
-    if lengths.ndim == 1:
-        sides = [lengths]
-    else:
-        longest = lengths.max(axis=1)
-        sides = [lengths.sum(axis=1) - longest, longest]
+def _checked_costs(costs: np.ndarray | None, count: int) -> np.ndarray:
+    if costs is None:
+        return np.broadcast_to(np.int64(1), [count])
+    costs = np.asarray(costs)
+    if costs.shape != (count,) or not np.issubdtype(costs.dtype, np.integer) or costs.min() < 0:
+        raise DataError(f"The costs of examples are {costs.dtype} {list(costs.shape)} but have to be integers of 0 or "
+                        f"more, one for each of the {count} examples.")
+    return costs
+
+
+def _sort_keys(lengths: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns keys for ``np.lexsort`` (last one first in rank) that put the costliest examples first, then the longest.
+
+    Sorting takes time by the key: costs are none where they are all the same, or the longest sides themselves.
+    """
+    longest = lengths if lengths.ndim == 1 else lengths.max(axis=1)
+    sides = [longest] if lengths.ndim == 1 else [lengths.sum(axis=1) - longest, longest]
+    if costs.min() != costs.max() and not np.array_equal(costs, longest):
+        sides.append(costs)
     keys = []
     for side in sides:
         top = int(side.max())
@@ -156,27 +165,23 @@ def _sort_keys(lengths: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(keys)
 
 
-def _check_budget(longest: np.ndarray, budget: int, unit: str, describe: Callable[[int], str]) -> None:
-    worst = int(np.argmax(longest))
-    if longest[worst] > budget:
-        limit = "max_length" if unit == "tokens" else "max_duration"
-        raise DataError(f"{describe(worst)} has {int(longest[worst])} {unit}{_PADDED[unit]} but a batch holds only "
-                        f"{budget}: raise batch_size_per_gpu or lower {limit}.")
-
-
-def _cut_by_tokens(longest_first: np.ndarray, budget: int) -> np.ndarray:
-    """Cuts lengths that fall steadily into batches of at most ``budget`` padded tokens, greedily."""
-    offsets, begin, count = [0], 0, len(longest_first)
+def _cut(costs: np.ndarray, batch_size: int) -> np.ndarray:
+    """Cuts examples, the costliest first, into batches that cost at most ``batch_size``, greedily."""
+    count, most = len(costs), max(1, int(costs.max()))
+    if costs.min() == most or most == 1:
+        return np.append(np.arange(0, count, max(1, batch_size // most)), count)
+    falling = np.sort(costs)[::-1]
+    offsets, begin = [0], 0
     while begin < count:
-        begin = min(count, begin + max(1, budget // max(1, int(longest_first[begin]))))
+        begin = min(count, begin + max(1, batch_size // max(1, int(falling[begin]))))
         offsets.append(begin)
     return np.asarray(offsets)
 
 
-def plan_epoch(lengths: np.ndarray, *, batch_size: int, unit: str = "sentences", shuffle: bool = True, seed: int = 0,
-               epoch: int = 0, bucketed: bool = True) -> EpochPlan:
+def plan_epoch(lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None, shuffle: bool = True,
+               seed: int = 0, epoch: int = 0, bucketed: bool = True) -> EpochPlan:
     """Returns the plan of one epoch; see ``EpochPlanner`` for the arguments and errors."""
-    return EpochPlanner(lengths, batch_size=batch_size, unit=unit, bucketed=bucketed).plan(
+    return EpochPlanner(lengths, batch_size=batch_size, costs=costs, bucketed=bucketed).plan(
         epoch, shuffle=shuffle, seed=seed)
 
 
@@ -188,9 +193,9 @@ class BatchStream:
     the epoch before is read, and any place can be reached at once.
 
     Args:
-      lengths: see ``EpochPlanner``, and so for ``batch_size``, ``unit``, ``bucketed``, ``describe``.
-      batch_size: size of a micro-batch.
-      unit: as ``EpochPlanner`` has it.
+      lengths: see ``EpochPlanner``, and so for ``batch_size``, ``costs``, ``bucketed``, ``explain``.
+      batch_size: what a micro-batch may cost.
+      costs: of the examples ``[examples]``; 1 each by default.
       shuffle: whether each epoch has its own random order.
       bucketed: whether examples of like length are batched together.
       seed: of the shuffling.
@@ -199,22 +204,22 @@ class BatchStream:
       replicas: how many consecutive ranks from there are read by this process, by a thread each.
       iter_size: micro-batches that each rank takes for one update.
       max_shapes: how many static shapes batches may be padded to; None for any.
-      describe: example number → how a message names it, ``DataLayer.describe_example``.
+      explain: example number → the message that it costs more than a batch may, ``DataLayer.explain_too_costly``.
 
     Raises:
       ConfigError: an update takes more micro-batches than an epoch has.
-      DataError: fewer examples than one batch holds, or one that is longer than a batch of tokens.
+      DataError: fewer examples than one batch is to have, or one that costs more than a batch may.
     """
 
-    def __init__(self, lengths: np.ndarray, *, batch_size: int, unit: str = "sentences", shuffle: bool = True,
+    def __init__(self, lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None, shuffle: bool = True,
                  bucketed: bool = True, seed: int = 0, world_size: int = 1, rank: int = 0, replicas: int = 1,
                  iter_size: int = 1, max_shapes: int | None = None,
-                 describe: Callable[[int], str] = _say_example) -> None:
-        if unit == "sentences" and batch_size > len(lengths):
+                 explain: Callable[[int], str] = _say_too_costly) -> None:
+        if batch_size > len(lengths) and (costs is None or np.max(costs, initial=0) <= 1):
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, but there are only "
                             f"{len(lengths)} training examples: lower it or give more data.")
-        self._planner = EpochPlanner(lengths, batch_size=batch_size, unit=unit, bucketed=bucketed,
-                                     max_shapes=max_shapes, describe=describe)
+        self._planner = EpochPlanner(lengths, batch_size=batch_size, costs=costs, bucketed=bucketed,
+                                     max_shapes=max_shapes, explain=explain)
         if world_size * iter_size > self._planner.num_batches:
             raise ConfigError([
                 f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} "
@@ -307,6 +312,10 @@ class RankStream:
             yield index, self.stream.examples(index)
             index += self.stream.world_size
 
+    def epoch_of(self, index: int) -> int:
+        """Returns the epoch, from 0, of a micro-batch; see ``BatchStream.epoch_of``."""
+        return self.stream.epoch_of(index)
+
 
 class OnePassLoader(BatchLoader):
     """Loader over one plan: its micro-batches are dealt out to the ranks in turn.
@@ -339,11 +348,10 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
 
     Args:
       data_layer: the layer.
-      batch_size: instead of the layer's own, in the layer's unit.
+      batch_size: instead of the layer's own: what a batch may cost, in the unit of the layer's costs.
     """
-    params = data_layer.params
-    planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or params["batch_size"],
-                           unit=params["batch_size_unit"], bucketed=params["length_buckets"], strict=False)
+    planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or data_layer.batch_budget, costs=data_layer.costs,
+                           bucketed=data_layer.params["length_buckets"], strict=False)
     return planner.plan(shuffle=False)
 
 
@@ -355,7 +363,7 @@ def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_
 
     Args:
       data_layer: the layer.
-      batch_size: instead of the layer's own, in the layer's unit.
+      batch_size: instead of the layer's own: what a batch may cost, in the unit of the layer's costs.
       world_size: number of ranks.
       rank: the first whose batches are wanted.
       replicas: of how many ranks from there they are wanted.

@@ -1,8 +1,8 @@
-"""The base of data layers: numbered examples, their lengths, and batches of them."""
+"""The base of data layers: numbered examples, their lengths and costs, and batches of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -12,20 +12,35 @@ import tensorflow as tf
 from open_seq2seq.config.files import ASSET, NamedFile, named_files
 from open_seq2seq.config.names import register
 from open_seq2seq.config.params import Param
+from open_seq2seq.data.datasets import dataset_batches
+from open_seq2seq.data.fields import fields_of, signature_of
+from open_seq2seq.data.loader import Wanted, made_singly
 from open_seq2seq.parts.component import Component
 from open_seq2seq.utils.errors import UserError
+
+_COUNTING_UNITS = ("sentences", "utterances", "images", "examples")
+"""Units of the batch size in which each example counts as one."""
+_INCLUDED = {"tokens": ", special ones and padding included,", "frames": ", padding included,"}
+"""What a message says that units count."""
+_LIMITS = ("max_length", "max_duration")
+"""Parameters that keep long examples out, where a layer has them."""
 
 
 class DataLayer(Component):
     """Base of data layers.
 
-    A data layer knows how many examples there are, how long each is, and makes a padded
-    batch of any examples asked for by number. Order, shuffling, batching, sharding and
+    A data layer knows how many examples there are, how long each is and what it costs, and makes
+    a padded batch of any examples asked for by number. Order, shuffling, batching, sharding and
     resuming are made from that by ``data.batching``, alike for every task.
 
     A batch is a dict ``{"source_tensors": [values, lengths, …], "target_tensors":
-    [values, lengths, …], "ids": [batch]}`` of NumPy arrays, batch first. Under
-    ``xla_buckets`` it is padded afterwards, with rows whose id is -1 (``data.static_batches``).
+    [values, lengths, …], "ids": [batch]}`` of NumPy arrays, batch first; what they are is declared
+    by ``fields``. Under ``xla_buckets`` it is padded afterwards, with rows whose id is -1
+    (``data.static_batches``).
+
+    A layer implements ``make_batch`` (and ``make_training_batch``), called in a thread, or else
+    ``make_dataset``, by ``tf.data``. Where a class and one that derives from it have different
+    ones, those of the derived class are used; and so it is with ``fields`` and ``input_signature``.
 
     Args:
       params: the layer's parameters.
@@ -38,6 +53,18 @@ class DataLayer(Component):
     """
 
     seed: int = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        # Of fields and input_signature one follows from the other, whichever this class itself has.
+        fields, signature = own.get("fields"), own.get("input_signature")
+        if fields is not None and signature is None:
+            cls.input_signature = property(  # type: ignore[assignment,method-assign]
+                lambda self: signature_of(_value(fields, self)), doc=DataLayer.input_signature.__doc__)
+        elif signature is not None and fields is None:
+            cls.fields = property(  # type: ignore[assignment,method-assign]
+                lambda self: fields_of(_value(signature, self)), doc=DataLayer.fields.__doc__)
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -75,17 +102,51 @@ class DataLayer(Component):
     def lengths(self) -> np.ndarray:
         """Length of each example ``[num_examples]``, or of its source and target ``[num_examples, 2]``.
 
-        Integers: what the example takes in a padded batch, in tokens or frames. ``xla_buckets``
-        needs a column for each side of a batch that has a time axis.
+        Integers: what the example takes in a padded batch, in tokens or frames; 1 where there is no time.
+        ``xla_buckets`` needs a column for each width that arrays of a batch are padded to (``fields``): one for each
+        side that has a time axis, mostly.
         """
         return np.ones(self.num_examples, np.int64)
+
+    @property
+    def costs(self) -> np.ndarray:
+        """What each example costs ``[num_examples]``, in the unit of ``batch_budget``: integers.
+
+        A batch costs its rows times the greatest cost in it. By default an example costs 1 where
+        ``batch_size_unit`` counts examples (sentences, images), and its longest side otherwise.
+        """
+        if self.params["batch_size_unit"] in _COUNTING_UNITS:
+            return np.ones(self.num_examples, np.int64)
+        lengths = np.asarray(self.lengths)
+        return lengths if lengths.ndim == 1 else lengths.max(axis=1)
+
+    @property
+    def batch_budget(self) -> int:
+        """What a batch may cost; by default the parameter ``batch_size``."""
+        return int(self.params["batch_size"])
+
+    def explain_too_costly(self, example: int) -> str:
+        """Returns the message for an example that alone costs more than a batch may."""
+        unit = self.params["batch_size_unit"]
+        return self._too_costly(example, f"{int(self.costs[example])} {unit}{_INCLUDED.get(unit, '')}",
+                                str(self.batch_budget))
+
+    def _too_costly(self, example: int, cost: str, budget: str) -> str:
+        limits = [name for name in _LIMITS if name in self.params]
+        return (f"{self.describe_example(example)} has {cost} but a batch holds only {budget}: raise "
+                f"batch_size_per_gpu{' or lower ' + limits[0] if limits else ''}.")
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         """Makes the padded batch of the examples with these numbers ``[batch]``.
 
-        Called from a background thread, one call at a time.
+        Called from a background thread, one call at a time. By default the layer's data set makes it, as for
+        evaluation.
         """
-        raise NotImplementedError("A data layer makes a batch by make_batch(examples).")
+        made = self._by_dataset(examples, 0, training=False)
+        if made is None:
+            raise NotImplementedError("A data layer makes a batch by make_batch(examples), or its batches by "
+                                      "make_dataset(plan, training).")
+        return made
 
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
         """Makes a batch for training in one epoch, from 0; by default the same in all epochs.
@@ -93,12 +154,54 @@ class DataLayer(Component):
         What a layer draws at random has to follow from its ``seed``, the example and the epoch alone: then a
         resumed run draws what the uninterrupted one would have drawn.
         """
-        return self.make_batch(examples)
+        made = self._by_dataset(examples, epoch, training=True) if self._uses_dataset() else None
+        return self.make_batch(examples) if made is None else made
+
+    def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset | None:
+        """Returns a data set of batches, for layers that make them by ``tf.data``; None for others.
+
+        It has one batch for each element of the plan, in the same order: map the plan (``num_parallel_calls`` as you
+        like). Each is as ``input_signature`` says, with tuples for lists, since ``tf.data`` joins the items of a list.
+        Functions are traced without AutoGraph.
+        What it draws at random in training follows from ``parts.randomness.example_seeds``. An error of an
+        operation in it (a broken image) is reported with the example's name.
+
+        Args:
+          plan: which batches are wanted: ``{"examples": int64 [batch], "epoch": int64 []}``.
+          training: whether they are for training; else the epoch is 0.
+        """
+        return None
+
+    def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Returns an iterator over (number, batch) of the batches wanted, in order (``data.loader.made_batches``)."""
+        made = dataset_batches(self, plan, training) if self._uses_dataset() else None
+        return made_singly(self, plan, training) if made is None else made
+
+    @classmethod
+    def _uses_dataset(cls) -> bool:
+        """Whether the most derived class that makes batches does so by a data set."""
+        makers = {"make_dataset", "make_batch", "make_training_batch"}
+        maker = next(base for base in cls.__mro__ if makers & vars(base).keys())
+        return maker is not DataLayer and "make_dataset" in vars(maker)
+
+    def _by_dataset(self, examples: np.ndarray, epoch: int, training: bool) -> dict[str, Any] | None:
+        wanted = Wanted(0, np.asarray(examples, np.int64), epoch)
+        made = dataset_batches(self, iter([wanted]), training)
+        return None if made is None else next(made)[1]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """A ``data.fields.Field`` for each array of a batch, nested as the batch is.
+
+        By default it follows from ``input_signature``: the first array of a side holds values, with time on axis 1
+        where that is of unknown size, and the second one their lengths.
+        """
+        raise NotImplementedError("A data layer describes its batches by the property fields.")
 
     @property
     def input_signature(self) -> dict[str, Any]:
-        """A ``tf.TensorSpec`` for each array of a batch, unknown dimensions as None."""
-        raise NotImplementedError("A data layer describes its batches by the property input_signature.")
+        """A ``tf.TensorSpec`` for each array of a batch, unknown dimensions as None; follows from ``fields``."""
+        raise NotImplementedError("A data layer describes its batches by the property fields.")
 
     def make_interactive_batch(self, inputs: list[Any]) -> dict[str, Any]:
         """Makes a batch of what a user typed or handed over in Python."""
@@ -163,6 +266,11 @@ class DataLayer(Component):
 def asset_name(file: NamedFile) -> str:
     """Returns what a data layer's file is called in a checkpoint's assets: ``vocab_file``, ``tokenizer_model``."""
     return "_".join(file.keys)
+
+
+def _value(attribute: Any, layer: DataLayer) -> Any:
+    """Returns what an attribute of a class is for one layer: a property's value, or itself."""
+    return attribute.__get__(layer, type(layer)) if hasattr(attribute, "__get__") else attribute
 
 
 register("data_layer", base=DataLayer)

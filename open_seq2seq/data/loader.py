@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,6 +31,20 @@ class BatchMaker(Protocol):
         ...
 
 
+class Wanted(NamedTuple):
+    """A batch to be made.
+
+    Attributes:
+      number: of the micro-batch.
+      examples: numbers of its examples ``[batch]``.
+      epoch: that it belongs to, from 0.
+    """
+
+    number: int
+    examples: np.ndarray
+    epoch: int = 0
+
+
 class _End:
     """The last thing in the queue: the stream is over, or broke with an error."""
 
@@ -45,7 +59,7 @@ class BatchLoader:
     happened, and again on every later call.
 
     Args:
-      data_layer: makes a batch of example numbers by ``make_batch``.
+      data_layer: makes batches of example numbers, see ``made_batches``.
       stream: gives the example numbers, see ``batching.BatchStream``.
       start: number of the first micro-batch since the start of training (all ranks together).
       prefetch: how many finished batches wait at most, unless the layer's own parameter
@@ -136,23 +150,39 @@ class LoaderGroup:
             loader.close()
 
 
+def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
+                 training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Returns an iterator over (number, batch) of the batches wanted, in order.
+
+    Args:
+      data_layer: makes them.
+      plan: says which.
+      training: whether they are for training, where each epoch may draw its own.
+    """
+    together = getattr(data_layer, "make_batches", None)
+    return made_singly(data_layer, plan, training) if together is None else together(plan, training)
+
+
+def made_singly(data_layer: BatchMaker, plan: Iterator[Wanted],
+                training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the same, made by ``make_training_batch`` in training and ``make_batch`` otherwise, one after another."""
+    make = getattr(data_layer, "make_training_batch", None) if training else None
+    for wanted in plan:
+        yield wanted.number, (make(wanted.examples, wanted.epoch) if make else data_layer.make_batch(wanted.examples))
+
+
 def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:
     """Body of the thread: makes batches until the stream ends, an error, or ``stop``."""
     end = _End()
+    epoch_of = getattr(stream, "epoch_of", None)
+    plan = (Wanted(index, examples, epoch_of(index) if epoch_of else 0) for index, examples in stream.iterate(start))
     try:
-        for index, examples in stream.iterate(start):
-            if not _put(out, (index, _made(data_layer, stream, index, examples)), stop):
+        for item in made_batches(data_layer, plan, epoch_of is not None):
+            if not _put(out, item, stop):
                 return
     except BaseException as error:  # noqa: B036 - handed over to the consumer, whatever it is
         end = _End(error)
     _put(out, end, stop)
-
-
-def _made(data_layer: BatchMaker, stream: ExampleStream, index: int, examples: np.ndarray) -> dict[str, Any]:
-    """Makes a batch; where both sides know of epochs, as this epoch has it."""
-    make = getattr(data_layer, "make_training_batch", None)
-    epoch_of = getattr(stream, "epoch_of", None)
-    return make(examples, epoch_of(index)) if make and epoch_of else data_layer.make_batch(examples)
 
 
 def _put(out: queue.Queue, item: Any, stop: threading.Event) -> bool:

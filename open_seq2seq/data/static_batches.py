@@ -1,44 +1,45 @@
 """Padding batches to the few shapes that ``static_shapes`` picked.
 
 A batch is padded in time to its shape's edges and with empty rows: all padding, of length
-0, with the id ``EMPTY_ID``. Neither changes a result.
+0, with the id ``EMPTY_ID``. Neither changes a result. Which axis of an array is time is
+what the data layer's fields say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.loader import BatchMaker
+from open_seq2seq.data.fields import flatten, mapped, timed_groups
+from open_seq2seq.data.loader import Wanted, made_batches
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, planned_positions
 from open_seq2seq.utils.errors import ConfigError
 
 EMPTY_ID = -1
 """The id of a row that holds no example."""
 
-_SIDES = ("source_tensors", "target_tensors")
-
 
 class StaticBatches:
     """Makes the batches of a data layer, each padded to one of a few shapes.
 
     Args:
-      data_layer: makes batches by ``make_batch``.
+      data_layer: makes batches by ``make_batch`` or by ``make_dataset``, and declares their ``fields``.
       shapes: from ``static_shapes.choose_shapes``, narrowest first.
     """
 
-    def __init__(self, data_layer: BatchMaker, shapes: Sequence[StaticShape]) -> None:
+    def __init__(self, data_layer: Any, shapes: Sequence[StaticShape]) -> None:
         self._data_layer = data_layer
         self.params = getattr(data_layer, "params", {})
         self.shapes = shapes
+        self._groups = timed_groups(data_layer.fields)
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         """Makes the batch of the examples with these numbers ``[batch]``, padded to the narrowest shape that holds it.
 
         Raises:
-          ConfigError: no shape holds it, because the data layer's lengths are not those of its batches.
+          ConfigError: no shape holds it, because the data layer's lengths or fields are not those of its batches.
         """
         return self._fitted(self._data_layer.make_batch(examples))
 
@@ -47,42 +48,45 @@ class StaticBatches:
         make = getattr(self._data_layer, "make_training_batch", None)
         return self._fitted(make(examples, epoch) if make else self._data_layer.make_batch(examples))
 
+    def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the data layer's batches of a plan, padded likewise; see ``DataLayer.make_batches``."""
+        return ((index, self._fitted(batch)) for index, batch in made_batches(self._data_layer, plan, training))
+
     def _fitted(self, batch: dict[str, Any]) -> dict[str, Any]:
-        widths, rows = _widths(batch), len(batch["ids"])
+        name = type(self._data_layer).__name__
+        widths, rows = _widths(batch, self._groups, f"'xla_buckets' cannot be used with {name}"), len(batch["ids"])
         for shape in self.shapes:
-            if len(widths) == len(shape.edges) and shape.holds(rows, widths):
-                return pad_batch(batch, shape)
+            # What has no time is of one width.
+            edges = shape.edges if self._groups else ()
+            if len(widths) == len(edges) and StaticShape(shape.rows, edges).holds(rows, widths):
+                return _padded(batch, shape.rows, self._groups, edges)
         raise ConfigError([
-            f"'xla_buckets' cannot be used with {type(self._data_layer).__name__}: its lengths promise batches of at "
+            f"'xla_buckets' cannot be used with {name}: its lengths promise batches of at "
             f"most {self.shapes[-1].edges} positions a side, but it made one of {widths} with {rows} "
             "examples. Each side that has a time axis needs a column of lengths."])
 
 
-def pad_batch(batch: Mapping[str, Any], shape: StaticShape) -> dict[str, Any]:
+def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Pads a batch by zeros to a shape, and its ids by ``EMPTY_ID``.
 
     Args:
-      batch: ``source_tensors`` and ``target_tensors`` (values ``[batch, time, …]``, lengths
-        ``[batch]``, …), ``ids`` ``[batch]``, and other arrays, which are padded in their
-        first axis. What has as many time steps as the values of its side is padded as they are.
-      shape: rows, and a padded length for each side in the batch that has a time axis.
+      batch: ``source_tensors`` and ``target_tensors`` (values, lengths, …), ``ids`` ``[batch]``, and other arrays,
+        the batch's axis first in all of them.
+      shape: rows, and a padded length for each width that the fields tell of, source first.
+      fields: of the batch, ``DataLayer.fields``; what they leave out is padded by rows alone.
     """
-    padded: dict[str, Any] = {
-        name: _grown(value, shape.rows, None, 0) for name, value in batch.items() if name not in (*_SIDES, "ids")}
-    edges = iter(shape.edges)
-    for name in _present(batch):
-        edge = next(edges) if _time(batch[name]) is not None else None
-        padded[name] = [_grown(a, shape.rows, edge if _is_timed(a, batch[name]) else None, 0) for a in batch[name]]
-    return {**padded, "ids": _grown(batch["ids"], shape.rows, None, EMPTY_ID)}
+    return _padded(batch, shape.rows, timed_groups(fields), shape.edges)
 
 
-def with_empty_row(batch: Mapping[str, Any]) -> dict[str, Any]:
+def with_empty_row(batch: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a batch of no examples as one of a single empty row, at least a step wide: not all code takes no rows.
 
     Args:
       batch: as for ``pad_batch``; its arrays have no rows.
+      fields: of the batch.
     """
-    return pad_batch(batch, StaticShape(1, tuple(max(1, width) for width in _widths(batch))))
+    groups = timed_groups(fields)
+    return _padded(batch, 1, groups, [max(1, width) for width in _widths(batch, groups, "A batch is uneven")])
 
 
 def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, tokens: int) -> list[str]:
@@ -103,26 +107,28 @@ def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, tok
     return lines
 
 
-def _present(batch: Mapping[str, Any]) -> list[str]:
-    return [name for name in _SIDES if batch.get(name)]
+def _widths(batch: Mapping[str, Any], groups: Sequence[Mapping[str, int]], refusal: str) -> tuple[int, ...]:
+    """Returns how wide the arrays of each group are, all alike."""
+    arrays = dict(flatten(batch))
+    found = [{path: np.shape(arrays[path])[axis] for path, axis in group.items()} for group in groups]
+    for group in found:
+        if len(set(group.values())) > 1:
+            raise ConfigError([
+                f"{refusal}: {' and '.join(f'{path} is {width} wide' for path, width in group.items())}, but what has "
+                "the same lengths has to be equally wide: say in the data layer's fields where the lengths are."])
+    return tuple(next(iter(group.values())) for group in found)
 
 
-def _time(side: Sequence[np.ndarray]) -> int | None:
-    return side[0].shape[1] if side[0].ndim > 1 else None
+def _padded(batch: Mapping[str, Any], rows: int, groups: Sequence[Mapping[str, int]],
+            edges: Sequence[int]) -> dict[str, Any]:
+    widths = {path: (axis, edge) for group, edge in zip(groups, edges, strict=True) for path, axis in group.items()}
 
+    def grown(path: str, array: Any) -> np.ndarray:
+        array = np.asarray(array)
+        missing = [(0, rows - array.shape[0])] + [(0, 0)] * (array.ndim - 1)
+        if path in widths:
+            axis, edge = widths[path]
+            missing[axis] = (0, edge - array.shape[axis])
+        return np.pad(array, missing, constant_values=EMPTY_ID if path == "ids" else 0)
 
-def _is_timed(array: np.ndarray, side: Sequence[np.ndarray]) -> bool:
-    return array.ndim > 1 and array.shape[1] == _time(side)
-
-
-def _widths(batch: Mapping[str, Any]) -> tuple[int, ...]:
-    times = (_time(batch[name]) for name in _present(batch))
-    return tuple(time for time in times if time is not None)
-
-
-def _grown(array: np.ndarray, rows: int, time: int | None, value: int) -> np.ndarray:
-    array = np.asarray(array)
-    missing = [(0, rows - array.shape[0])] + [(0, 0)] * (array.ndim - 1)
-    if time is not None:
-        missing[1] = (0, time - array.shape[1])
-    return np.pad(array, missing, constant_values=value)
+    return mapped(grown, batch)

@@ -69,17 +69,21 @@ class _Histogram(NamedTuple):
     counts: np.ndarray
 
 
-def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int, unit: str = "sentences") -> list[StaticShape]:
+def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int,
+                  costs: np.ndarray | None = None) -> list[StaticShape]:
     """Picks at most ``limit`` shapes that hold all examples with (nearly) least padding.
 
-    Costs a few passes over the lengths, and work on a histogram of bounded size.
+    A shape has as many rows as a batch may have of the costliest example that fits in it. Where costs are the
+    examples' longest sides, a row costs the shape's longest edge, which is what it takes when it is padded.
+
+    Takes a few passes over the lengths, and work on a histogram of bounded size.
 
     Args:
       lengths: positive integers ``[examples]`` or ``[examples, columns]``.
       limit: how many shapes there may be. Fewer are returned where more would not help,
         among other things because each may have a batch that is not full.
-      batch_size: rows of a batch, or with ``unit`` tokens what rows · longest edge may be.
-      unit: ``sentences`` or ``tokens``.
+      batch_size: what rows · the cost of a row may be: the rows of a batch, where each costs 1.
+      costs: of the examples ``[examples]``, integers; 1 each by default.
 
     Returns:
       The shapes, narrowest first; the last one holds every example.
@@ -88,7 +92,10 @@ def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int, unit: str = 
     edges = [_edges_of(column, int(_CELLS ** (1 / table.shape[1]))) for column in table.T]
     histogram = _histogram(table, edges)
     boxes = _search(histogram, np.array(list(itertools.product(*edges))), limit)
-    return _pruned([_shape(box, batch_size, unit) for box in _shrunk(histogram, boxes)], histogram)
+    boxes = _shrunk(histogram, boxes)
+    shapes = [StaticShape(max(1, batch_size // max(1, cost)), tuple(int(edge) for edge in box))
+              for box, cost in zip(boxes, _row_costs(table, costs, boxes), strict=True)]
+    return _pruned(shapes, histogram)
 
 
 def assign_shapes(lengths: np.ndarray, shapes: Sequence[StaticShape]) -> np.ndarray:
@@ -141,9 +148,13 @@ def _as_table(lengths: np.ndarray) -> np.ndarray:
     return lengths[:, np.newaxis] if lengths.ndim == 1 else lengths
 
 
-def _shape(box: np.ndarray, batch_size: int, unit: str) -> StaticShape:
-    edges = tuple(int(edge) for edge in box)
-    return StaticShape(max(1, batch_size // max(1, *edges)) if unit == "tokens" else batch_size, edges)
+def _row_costs(table: np.ndarray, costs: np.ndarray | None, boxes: np.ndarray) -> list[int]:
+    """Returns what a row of each box costs."""
+    if costs is None or costs.max() <= 1:
+        return [1] * len(boxes)
+    if np.array_equal(costs, table.max(axis=1)):
+        return [int(box.max()) for box in boxes]
+    return [int(costs[np.all(table <= box, axis=1)].max(initial=1)) for box in boxes]
 
 
 def _edges_of(column: np.ndarray, most: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Random numbers of a training step: stateless, by (seed, micro-batch, place in the model)."""
+"""Random numbers without state: of a training step, by (seed, micro-batch, place in the model); of an example."""
 
 from __future__ import annotations
 
@@ -40,6 +40,22 @@ def next_seed() -> tf.Tensor:
     scope[2] += 1
     # The number of the draw and the run's seed share one word, the micro-batch has the other.
     return tf.stack([tf.constant((scope[0] << 20) + scope[2], tf.int64), scope[1]])
+
+
+def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 0) -> tf.Tensor:
+    """Returns a seed ``[…, 2]`` (int64) for a stateless op that augments each example, another one in each epoch.
+
+    None of them is one of ``next_seed``'s.
+
+    Args:
+      seed: the run's, ``DataLayer.seed``.
+      examples: numbers of the examples, int64 of any shape ``[…]``.
+      epoch: int64 scalar.
+      draw: number of the op, where several draw for an example; below 2²⁰.
+    """
+    # As in next_seed, but with a negative second word: 2⁴⁰ examples, 2²³ epochs.
+    second = -1 - (tf.cast(epoch, tf.int64) * 2**40 + tf.cast(examples, tf.int64))
+    return tf.stack([tf.fill(tf.shape(second), tf.constant((seed << 20) + draw, tf.int64)), second], axis=-1)
 
 
 class Draws(NamedTuple):

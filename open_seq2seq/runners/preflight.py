@@ -112,27 +112,32 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
             "last digits." for rank, name in differences(all_wished)[:_SHOWN]]
 
 
-def check_data(runner: Runner, section: str, lengths: np.ndarray) -> None:
+def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:
     """Makes sure that all ranks have the same examples, since each makes its plan by itself; a collective operation.
 
     Args:
       runner: the runner; only ``gather`` is used.
       section: whose data they are: ``train``, ``eval``, ``infer``.
       lengths: of the examples, as the data layer tells them.
+      costs: likewise.
 
     Raises:
       UserError: they differ; on all ranks alike.
     """
     if runner.num_processes == 1:
         return
-    array = np.ascontiguousarray(lengths)
-    own = {"examples": str(len(array)), "lengths": hashlib.sha256(array.ravel().data).hexdigest()}
+    own = {"examples": str(len(lengths)), "lengths": _hash(lengths),
+           "what they cost": "" if costs is None else _hash(costs)}
     hosts, all_ranks = zip(*runner.gather([(socket.gethostname(), own)]), strict=True)
     for rank, name in differences(all_ranks):
         what = (f"{all_ranks[rank][name]} examples there and {all_ranks[0][name]} on rank 0" if name == "examples" else
-                "as many examples as on rank 0, but of other lengths")
+                "as many examples as on rank 0, but of other " + ("lengths" if name == "lengths" else "costs"))
         raise UserError(f"Rank {rank} on host {hosts[rank]} has other data for {section}: {what} (host {hosts[0]}). "
                         "All ranks need the same files.")
+
+
+def _hash(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).ravel().data).hexdigest()
 
 
 def _refuse_configs(hosts: tuple[str, ...], configs: list[dict[str, str]]) -> NoReturn:

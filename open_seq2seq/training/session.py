@@ -192,7 +192,7 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     model, eval_model = models
     for section, built in (("train", model), ("eval", eval_model)):
         if built is not None:
-            check_data(runner, section, built.data_layer.lengths)
+            check_data(runner, section, built.data_layer.lengths, built.data_layer.costs)
     saver = None
     if logdir.root is not None:
         saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
@@ -260,7 +260,7 @@ def _restored_model(spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
     with runner.scope():
         model = build_model(spec)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
-        check_data(runner, model.mode, model.data_layer.lengths)
+        check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
     if runner.is_chief:
         saving.restore_weights(model, saving.finished(logdir, model.params))
     runner.broadcast(named_variables(model))

@@ -100,11 +100,11 @@ class Trainer:
     def _make_stream(self) -> BatchStream:
         layer, runner = self.model.data_layer, self.runner
         return BatchStream(
-            layer.lengths, batch_size=layer.params["batch_size"], unit=layer.params["batch_size_unit"],
+            layer.lengths, batch_size=layer.batch_budget, costs=layer.costs,
             shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
             world_size=runner.world_size, rank=runner.replica_rank, replicas=runner.local_replicas,
             iter_size=self._iter_size,
-            max_shapes=self.model.params["xla_buckets"], describe=layer.describe_example)
+            max_shapes=self.model.params["xla_buckets"], explain=layer.explain_too_costly)
 
     def _make_optimizer(self) -> MixedPrecisionOptimizer:
         params = self.model.params

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.alphabet import Alphabet, make_alphabet
 from open_seq2seq.data.speech2text.audio_files import AudioError, converted, read_audio
 from open_seq2seq.data.speech2text.augmentation import Draw, make_augmentation, stretched_length
@@ -75,7 +75,6 @@ class Speech2TextDataLayer(DataLayer):
         if note := self.settings.describe_empty_filters():
             deco_print(note)
         self._pipeline = Pipeline(self.settings, self._augmentation, self.mode in ("train", "eval"), self._cache())
-        self._params = MappingProxyType({**params, **self._batch_size_in_positions()})
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -92,16 +91,25 @@ class Speech2TextDataLayer(DataLayer):
         return FeatureCache(cache_folder(params), cache_parameters(self.settings, self._augmentation),
                             params["cache_format"], params["cache_regenerate"])
 
-    def _batch_size_in_positions(self) -> dict[str, Any]:
-        """The batch size in what ``lengths`` are: frames, or samples for the back-end ``tf``."""
-        size, unit = self.params["batch_size"], self.params["batch_size_unit"]
+    @property
+    def batch_budget(self) -> int:
+        """What a batch may cost: utterances, or positions of what ``lengths`` are: frames; samples for ``tf``."""
+        size, unit = super().batch_budget, self.params["batch_size_unit"]
         if unit == "sentences":
-            return {}
+            return size
         if unit == "seconds":
             size = size * self.settings.sample_freq // self.settings.hop
+        return size if self._in_graph is None else size * self.settings.hop
+
+    def explain_too_costly(self, example: int) -> str:
+        cost, unit = int(self.costs[example]), self.params["batch_size_unit"]
+        if unit == "seconds":
+            samples = cost if self._in_graph is not None else cost * self.settings.hop
+            return self._too_costly(example, f"{samples / self.settings.sample_freq:.2f} seconds, padding included,",
+                                    str(self.params["batch_size"]))
         if self._in_graph is not None:
-            return {"batch_size": size * self.settings.hop, "batch_size_unit": "samples"}
-        return {"batch_size": size, "batch_size_unit": "frames"}
+            return self._too_costly(example, f"{cost} samples", str(self.batch_budget))
+        return super().explain_too_costly(example)
 
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
         """Leaves out, or refuses, examples whose label needs more steps of CTC than there are.
@@ -171,7 +179,7 @@ class Speech2TextDataLayer(DataLayer):
         batch = {"source_tensors": self._padded([found[place] for place in good], least), "ids": examples[good]}
         if self._set.transcripts is not None:
             batch["target_tensors"] = self._set.transcripts.batch(rows[good])
-        return batch if good else with_empty_row(batch)
+        return batch if good else with_empty_row(batch, self.fields)
 
     @property
     def _workers(self) -> ThreadPoolExecutor:
@@ -236,18 +244,18 @@ class Speech2TextDataLayer(DataLayer):
         return [tf.cast(features, self._dtype), lengths]
 
     @property
-    def input_signature(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
+        lengths = Field(tf.int32, (None,))
         if self._in_graph is not None:
-            source = [tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)]
+            source = [Field(tf.float32, (None, None), 1, 1), lengths]
             if self._masks_in_graph:
-                source.append(tf.TensorSpec([None, self._masks_in_graph, 4], tf.int32))
+                source.append(Field(tf.int32, (None, self._masks_in_graph, 4)))
         else:
-            source = [tf.TensorSpec([None, None, self.settings.num_features], self._dtype),
-                      tf.TensorSpec([None], tf.int32)]
-        signature: dict[str, Any] = {"source_tensors": source, "ids": tf.TensorSpec([None], tf.int64)}
+            source = [Field(self._dtype, (None, None, self.settings.num_features), 1, 1), lengths]
+        fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
         if self.mode in ("train", "eval"):
-            signature["target_tensors"] = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-        return signature
+            fields["target_tensors"] = [Field(tf.int32, (None, None), 1, 1), lengths]
+        return fields
 
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
         """Makes a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate).

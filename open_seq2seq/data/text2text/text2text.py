@@ -13,6 +13,7 @@ import tensorflow as tf
 from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
@@ -200,12 +201,10 @@ class ParallelTextDataLayer(DataLayer):
         return {"source_tensors": self._side(corpus, numbers), "ids": numbers}
 
     @property
-    def input_signature(self) -> dict[str, Any]:
-        def side() -> list[tf.TensorSpec]:
-            return [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-
-        signature = {"source_tensors": side(), "ids": tf.TensorSpec([None], tf.int64)}
-        return {**signature, "target_tensors": side()} if self.mode in ("train", "eval") else signature
+    def fields(self) -> dict[str, Any]:
+        side = [Field(tf.int32, (None, None), time=1, lengths=1), Field(tf.int32, (None,))]
+        fields: dict[str, Any] = {"source_tensors": side, "ids": Field(tf.int64, (None,))}
+        return {**fields, "target_tensors": side} if self.mode in ("train", "eval") else fields
 
     def line_number(self, example: int) -> int:
         """Returns the line of an example in its files, counted from 1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import subprocess
 import sys
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
+from open_seq2seq.data.loader import LoaderGroup
 
 
 class CountingLayer:
     """Makes batches of numbers, and counts them."""
 
-    params = {"batch_size": 4, "batch_size_unit": "sentences", "length_buckets": True}
-    num_examples = 30
+    params = {"length_buckets": True}
+    num_examples, batch_budget, costs = 30, 4, None
 
     def __init__(self, fail_at: int | None = None, seconds: float = 0.0) -> None:
         self.made, self.fail_at, self.seconds = 0, fail_at, seconds
@@ -62,6 +64,20 @@ def test_the_layer_s_own_prefetch_wins():
     with BatchLoader(layer, stream(), prefetch=9):
         time.sleep(0.1)
         assert layer.made == 3
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_each_replica_s_batches_are_those_of_their_epoch(replicas):
+    class Layer(CountingLayer):
+        def make_training_batch(self, examples, epoch):
+            return {"ids": np.asarray(examples), "epoch": epoch}
+
+    source = stream(world_size=replicas, replicas=replicas)
+    with contextlib.closing(LoaderGroup(Layer(), source.by_rank(), start=4 * replicas)) as loader:
+        for index in range(4 * replicas, 24):
+            batch = next(loader)
+            assert batch["epoch"] == index // source.micro_batches_per_epoch
+            np.testing.assert_array_equal(batch["ids"], source.examples(index))
 
 
 def test_an_error_arrives_where_it_happened_and_stays():

@@ -7,13 +7,20 @@ import itertools
 import numpy as np
 import pytest
 
-from open_seq2seq.data.batching import BatchStream, evaluation_plan, plan_epoch
+from open_seq2seq.config.params import Param
+from open_seq2seq.data import DataLayer
+from open_seq2seq.data.batching import BatchStream, EpochPlanner, evaluation_plan, plan_epoch
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
 def random_lengths(count: int, sides: int = 2, seed: int = 0) -> np.ndarray:
     lengths = np.random.default_rng(seed).integers(1, 60, (count, sides))
     return lengths if sides == 2 else lengths[:, 0]
+
+
+def costs_of(lengths: np.ndarray, unit: str) -> np.ndarray | None:
+    """Costs of examples: none where batches are so many sentences, else their longest sides."""
+    return None if unit == "sentences" else lengths.reshape(len(lengths), -1).max(axis=1)
 
 
 def batches_of(plan):
@@ -26,7 +33,8 @@ SETTINGS = list(itertools.product((1, 2), ("sentences", "tokens"), (False, True)
 @pytest.mark.parametrize(("sides", "unit", "shuffle", "bucketed"), SETTINGS)
 @pytest.mark.parametrize("count", [1, 7, 500])
 def test_every_example_comes_once(sides, unit, shuffle, bucketed, count):
-    plan = plan_epoch(random_lengths(count, sides), batch_size=64, unit=unit, shuffle=shuffle, bucketed=bucketed)
+    lengths = random_lengths(count, sides)
+    plan = plan_epoch(lengths, batch_size=64, costs=costs_of(lengths, unit), shuffle=shuffle, bucketed=bucketed)
     assert sorted(np.concatenate(batches_of(plan))) == list(range(count))
 
 
@@ -34,7 +42,7 @@ def test_every_example_comes_once(sides, unit, shuffle, bucketed, count):
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_token_batches_keep_the_budget_and_fill_it(budget, shuffle):
     lengths = random_lengths(1000)
-    batches = batches_of(plan_epoch(lengths, batch_size=budget, unit="tokens", shuffle=shuffle))
+    batches = batches_of(plan_epoch(lengths, batch_size=budget, costs=lengths.max(axis=1), shuffle=shuffle))
     held = [len(batch) * lengths[batch].max() for batch in batches]
     assert max(held) <= budget
     # Greedy cuts: the next example would have overfilled all batches but one.
@@ -51,7 +59,8 @@ def test_sentence_batches_are_full_but_one():
 @pytest.mark.parametrize("bucketed", [False, True])
 def test_number_of_batches_is_the_same_in_every_epoch(unit, bucketed):
     lengths = random_lengths(777)
-    counts = {len(plan_epoch(lengths, batch_size=100, unit=unit, seed=seed, epoch=epoch, bucketed=bucketed))
+    counts = {len(plan_epoch(lengths, batch_size=100, costs=costs_of(lengths, unit), seed=seed, epoch=epoch,
+                             bucketed=bucketed))
               for seed in range(3) for epoch in range(5)}
     assert len(counts) == 1
 
@@ -90,20 +99,111 @@ def test_plan_of_lengths_beyond_16_bits():
     np.testing.assert_array_equal(np.concatenate(batches_of(plan)), [2, 0, 4, 3, 1])
 
 
-def test_an_example_longer_than_a_batch_is_named():
-    with pytest.raises(DataError, match=r"line 3 has 90 tokens.* holds only 80"):
-        BatchStream(np.array([10, 20, 90]), batch_size=80, unit="tokens", describe=lambda i: f"line {i + 1}")
+class LongLines(DataLayer):
+    """Lines of 10, 20 and 90 tokens."""
 
-
-class FakeLayer:
-    params = {"batch_size": 80, "batch_size_unit": "tokens", "length_buckets": True}
     lengths = np.array([10, 20, 90])
     num_examples = 3
 
+    def __init__(self, unit="tokens", **params):
+        super().__init__({"batch_size": 80, "batch_size_unit": unit, **params})
+
+    @staticmethod
+    def get_optional_params():
+        return {**DataLayer.get_optional_params(), "max_length": Param(int, 100),
+                "batch_size_unit": Param(["sentences", "tokens", "images", "frames"], "sentences")}
+
+    def describe_example(self, example):
+        return f"line {example + 1}"
+
+
+@pytest.mark.parametrize(("unit", "words"), [("tokens", "tokens, special ones and padding included,"),
+                                             ("frames", "frames, padding included,")])
+def test_an_example_longer_than_a_batch_is_named(unit, words):
+    layer = LongLines(unit)
+    with pytest.raises(DataError) as caught:
+        BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, explain=layer.explain_too_costly)
+    assert str(caught.value) == (f"line 3 has 90 {words} but a batch holds only 80: raise batch_size_per_gpu or lower "
+                                 "max_length.")
+
 
 def test_evaluation_gives_a_long_example_a_batch_of_its_own():
-    plan = evaluation_plan(FakeLayer())
-    assert [list(b) for b in batches_of(plan)] == [[2], [1, 0]]
+    assert [list(b) for b in batches_of(evaluation_plan(LongLines()))] == [[2], [1, 0]]
+    assert [list(b) for b in batches_of(evaluation_plan(LongLines("images"), 2))] == [[2, 1], [0]]
+
+
+def test_evaluation_goes_by_the_layer_s_own_costs_and_budget():
+    class Weighed(LongLines):
+        costs = np.array([5, 1, 2])
+        batch_budget = 6
+
+    assert [list(b) for b in batches_of(evaluation_plan(Weighed()))] == [[0], [2, 1]]
+
+
+def plan_by_definition(lengths, batch_size, unit, bucketed, shuffle, seed, epoch):
+    """The batches of an epoch, example by example."""
+    order, count = list(range(len(lengths))), len(lengths)
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
+    if shuffle:
+        drawn = np.arange(count, dtype=np.int32)
+        random.shuffle(drawn)
+        order = drawn.tolist()
+    sides = [tuple(sorted(np.atleast_1d(row), reverse=True)) for row in lengths]
+    if bucketed or unit != "sentences":
+        order.sort(key=lambda example: [-side for side in sides[example]])
+    batches = [[]]
+    for example in order:
+        price = max(1, sides[batches[-1][0] if batches[-1] else example][0]) if unit != "sentences" else 1
+        if batches[-1] and (len(batches[-1]) + 1) * price > batch_size:
+            batches.append([])
+        batches[-1].append(example)
+    sequence = np.arange(len(batches))
+    if shuffle:
+        random.shuffle(sequence)
+    return [batches[place] for place in sequence]
+
+
+@pytest.mark.parametrize(("sides", "unit", "shuffle", "bucketed"),
+                         [*SETTINGS, *itertools.product((1, 2), ("frames",), (False, True), (False, True))])
+def test_plans_are_those_of_the_definition(sides, unit, shuffle, bucketed):
+    for seed, (count, longest, batch_size) in enumerate([(1, 9, 9), (40, 5, 16), (300, 60, 64), (200, 100000, 10**6)]):
+        lengths = np.random.default_rng(seed).integers(1, longest + 1, (count, sides))
+        lengths = lengths[:, 0] if sides == 1 else lengths
+        for epoch in (0, 3):
+            plan = plan_epoch(lengths, batch_size=batch_size, costs=costs_of(lengths, unit), bucketed=bucketed,
+                              shuffle=shuffle, seed=seed, epoch=epoch)
+            expected = plan_by_definition(lengths, batch_size, unit, bucketed, shuffle, seed, epoch)
+            assert [batch.tolist() for batch in batches_of(plan)] == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_batches_of_any_costs_keep_the_budget_and_hold_every_example_once(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 200))
+    costs = rng.integers(0, rng.integers(1, 1000) + 1, count)
+    columns = int(rng.integers(0, 3))
+    lengths = rng.integers(1, 80, (count, columns)) if columns else np.ones(count, np.int64)
+    budget = int(costs.max()) + int(rng.integers(1, 500))
+    shapes = int(rng.integers(1, 9)) if rng.random() < 0.5 else None
+    planner = EpochPlanner(lengths, batch_size=budget, costs=costs, max_shapes=shapes,
+                           bucketed=bool(shapes) or rng.random() < 0.5)
+    batches = batches_of(planner.plan(int(rng.integers(5)), shuffle=rng.random() < 0.8, seed=seed))
+    assert sorted(np.concatenate(batches)) == list(range(count))
+    assert all(len(batch) * costs[batch].max() <= budget for batch in batches)
+    assert len(batches) == planner.num_batches
+
+
+def test_batches_of_like_costs_and_like_lengths_are_made_of_them():
+    costs, lengths = np.repeat([4, 2], 20), np.tile(np.repeat([3, 7], 10), 2)
+    for batch in batches_of(plan_epoch(lengths, batch_size=20, costs=costs, seed=3)):
+        assert len(set(costs[batch])) == len(set(lengths[batch])) == 1 and len(batch) == 20 // costs[batch[0]]
+
+
+@pytest.mark.parametrize("costs", [
+    np.ones(9, np.int64), np.ones(10, np.float32), np.full(10, -1), np.ones([10, 1], np.int64)])
+def test_costs_are_one_integer_for_each_example(costs):
+    with pytest.raises(DataError, match="integers of 0 or more, one for each of the 10 examples"):
+        plan_epoch(random_lengths(10), batch_size=4, costs=costs)
 
 
 def take(stream, start, count):
@@ -137,7 +237,8 @@ def test_resuming_on_another_number_of_ranks():
 
 
 def test_every_epoch_of_the_stream_covers_the_data():
-    stream = BatchStream(random_lengths(101), batch_size=256, unit="tokens")
+    lengths = random_lengths(101)
+    stream = BatchStream(lengths, batch_size=256, costs=lengths.max(axis=1))
     batches = take(stream, 0, 3 * stream.micro_batches_per_epoch)
     for epoch in range(3):
         some = batches[epoch * stream.micro_batches_per_epoch:(epoch + 1) * stream.micro_batches_per_epoch]
@@ -161,10 +262,9 @@ def test_an_update_larger_than_an_epoch_is_refused():
         BatchStream(random_lengths(10), batch_size=2, world_size=3, iter_size=2)
 
 
-@pytest.mark.parametrize("changed", [{"batch_size": 0}, {"unit": "bytes"}])
-def test_bad_settings_are_refused(changed):
-    with pytest.raises(ConfigError):
-        plan_epoch(random_lengths(10), **{"batch_size": 2, "unit": "sentences", **changed})
+def test_a_batch_size_below_1_is_refused():
+    with pytest.raises(ConfigError, match="is 0 but has to be at least 1"):
+        plan_epoch(random_lengths(10), batch_size=0)
 
 
 def test_no_examples_are_refused():

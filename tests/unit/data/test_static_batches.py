@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from open_seq2seq.data.batching import BatchLoader, BatchStream
+from open_seq2seq.data.fields import Field
 from open_seq2seq.data.static_batches import EMPTY_ID, StaticBatches, describe_shapes, pad_batch, with_empty_row
 from open_seq2seq.data.static_shapes import StaticShape, arrange
 from open_seq2seq.utils.errors import ConfigError
@@ -20,6 +22,13 @@ class Layer:
         rng = np.random.default_rng(0)
         self.lengths = np.stack([rng.integers(5, 40, count), rng.integers(1, 9, count)], 1)
 
+    @property
+    def fields(self):
+        lengths = Field(tf.int32, (None,))
+        return {"source_tensors": [Field(tf.float32, (None, None, 3), 1, 1), lengths],
+                "target_tensors": [Field(tf.int32, (None, None), 1, 1), lengths],
+                "speaker": lengths, "ids": Field(tf.int64, (None,))}
+
     def make_batch(self, examples):
         source, target = self.lengths[examples].T
         return {"source_tensors": [np.ones([len(examples), source.max(), 3], np.float32), source.astype(np.int32)],
@@ -29,7 +38,7 @@ class Layer:
 
 def test_a_batch_is_padded_in_time_and_by_empty_rows():
     before = Layer().make_batch(np.array([3, 1]))
-    after = pad_batch(before, StaticShape(5, (50, 10)))
+    after = pad_batch(before, StaticShape(5, (50, 10)), Layer().fields)
     assert [a.shape for a in after["source_tensors"]] == [(5, 50, 3), (5,)]
     assert [a.shape for a in after["target_tensors"]] == [(5, 10), (5,)]
     assert after["ids"].tolist() == [3, 1, *[EMPTY_ID] * 3] and after["ids"].dtype == np.int64
@@ -43,7 +52,9 @@ def test_a_batch_is_padded_in_time_and_by_empty_rows():
 def test_sides_without_time_need_no_edge():
     batch = {"source_tensors": [np.ones([2, 7], np.int32), np.array([7, 4], np.int32)],
              "target_tensors": [np.array([1, 2])], "ids": np.arange(2)}
-    padded = pad_batch(batch, StaticShape(3, (9,)))
+    fields = {"source_tensors": [Field(tf.int32, (None, None), 1, 1), Field(tf.int32, (None,))],
+              "target_tensors": [Field(tf.int64, (None,))], "ids": Field(tf.int64, (None,))}
+    padded = pad_batch(batch, StaticShape(3, (9,)), fields)
     assert padded["source_tensors"][0].shape == (3, 9) and padded["target_tensors"][0].tolist() == [1, 2, 0]
 
 
@@ -51,7 +62,7 @@ def test_a_batch_of_nothing_is_an_empty_row():
     nothing = {name: [array[:0] for array in value] if isinstance(value, list) else value[:0]
                for name, value in Layer().make_batch(np.array([3, 1])).items()}
     nothing["target_tensors"][0] = nothing["target_tensors"][0][:, :0]
-    batch = with_empty_row(nothing)
+    batch = with_empty_row(nothing, Layer().fields)
     assert [a.shape for a in batch["source_tensors"]] == [(1, nothing["source_tensors"][0].shape[1], 3), (1,)]
     assert [a.shape for a in batch["target_tensors"]] == [(1, 1), (1,)]
     assert batch["ids"].tolist() == [EMPTY_ID]

@@ -26,6 +26,10 @@ def like_text(count: int, columns: int = 2, seed: int = 0, longest: int = 60) ->
     return np.clip(np.stack(sides, 1), 2, longest).astype(np.int32)
 
 
+def costs_of(lengths: np.ndarray, unit: str) -> np.ndarray | None:
+    return None if unit == "sentences" else lengths.max(axis=1)
+
+
 def planned(lengths: np.ndarray, shapes: list[StaticShape]) -> int:
     counts = np.bincount(assign_shapes(lengths, shapes), minlength=len(shapes))
     return planned_positions(arrange(counts.tolist(), shapes), shapes)
@@ -36,7 +40,7 @@ def planned(lengths: np.ndarray, shapes: list[StaticShape]) -> int:
 @pytest.mark.parametrize("limit", [1, 2, 5, 16])
 def test_shapes_are_few_keep_the_batch_size_and_hold_everything(columns, unit, batch_size, limit):
     lengths = like_text(3000, columns)
-    shapes = choose_shapes(lengths, limit, batch_size, unit)
+    shapes = choose_shapes(lengths, limit, batch_size, costs_of(lengths, unit))
     assert 1 <= len(shapes) <= limit and shapes == sorted(shapes, key=lambda shape: shape.width)
     assert shapes[-1].edges == tuple(lengths.max(axis=0))
     for shape in shapes:
@@ -45,6 +49,17 @@ def test_shapes_are_few_keep_the_batch_size_and_hold_everything(columns, unit, b
     owners = assign_shapes(lengths, shapes)
     for row, owner in zip(lengths, owners, strict=True):
         assert owner == next(n for n, shape in enumerate(shapes) if all(row <= shape.edges))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rows_of_any_costs_keep_the_budget_and_fill_it(columns):
+    lengths = like_text(3000, columns)
+    costs = lengths[:, 0].astype(np.int64) ** 2  # as of attention
+    shapes = choose_shapes(lengths, 6, 20000, costs)
+    assert len(shapes) > 2
+    for shape in shapes:
+        dearest = costs[(lengths <= shape.edges).all(axis=1)].max()
+        assert shape.rows * dearest <= 20000 < (shape.rows + 1) * dearest
 
 
 def least_in_one_column(lengths: np.ndarray, limit: int) -> float:
@@ -85,7 +100,8 @@ def test_two_columns_are_near_the_least_possible_of_small_cases():
 def test_more_shapes_never_pad_more():
     lengths = like_text(5000)
     for unit, batch_size in (("sentences", 64), ("tokens", 1024)):
-        positions = [planned(lengths, choose_shapes(lengths, n, batch_size, unit)) for n in (1, 2, 4, 8, 16, 32)]
+        costs = costs_of(lengths, unit)
+        positions = [planned(lengths, choose_shapes(lengths, n, batch_size, costs)) for n in (1, 2, 4, 8, 16, 32)]
         assert all(more <= 1.005 * fewer for fewer, more in zip(positions, positions[1:], strict=False))
         assert positions[3] < 0.45 * positions[0]
 
@@ -133,7 +149,8 @@ def test_every_example_is_in_one_batch_that_holds_it(counts):
 @pytest.mark.parametrize("unit", ["sentences", "tokens"])
 def test_the_plan_covers_the_data_in_batches_that_fit(shuffle, unit):
     lengths = like_text(2000)
-    planner = EpochPlanner(lengths, batch_size=40 if unit == "sentences" else 600, unit=unit, max_shapes=6)
+    planner = EpochPlanner(lengths, batch_size=40 if unit == "sentences" else 600, costs=costs_of(lengths, unit),
+                           max_shapes=6)
     assert 1 < len(planner.shapes) <= 6
     plans = [planner.plan(epoch, shuffle=shuffle, seed=2) for epoch in range(3)]
     assert {len(plan) for plan in plans} == {planner.num_batches} == {sum(planner.arrangement.batches)}
@@ -173,5 +190,5 @@ def test_unbucketed_batches_are_refused():
 def test_choosing_is_cheap_for_many_examples():
     lengths = np.tile(like_text(20000, longest=250), (50, 1))
     start = time.perf_counter()
-    assign_shapes(lengths, choose_shapes(lengths, 16, 4096, "tokens"))
+    assign_shapes(lengths, choose_shapes(lengths, 16, 4096, lengths.max(axis=1)))
     assert time.perf_counter() - start < 5.0  # about 0.2 s for this million

@@ -99,6 +99,13 @@ def test_data_that_differ_are_refused():
     assert "Rank 2 on host" in work(None, 2)[0] and "of other lengths" in work(None, 2)[0]
 
 
+def test_costs_that_differ_are_refused():
+    def on_rank(runner):
+        return preflight.check_data(runner, "train", np.ones(3, int), np.arange(3) + (runner.process_rank == 1))
+
+    assert "Rank 1 on host" in on_ranks(on_rank)[0] and "of other costs" in on_ranks(on_rank)[0]
+
+
 @pytest.mark.parametrize("params", [{"connect_seconds": 0.0}, {"watchdog_seconds": -1.0}])
 def test_times_are_positive(params):
     with pytest.raises(ConfigError, match="more than 0"):

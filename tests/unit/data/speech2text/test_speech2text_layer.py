@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -134,7 +135,7 @@ def test_evaluation_covers_everything_once(make_layer):
 @pytest.mark.parametrize(("unit", "size"), [("frames", 400), ("seconds", 4)])
 def test_batches_by_duration(make_layer, backend, unit, size):
     layer = make_layer(backend=backend, batch_size_unit=unit, batch_size=size)
-    stream = BatchStream(layer.lengths, batch_size=layer.params["batch_size"], unit=layer.params["batch_size_unit"])
+    stream = BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs)
     sizes = []
     for number in range(stream.micro_batches_per_epoch):
         examples = stream.examples(number)
@@ -145,10 +146,27 @@ def test_batches_by_duration(make_layer, backend, unit, size):
     assert len(set(sizes)) > 1
 
 
+@pytest.mark.parametrize("backend", ["librosa", "tf"])
+@pytest.mark.parametrize(("unit", "size"), [("frames", 400), ("seconds", 4)])
+def test_static_shapes_keep_the_duration(make_layer, backend, unit, size):
+    layer = make_layer(backend=backend, batch_size_unit=unit, batch_size=size)
+    assert layer.batch_budget == 400 * (1 if backend == "librosa" else layer.settings.hop)
+    stream = BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, max_shapes=2)
+    for shape in stream.shapes:
+        assert shape.rows * max(shape.edges) <= layer.batch_budget < (shape.rows + 1) * max(shape.edges)
+
+
+def test_a_recording_of_more_seconds_than_a_batch(make_layer):
+    layer = make_layer(batch_size_unit="seconds", batch_size=1)
+    words = layer.explain_too_costly(3)
+    assert re.search(r"train.csv:\d+ .* has \d\.\d\d seconds, padding included, but a batch holds only 1: ", words)
+    assert float(words.split(" has ")[1].split()[0]) == pytest.approx(layer.duration(3), abs=0.1)
+
+
 def test_a_recording_longer_than_a_batch(make_layer):
     layer = make_layer(batch_size_unit="frames", batch_size=30)
     with pytest.raises(DataError, match=r"train.csv:\d+ .* frames, padding included, .*max_duration"):
-        BatchStream(layer.lengths, batch_size=30, unit="frames", describe=layer.describe_example)
+        BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, explain=layer.explain_too_costly)
 
 
 def test_duration_limits(make_layer, capsys):

@@ -1,0 +1,158 @@
+"""Batches that a data layer makes by ``tf.data``: in the plan's order, with errors that name the example."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.fields import flatten, mapped
+from open_seq2seq.data.loader import Wanted
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from open_seq2seq.data.data_layer import DataLayer
+
+PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
+"""The elements of the data set that says which batches are wanted."""
+
+_SHOWN = 8
+# What a broken or missing file, or an assertion of the layer's, ends in. Other errors are not the data's.
+_DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
+                tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
+# What TensorFlow puts before and after an error's own words: which function, node and iterator; Python's traceback.
+_BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
+                     r"(?:\w+Error: |\w+Exception: )?")
+_AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
+
+
+def dataset_batches(layer: DataLayer, plan: Iterator[Wanted],
+                    training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
+    """Returns an iterator over (number, batch) of the batches wanted, NumPy arrays; None without a data set.
+
+    Args:
+      layer: makes the data set by ``make_dataset``.
+      plan: which batches are wanted; read ahead from a thread of TensorFlow's.
+      training: whether they are for training.
+
+    Raises:
+      ConfigError: the data set's elements are not what the layer's ``input_signature`` says, or, from the
+        iterator, not one of each element of the plan.
+      DataError: from the iterator: an example cannot be used; it is named.
+    """
+    run = _Run(layer, plan, training)
+    return None if run.dataset is None else run.batches()
+
+
+class _Run:
+    """One pass of a layer's data set over a plan."""
+
+    def __init__(self, layer: DataLayer, plan: Iterator[Wanted], training: bool) -> None:
+        self._layer, self._plan, self._training = layer, plan, training
+        self._under_way: deque[Wanted] = deque()
+        self._over = False
+        self._error: BaseException | None = None
+        # Like all bodies, its functions are traced as they stand.
+        self.dataset = tf.autograph.experimental.do_not_convert(layer.make_dataset)(
+            tf.data.Dataset.from_generator(self._elements, output_signature=PLAN_SIGNATURE), training)
+        if self.dataset is not None:
+            _check_elements(layer, self.dataset)
+            options = tf.data.Options()
+            options.deterministic = True
+            self.dataset = self.dataset.with_options(options)
+
+    def _elements(self) -> Iterator[dict[str, Any]]:
+        try:
+            for wanted in self._plan:
+                self._under_way.append(wanted)
+                yield {"examples": np.asarray(wanted.examples, np.int64), "epoch": np.int64(wanted.epoch)}
+        except Exception as error:  # TensorFlow hands on no more than its words
+            self._error = error
+            raise
+        self._over = True
+
+    def batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields (number, batch); errors in words for people."""
+        made = self.raw_batches()
+        while True:
+            try:
+                wanted, batch = next(made)
+            except StopIteration:
+                return
+            except tf.errors.OpError as error:
+                if self._error is not None:
+                    raise self._error from None
+                raise self._explained(error) from error
+            yield wanted.number, batch
+
+    def raw_batches(self) -> Iterator[tuple[Wanted, dict[str, Any]]]:
+        """Yields (what was wanted, batch)."""
+        assert self.dataset is not None
+        for made in self.dataset.as_numpy_iterator():
+            wanted = self._under_way.popleft() if self._under_way else None
+            batch = mapped(lambda path, array: array, made)  # lists, where tf.data has to have tuples
+            if wanted is None or not _is_of(batch, wanted):
+                raise self._misaligned()
+            yield wanted, batch
+        if self._under_way or not self._over:
+            raise self._misaligned()
+
+    def _misaligned(self) -> ConfigError:
+        return ConfigError([
+            f"{type(self._layer).__name__}.make_dataset has to make one batch of each element of its plan, in their "
+            "order, of the examples that the element names: it may map them, but not shuffle, filter or take."])
+
+    def _explained(self, error: tf.errors.OpError) -> Exception:
+        words = error.message or str(error)
+        if not self._under_way or not (isinstance(error, _DATA_ERRORS) or "DataError: " in words):
+            return error
+        words = " ".join(_AFTER.sub("", _BEFORE.sub("", words)).split()).rstrip(".")
+        return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct it or leave it out.")
+
+    def _culprit(self, wanted: Wanted) -> str:
+        """Returns the example that fails when each is made by itself, in words; all of them where none does."""
+        singles = (Wanted(place, wanted.examples[place:place + 1], wanted.epoch)
+                   for place in range(len(wanted.examples)))
+        good = 0
+        try:
+            for _ in _Run(self._layer, singles, self._training).raw_batches():
+                good += 1
+        except tf.errors.OpError:
+            return self._layer.describe_example(int(wanted.examples[good]))
+        shown = ", ".join(self._layer.describe_example(int(example))
+                          for example in itertools.islice(wanted.examples, _SHOWN))
+        return f"One of {shown}" + (f" and {good - _SHOWN} more" if good > _SHOWN else "")
+
+
+def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Whether a batch's ids are examples that it was to have; a layer may leave broken ones out, or name them."""
+    ids = np.asarray(batch["ids"])
+    if not np.issubdtype(ids.dtype, np.integer):
+        return True
+    return bool(np.isin(ids[ids >= 0], wanted.examples).all())
+
+
+def _check_elements(layer: DataLayer, dataset: tf.data.Dataset) -> None:
+    name = type(layer).__name__
+    if not isinstance(dataset.element_spec, Mapping):
+        raise ConfigError([f"{name}.make_dataset has to give dicts: {', '.join(layer.input_signature)}."])
+    given, promised = dict(flatten(dataset.element_spec)), dict(flatten(layer.input_signature))
+    problems = [f"{name}.make_dataset gives {path} as {_say(given.get(path))}, but its fields say "
+                f"{_say(promised.get(path))}. Lists of arrays have to be tuples in it."
+                for path in sorted({*given, *promised})
+                if path not in given or path not in promised or not _fits(given[path], promised[path])]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _fits(given: tf.TensorSpec, promised: tf.TensorSpec) -> bool:
+    return given.dtype == promised.dtype and promised.shape.is_compatible_with(given.shape)
+
+
+def _say(spec: tf.TensorSpec | None) -> str:
+    return "nothing" if spec is None else f"{spec.dtype.name} {spec.shape}"
