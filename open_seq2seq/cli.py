@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from open_seq2seq import MISSING_TENSORFLOW, __version__
-from open_seq2seq.config.loader import check_exists, load_config
+from open_seq2seq.config.loader import ConfigFile, check_exists, load_config
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
@@ -98,8 +98,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="what infer writes (default: infer-out.txt)")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="with infer, for speech: recordings, folders of them, or - for one by standard input; "
-                        "--config_file is then by default that of the newest checkpoint in --logdir")
+                        help="with infer: recordings or folders of them, text files with a sentence a line, or - for "
+                        "standard input; --config_file is then by default that of the newest checkpoint in --logdir")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -212,42 +212,41 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
-    overrides = _with_infer_files(flags, overrides)
-    check_exists(flags.config_file)
+    if flags.infer_files is None and flags.config_file is None:
+        raise UserError("The following arguments are required: --config_file. See --help.")
+    if flags.infer_files is not None and flags.mode != "infer":
+        raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
+    if flags.config_file is not None:
+        check_exists(flags.config_file)
     import_tensorflow()
-    return _options(flags, _resolve(flags, overrides), list(arguments))
+    file, overrides = _config(flags, overrides)
+    return _options(flags, _resolve(flags, file, overrides), list(arguments))
 
 
-def _with_infer_files(flags: argparse.Namespace, overrides: list[Override]) -> list[Override]:
-    """Returns the overrides that ``--infer_files`` stands for too; fills in the config file that it may do without.
+def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[ConfigFile, list[Override]]:
+    """Returns the config, of a checkpoint where none is given, and the overrides that ``--infer_files`` stands for too.
 
     Raises:
-      UserError: no config file where one is needed, or files that are missing.
+      UserError: no config, or files that are missing or not for the data layer.
     """
+    trusted = True if flags.trust_code else None
     if flags.infer_files is None:
-        if flags.config_file is None:
-            raise UserError("The following arguments are required: --config_file. See --help.")
-        return overrides
-    if flags.mode != "infer":
-        raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
+        return load_config(flags.config_file, trusted), overrides
     from open_seq2seq.training import infer_files
-    from open_seq2seq.training.kept_files import kept_files_of
 
-    kept: list[Override] = []
-    if flags.config_file is None:
-        best = infer_files.given(overrides, "restore_best_checkpoint")
-        checkpoint = infer_files.checkpoint_in(infer_files.given(overrides, "logdir"), str(best).lower() == "true")
-        flags.config_file = infer_files.config_of(checkpoint)
-        kept = kept_files_of(checkpoint, "infer")
-    return [*kept, *overrides, *infer_files.overrides_for(flags.infer_files)]
+    if flags.config_file is not None:
+        file = load_config(flags.config_file, trusted)
+    else:
+        file, kept = infer_files.config_of_logdir("infer", overrides, flags.trust_code)
+        overrides = [*kept, *overrides]
+    return file, [*overrides, *infer_files.overrides_for(flags.infer_files, file, overrides)]
 
 
-def _resolve(flags: argparse.Namespace, overrides: list[Override]) -> ResolvedConfig:
+def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:
     if flags.bench_start is not None:
         overrides = [*overrides, Override(None, ("bench_start",), str(flags.bench_start))]
     if flags.use_xla_jit:
         overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
-    file = load_config(flags.config_file, trusted=True if flags.trust_code else None)
     _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
     benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
     return resolve(file, flags.mode, overrides, benchmark, _model_problems)

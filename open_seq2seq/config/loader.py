@@ -17,6 +17,7 @@ from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
+_MOST_CHARACTERS = 1 << 22
 # What the toolkit writes beside a config: the first in a checkpoint, the second with a batch that a run diverged on.
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Folders of a logdir that hold checkpoints; "" is the logdir itself.
@@ -123,7 +124,10 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
 def _read_yaml(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
-            names = load_yaml(file.read())
+            text = file.read(_MOST_CHARACTERS + 1)
+        if len(text) > _MOST_CHARACTERS:
+            raise ConfigError([f"The config file {path} has more than {_MOST_CHARACTERS:,} characters."])
+        names = load_yaml(text)
     except yaml.YAMLError as error:
         line, problem = describe_yaml_error(error)
         raise ConfigError([f"{path}{f', line {line}' if line else ''}: not valid YAML: {problem}."]) from error

@@ -33,7 +33,8 @@ class Param:
       derived: whether the model fills it in, so that a config need not give it.
       names: what a string names, such as ``encoder`` or ``initializer``; "" where strings are just text.
       file: whether it names a file that inference needs: ``asset`` for one that each checkpoint has a copy of,
-        ``large`` for one that is kept once beside the checkpoints.
+        ``large`` for one that is kept once beside the checkpoints; for a dict, which of its entries do:
+        ``{"model": "asset"}``. See ``config.files``.
       minimum: smallest number allowed.
       maximum: largest number allowed.
       above: number that it has to be more than.
@@ -46,7 +47,7 @@ class Param:
     unit: str = ""
     derived: bool = False
     names: str = ""
-    file: str = ""
+    file: str | Mapping[str, str] = ""
     minimum: float | None = None
     maximum: float | None = None
     above: float | None = None

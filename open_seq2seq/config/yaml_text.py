@@ -13,8 +13,31 @@ _FLOAT = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$")
 _NONE = re.compile(r"None$")
 
 
+# Far more than any config has; a page of anchors can stand for more values than a machine can hold.
+_MOST_VALUES = 100_000
+
+
 class Loader(yaml.SafeLoader):
-    """Safe loader that also reads ``1e-3`` and ``None``, and refuses repeated keys."""
+    """Safe loader that also reads ``1e-3`` and ``None``, and refuses repeated keys and values without end."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._composed = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Reads a value; the limit holds before the rest of a long text is read."""
+        self._composed += 1
+        if self._composed > _MOST_VALUES:
+            raise yaml.composer.ComposerError(None, None, f"it has more than {_MOST_VALUES:,} values",
+                                              self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Reads the document; refuses one that anchors blow up."""
+        root = super().get_single_node()
+        if root is not None:
+            _count_values(root, {})
+        return root
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Makes a dict; a key that comes twice is an error, not a silent replacement."""
@@ -40,13 +63,47 @@ for _class in (Loader, Dumper):
     _class.add_implicit_resolver("tag:yaml.org,2002:null", _NONE, ["N"])
 
 
+def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Returns how many values a node stands for once anchors are written out.
+
+    Args:
+      node: a part of a document.
+      counts: of the nodes counted before, by identity; 0 marks those that hold this one.
+
+    Raises:
+      yaml.YAMLError: an anchor within itself, or too many values.
+    """
+    known = counts.get(id(node))
+    if known == 0:
+        raise yaml.composer.ComposerError(None, None, "an anchor stands within itself", node.start_mark)
+    if known is not None:
+        return known
+    counts[id(node)] = 0
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [child for pair in node.value for child in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    counts[id(node)] = 1 + sum(_count_values(child, counts) for child in children)
+    if counts[id(node)] > _MOST_VALUES:
+        raise yaml.composer.ComposerError(
+            None, None, f"its anchors stand for more than {_MOST_VALUES:,} values", node.start_mark)
+    return counts[id(node)]
+
+
 def load_yaml(text: str) -> Any:
     """Reads a YAML document.
 
     Raises:
-      yaml.YAMLError: it is not YAML, names Python objects, or repeats a key.
+      yaml.YAMLError: it is not YAML, names Python objects, repeats a key, is nested too deeply, or has values without
+        end.
     """
-    return yaml.load(text, Loader=Loader)  # noqa: S506 (Loader is a SafeLoader)
+    try:
+        return yaml.load(text, Loader=Loader)  # noqa: S506 (Loader is a SafeLoader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except ValueError as error:  # of what looks like a date or a number
+        raise yaml.YAMLError(str(error)) from error
 
 
 def load_yaml_value(text: str, default: Any) -> Any:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.files import ASSET, NamedFile, named_files
 from open_seq2seq.config.names import register
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.datasets import dataset_batches
 from open_seq2seq.data.fields import fields_of, signature_of
 from open_seq2seq.data.loader import Wanted, made_singly
 from open_seq2seq.parts.component import Component
+from open_seq2seq.utils.errors import UserError
 
 _COUNTING_UNITS = ("sentences", "utterances", "images", "examples")
 """Units of the batch size in which each example counts as one."""
@@ -221,8 +223,12 @@ class DataLayer(Component):
         return []
 
     def assets(self) -> dict[str, str]:
-        """Returns the files that a checkpoint needs besides the weights: name → path."""
-        return {}
+        """Returns the files that a checkpoint needs besides the weights: name → path.
+
+        By default those that parameters declared with ``file="asset"`` name.
+        """
+        return {asset_name(file): file.value for file in named_files(type(self), self.params)
+                if file.kind == ASSET and file.value is not None}
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
@@ -232,11 +238,37 @@ class DataLayer(Component):
           params: the layer's parameters.
           paths: asset name → path; names that the layer does not know are ignored.
         """
-        return dict(params)
+        changed = dict(params)
+        for file in named_files(cls, params):
+            path = paths.get(asset_name(file)) if file.kind == ASSET else None
+            if path is not None and len(file.keys) == 1:
+                changed[file.keys[0]] = path
+            elif path is not None:
+                changed[file.keys[0]] = {**(changed.get(file.keys[0]) or {}), file.keys[1]: path}
+        return changed
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference read the files of ``--infer_files`` instead of the config's.
+
+        Args:
+          files: as given on the command line, at least one; ``-`` is standard input
+            (``open_seq2seq.utils.given_files`` helps with it).
+
+        Raises:
+          UserError: the layer reads no such files, or one of them does not exist.
+        """
+        raise UserError(f"--infer_files names {files[0]}, but the data layer {cls.__name__} takes no files by that "
+                        "flag: give a config that names its data.")
 
     def report_dropped(self) -> dict[str, int]:
         """Returns how many examples were dropped, by reason."""
         return {}
+
+
+def asset_name(file: NamedFile) -> str:
+    """Returns what a data layer's file is called in a checkpoint's assets: ``vocab_file``, ``tokenizer_model``."""
+    return "_".join(file.keys)
 
 
 def _value(attribute: Any, layer: DataLayer) -> Any:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import resolve
@@ -19,8 +18,7 @@ from open_seq2seq.models.logit_stream import LogitStream
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.speech2text import Speech2Text
 from open_seq2seq.parts.audio_features.stream import FeatureStream
-from open_seq2seq.training import infer_files
-from open_seq2seq.training.kept_files import kept_files_of
+from open_seq2seq.training.infer_files import config_of_logdir
 from open_seq2seq.training.session import load_model
 from open_seq2seq.utils.errors import DataError, UserError
 
@@ -100,7 +98,7 @@ class FrameASR:
           ConfigError: the model cannot be streamed.
         """
         given = parse_overrides([*overrides, f"--logdir={logdir}"])
-        return cls(_load(logdir, given, trust_code), rate, history_seconds, tolerance)
+        return cls(_load(given, trust_code), rate, history_seconds, tolerance)
 
     @property
     def look_ahead_seconds(self) -> float:
@@ -188,10 +186,7 @@ class FrameASR:
         return GreedyTranscript(self.model.data_layer.ids_to_text) if search is None else SearchedTranscript(search)
 
 
-def _load(logdir: str, overrides: list[Override], trust_code: bool) -> Model:
-    best = str(infer_files.given(overrides, "restore_best_checkpoint")).lower() == "true"
-    checkpoint = infer_files.checkpoint_in(logdir, best)
-    overrides = [*kept_files_of(checkpoint, _MODE), *overrides]
-    file = load_config(infer_files.config_of(checkpoint), trusted=trust_code)
-    config = resolve(file, _MODE, overrides, extra_check=description_problems)
+def _load(overrides: list[Override], trust_code: bool) -> Model:
+    file, kept = config_of_logdir(_MODE, overrides, trust_code)
+    config = resolve(file, _MODE, [*kept, *overrides], extra_check=description_problems)
     return load_model(RunOptions(_MODE, config))

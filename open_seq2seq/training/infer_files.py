@@ -1,76 +1,85 @@
-"""``--infer_files``: recordings on the command line, with the config of a checkpoint."""
+"""Inference from a logdir: the config of a checkpoint, the files that it keeps, and those of ``--infer_files``."""
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from open_seq2seq.config.loader import ConfigFile, load_config
 from open_seq2seq.config.overrides import Override
+from open_seq2seq.config.resolve import ResolvedConfig
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.training.checkpoints import first_whole, verified_assets
 from open_seq2seq.training.checkpoints.files import CONFIG
-from open_seq2seq.training.logdir import find_checkpoint
+from open_seq2seq.training.kept_files import kept_files_of, part_class
+from open_seq2seq.training.logdir import find_checkpoints
 from open_seq2seq.utils.errors import UserError
 
-STANDARD_INPUT = "-"
 _SECTION, _DATA = "infer_params", "data_layer_params"
 
 
-def given(overrides: Sequence[Override], name: str) -> str | None:
+def config_of_logdir(mode: str, overrides: Sequence[Override],
+                     trust_code: bool = False) -> tuple[ConfigFile, list[Override]]:
+    """Returns the config of a logdir's checkpoint, and the values that make its model use the files kept there.
+
+    Args:
+      mode: ``infer`` or ``interactive_infer``.
+      overrides: values of the command line, the logdir among them.
+      trust_code: whether the config may name code from outside the package.
+
+    Raises:
+      UserError: no logdir, or none in it.
+      CheckpointError: no checkpoint in it is whole.
+      ConfigError: a config that cannot be read.
+    """
+    checkpoint = _checkpoint(_given(overrides, "logdir"), str(_given(overrides, "restore_best_checkpoint")))
+    file = load_config(checkpoint / CONFIG, trusted=trust_code)
+    with file.in_use():
+        return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
+
+
+def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
+    """Returns the values that make inference read the files of ``--infer_files``, as the data layer understands them.
+
+    Args:
+      files: as given.
+      file: the config.
+      overrides: values of the command line, which may name another data layer.
+
+    Raises:
+      UserError: the data layer takes no files, or not these.
+    """
+    named = _merged(file, "infer", overrides).get("data_layer")
+    with file.in_use():
+        layer_class = part_class(named, "data_layer")
+    if not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
+        return []  # reported where the model is described
+    changed = layer_class.params_for_files(files)
+    return [Override(_SECTION, (_DATA, name), repr(value)) for name, value in changed.items()]
+
+
+def _merged(file: ConfigFile, mode: str, overrides: Sequence[Override]) -> dict[str, Any]:
+    return ResolvedConfig(file, mode, list(overrides)).merge(mode)[0]
+
+
+def _given(overrides: Sequence[Override], name: str) -> str | None:
     """Returns the value that the command line gives a parameter of the model, or None."""
     found = [override.text for override in overrides
              if override.keys == (name,) and override.section in (None, _SECTION)]
     return found[-1] if found else None
 
 
-def checkpoint_in(logdir: str | None, restore_best: bool) -> Path:
-    """Returns the checkpoint of a logdir whose config is to be used.
-
-    Raises:
-      UserError: no logdir, or none in it.
-    """
+def _checkpoint(logdir: str | None, restore_best: str) -> Path:
+    """Returns the checkpoint of a logdir whose config is to be used: the first one whose small files are whole."""
     if not logdir:
         raise UserError("--infer_files needs a trained model: give --logdir=FOLDER, or --config_file=FILE.")
-    checkpoint = find_checkpoint(logdir, restore_best)
-    if checkpoint is None:
+    found = find_checkpoints(Path(logdir).expanduser(), restore_best.lower() == "true")
+    if not found:
         raise UserError(f"--logdir is {logdir}, which has no checkpoint: name the folder that training wrote to.")
-    return checkpoint
 
+    def whole(path: Path) -> Path:
+        verified_assets(path)
+        return path
 
-def config_of(checkpoint: Path) -> str:
-    """Returns the file of the config that a checkpoint was trained with."""
-    return str(checkpoint / CONFIG)
-
-
-def overrides_for(files: Sequence[str]) -> list[Override]:
-    """Returns the values that make inference read these recordings.
-
-    Args:
-      files: recordings, folders, lists; ``-`` is a recording that comes by standard input.
-
-    Raises:
-      UserError: a file that does not exist, or an empty standard input.
-    """
-    missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
-    if missing:
-        raise UserError(f"--infer_files names {missing[0]}, which does not exist.")
-    names = [_from_standard_input() if name == STANDARD_INPUT else name for name in files]
-    return [Override(_SECTION, (_DATA, "dataset_files"), repr(names)),
-            Override(_SECTION, (_DATA, "audio_root"), "None"),
-            # The recordings' folder is the user's: nothing is left behind there.
-            Override(_SECTION, (_DATA, "cache_features"), "False")]
-
-
-def _from_standard_input() -> str:
-    """Puts a recording from standard input into a file that lives as long as the process."""
-    content = sys.stdin.buffer.read()
-    if not content:
-        raise UserError("--infer_files - reads a recording from standard input, but nothing came.")
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = os.path.join(folder, "standard-input.wav")  # what it really is, its content tells
-    Path(path).write_bytes(content)
-    return path
+    return first_whole(found, whole)

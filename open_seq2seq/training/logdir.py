@@ -18,6 +18,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
 BEST_MODELS = "best_models"
+AVERAGED = "averaged_models"
 LOGS = "logs"
 LANGUAGE_MODELS = "language_models"
 SAMPLES = "samples"
@@ -28,6 +29,7 @@ TEMPORARY = ".tmp-"
 
 # Not so events and samples: a new run's would be mixed with those of another one.
 _HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
+_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, LANGUAGE_MODELS, DIVERGENCE)
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
 
@@ -70,15 +72,33 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
-    """Returns the checkpoint that a folder offers: the best, the newest, or the folder itself; None without one."""
+    """Returns the checkpoint that a folder offers: the best, the newest, or the folder itself; None without one.
+
+    Raises:
+      CheckpointError: a folder in it is a link, which could lead anywhere.
+    """
+    found = find_checkpoints(folder, restore_best)
+    return found[0] if found else None
+
+
+def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False) -> list[Path]:
+    """Returns the checkpoint of ``find_checkpoint``, and those that could replace it, the preferred one first."""
     folder = Path(folder)
+    refuse_links(folder)
     best = list_checkpoints(folder / BEST_MODELS, best=True) if restore_best else []
     if best:
-        return best[0]
+        return best
     if (folder / STATE).is_file():
-        return folder
-    newest = list_checkpoints(folder)
-    return newest[0] if newest else None
+        return [folder.resolve() if folder.is_symlink() else folder]  # the user's own link
+    return list_checkpoints(folder)
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises CheckpointError when a folder that a run reads or writes below another one is a link out of it."""
+    for name in _FOLDERS:
+        if (folder / name).is_symlink():
+            raise CheckpointError(f"{folder / name} is a link, but a logdir holds its folders itself: put the folder "
+                                  "in its place.")
 
 
 def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
@@ -97,6 +117,9 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
     folder = root / LOGS if root and options.enable_logs else root
+    if root is not None and folder is not None:
+        refuse_links(root)
+        refuse_links(folder)
     training = options.mode.startswith("train")
     checkpoint = base = None
     try:
@@ -200,6 +223,11 @@ def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
     return checkpoint
 
 
+def _own_file(path: str, flags: int) -> int:
+    # Through a link another file would be emptied; a pipe would keep the call waiting.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
 class LogDirLock:
     """Holds a log directory for this process while a run writes there: a context manager.
 
@@ -222,8 +250,10 @@ class LogDirLock:
             return self
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._path, "a+", encoding="utf-8")  # noqa: SIM115 (held until __exit__)
+            self._file = open(self._path, "a+", encoding="utf-8", opener=_own_file)  # noqa: SIM115 (held until __exit__)
         except OSError as error:
+            if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
+                raise UserError(f"{self._path} is a link, or no file: remove it, or choose another logdir.") from error
             raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror}.") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -238,7 +268,7 @@ class LogDirLock:
     def _refused(self, error: OSError) -> None:
         assert self._file is not None and self._path is not None
         self._file.seek(0)
-        holder = self._file.read().strip() or "another process"
+        holder = self._file.read(200).strip() or "another process"
         self._file.close()
         self._file = None
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):

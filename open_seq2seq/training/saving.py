@@ -21,21 +21,22 @@ from open_seq2seq.training.checkpoints import (
     assign_matching,
     assign_strictly,
     average_checkpoints,
+    check_resumable,
     load_checkpoint,
     load_first_whole,
     match,
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import ASSETS, AVERAGE, CARRIED, TEMPORARY, sha256
-from open_seq2seq.training.logdir import LogDir, list_checkpoints
+from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, TEMPORARY
+from open_seq2seq.training.kept_files import assets_of, check_assets
+from open_seq2seq.training.logdir import AVERAGED, LogDir, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from open_seq2seq.training.trainer import Trainer
 
-AVERAGED = "averaged_models"
 # A run may go on in another precision, so with another loss scaler; averaging may begin or end; older checkpoints
 # count no overflows and have no factor of the rate.
 _MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:", " rate_factor:")
@@ -53,7 +54,7 @@ class RunSaver:
 
     Args:
       logdir: where they go.
-      model: the training model: its variables and its data layer's files are saved.
+      model: the training model: its variables and its parts' files are saved.
       config_yaml: the resolved config.
     """
 
@@ -150,7 +151,7 @@ class RunSaver:
         scores = []
         for path in self._best_dir.iterdir():
             # A damaged one is no competitor; and the names hold but four decimals.
-            with contextlib.suppress(CheckpointError, OSError):
+            with contextlib.suppress(CheckpointError, OSError, KeyError):
                 if self._best_order(path.name) is not None:
                     scores.append(self._sign * read_state(path)["metrics"][self._metric])
         return scores
@@ -165,13 +166,19 @@ class RunSaver:
                  "micro_batch": trainer.micro_batch,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(), **more}
         kept = {**trainer.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
-        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, self._model.data_layer.assets())
+        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, assets_of(self._model))
 
 
 def newest(logdir: LogDir) -> Checkpoint:
-    """Reads the newest whole checkpoint of a log directory."""
+    """Reads the newest whole checkpoint of a log directory, to go on from.
+
+    Raises:
+      CheckpointError: none is whole, or it lacks what training goes on with.
+    """
     assert logdir.checkpoint_dir is not None
-    return load_first_whole(list_checkpoints(logdir.checkpoint_dir))
+    checkpoint = load_first_whole(list_checkpoints(logdir.checkpoint_dir))
+    check_resumable(checkpoint.path, checkpoint.state)
+    return checkpoint
 
 
 def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
@@ -215,15 +222,6 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
                if name.partition("/")[0] not in model.parts_of_other_modes}
     assign_strictly(named_variables(model), weights, checkpoint.path)
     check_assets(model, checkpoint)
-
-
-def check_assets(model: Model, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError when a vocabulary or tokenizer differs from the one trained with."""
-    for name, path in model.data_layer.assets().items():
-        kept = checkpoint.path / ASSETS / name
-        if kept.is_file() and sha256(kept) != sha256(path):
-            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                                  f"differs from {kept}. Give that file in the config.")
 
 
 def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:

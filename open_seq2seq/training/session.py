@@ -22,7 +22,7 @@ from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training import saving
 from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.interactive import InteractiveModel, prompt
-from open_seq2seq.training.kept_files import MODES, keep_language_models
+from open_seq2seq.training.kept_files import keep_files
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.process import set_up_process
@@ -196,7 +196,9 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     saver = None
     if logdir.root is not None:
         saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
-        keep_language_models(saver.directory, {mode: options.config.merge(mode)[0] for mode in MODES})
+        with options.config.config_file.in_use():
+            keep_files(saver.directory, options.config.base_model,
+                       {mode: options.config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
     with runner.scope():
         return Trainer(model, eval_model, runner, seed, saver, summaries_dir)

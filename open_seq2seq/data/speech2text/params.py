@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.feature_cache import FORMATS
 from open_seq2seq.parts.audio_features.settings import BACKENDS, INPUT_TYPES, FeatureSettings
@@ -22,7 +23,7 @@ def required_params() -> dict[str, Any]:
         "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients."),
         "input_type": Param(list(INPUT_TYPES), doc="What features are."),
         "vocab_file": Param(str, doc="Alphabet: one character a line, in the order of their ids; with bpe a "
-                            "SentencePiece model."),
+                            "SentencePiece model.", file=ASSET),
     }
 
 

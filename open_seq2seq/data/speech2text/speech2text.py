@@ -28,6 +28,7 @@ from open_seq2seq.data.static_batches import with_empty_row
 from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
 
 class Speech2TextDataLayer(DataLayer):
@@ -330,13 +331,21 @@ class Speech2TextDataLayer(DataLayer):
         """Returns how many rows of the lists were left out, by reason."""
         return dict(self._set.dropped)
 
-    def assets(self) -> dict[str, str]:
-        """Returns the alphabet: ``vocab_file`` → path."""
-        return {"vocab_file": self.params["vocab_file"]}
-
     @classmethod
-    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        return {**params, **({"vocab_file": paths["vocab_file"]} if "vocab_file" in paths else {})}
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference transcribe recordings.
+
+        Args:
+          files: recordings, folders of them, lists; ``-`` is a recording that comes by standard input.
+
+        Raises:
+          UserError: a file that does not exist, or an empty standard input.
+        """
+        check_given(files)
+        # What a recording really is, its content tells.
+        names = [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in files]
+        # The recordings' folder is the user's: nothing is left behind there.
+        return {"dataset_files": names, "audio_root": None, "cache_features": False}
 
 
 def _audio_error(pipeline: Pipeline, path: str) -> AudioError | None:

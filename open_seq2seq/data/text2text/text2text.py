@@ -10,25 +10,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import check_given, one_text, temporary_folder
 
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens", "max_length_param", "shared_params"]
 
 PATH = (str, type(None))
-# Asset name → where its path stands in the parameters.
-_ASSETS = {
-    "src_vocab_file": ("src_vocab_file",),
-    "tgt_vocab_file": ("tgt_vocab_file",),
-    "tokenizer_model": ("tokenizer", "model"),
-    "tokenizer_source_model": ("tokenizer", "source_model"),
-    "tokenizer_target_model": ("tokenizer", "target_model"),
-}
 
 
 class ParallelTextDataLayer(DataLayer):
@@ -253,27 +247,30 @@ class ParallelTextDataLayer(DataLayer):
         return self._num_cut
 
     def assets(self) -> dict[str, str]:
-        """Returns vocabulary files and tokenizer models: asset name → path."""
-        found = {}
-        for name, keys in _ASSETS.items():
-            value: Any = self.params
-            for key in keys:
-                value = (value or {}).get(key)
-            used = (self.params["tokenizer"] or {}).get("type") == "sentencepiece"
-            if value and (keys[0] == "tokenizer") == used:
-                found[name] = value
-        return found
+        """Returns the vocabulary files, or the models where SentencePiece is used: asset name → path."""
+        pieces = (self.params["tokenizer"] or {}).get("type") == "sentencepiece"
+        return {name: path for name, path in super().assets().items() if name.startswith("tokenizer_") == pieces}
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        changed = dict(params)
-        for name, path in paths.items():
-            keys = _ASSETS.get(name, ())
-            if len(keys) == 1:
-                changed[name] = path
-            elif keys:
-                changed[keys[0]] = {**(changed.get(keys[0]) or {"type": "sentencepiece"}), keys[1]: path}
+        changed = super().params_with_assets(params, paths)
+        if changed.get("tokenizer") and not params.get("tokenizer"):
+            changed["tokenizer"]["type"] = "sentencepiece"
         return changed
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference read text files one after another, one sentence a line.
+
+        Raises:
+          UserError: a file that does not exist, or an empty standard input.
+          DataError: one of several that is empty, or not UTF-8.
+        """
+        check_given(files)
+        path = one_text(files)
+        # The files' folder is the user's, and the one of the config another's: no index is left behind there.
+        index_dir = temporary_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
+        return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 
 def max_length_param() -> dict[str, Any]:
@@ -285,10 +282,13 @@ def max_length_param() -> dict[str, Any]:
 def shared_params() -> dict[str, Any]:
     """The optional parameters that all text-to-text layers have."""
     return {
-        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token a line; not used with SentencePiece."),
-        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token a line; not used with SentencePiece."),
+        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token a line; not used with SentencePiece.",
+                                file=ASSET),
+        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token a line; not used with SentencePiece.",
+                                file=ASSET),
         "tokenizer": Param((dict, type(None)), None, "How lines become tokens: {'type': 'delimiter'} (the default), or "
-                           "{'type': 'sentencepiece', 'model': path} (or source_model and target_model) for raw text."),
+                           "{'type': 'sentencepiece', 'model': path} (or source_model and target_model) for raw text.",
+                           file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}),
         "delimiter": Param(str, " ", "What separates tokens in a line."),
         "detokenize": Param(bool, False, "Whether texts in SentencePiece pieces are joined to plain text in results."),
         "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from open_seq2seq.config.params import Param
@@ -61,6 +62,10 @@ class TransformerDataLayer(ParallelTextDataLayer):
             "use_start_token": False,
             "use_targets": True,
         }
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        return {**super().params_for_files(files), "data_dir": None, "file_pattern": None}
 
     def _explain_missing_text(self, params: dict[str, Any]) -> None:
         pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")

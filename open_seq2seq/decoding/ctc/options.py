@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from open_seq2seq.config.files import LARGE
 from open_seq2seq.config.params import Param
 
 _TEXT = (str, type(None))
@@ -17,10 +18,10 @@ def beam_search_params() -> dict[str, Any]:
         "alpha": Param(float, 0.5, "Weight of the language model's natural log probabilities."),
         "beta": Param(float, 1.0, "What each word (with a character model: each symbol) gains.", "nats"),
         "lm_path": Param(_TEXT, None, "Language model: an ARPA file, plain or .gz, or KenLM's binary format where the "
-                         "package kenlm is installed."),
+                         "package kenlm is installed.", file=LARGE),
         "lm_type": Param(["word", "character"], "word", "What the language model's words are: words, which are also "
                          "the lexicon, or the alphabet's symbols, with <space> for the space."),
-        "lm_vocabulary": Param(_TEXT, None, "Text file with the words of a KenLM binary."),
+        "lm_vocabulary": Param(_TEXT, None, "Text file with the words of a KenLM binary.", file=LARGE),
         "lm_case": Param(["as_is", "lower", "upper"], "as_is", "How the language model's words are spelled in the "
                          "alphabet."),
         "oov_penalty": Param(_NUMBER, None, "Cost of a word that the language model does not have, besides its "

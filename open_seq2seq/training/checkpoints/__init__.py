@@ -2,9 +2,16 @@
 
 from open_seq2seq.training.checkpoints.averaging import average_checkpoints
 from open_seq2seq.training.checkpoints.matching import MatchReport, assign_matching, assign_strictly, match
-from open_seq2seq.training.checkpoints.reading import Checkpoint, load_checkpoint, load_first_whole, read_state
+from open_seq2seq.training.checkpoints.reading import (
+    Checkpoint,
+    first_whole,
+    load_checkpoint,
+    load_first_whole,
+    verified_assets,
+)
+from open_seq2seq.training.checkpoints.state import check_resumable, read_state
 from open_seq2seq.training.checkpoints.writing import Checkpointer, Snapshot, remove_unfinished, write_snapshot
 
 __all__ = ["Checkpoint", "Checkpointer", "MatchReport", "Snapshot", "assign_matching", "assign_strictly",
-           "average_checkpoints", "load_checkpoint", "load_first_whole", "match", "read_state", "remove_unfinished",
-           "write_snapshot"]
+           "average_checkpoints", "check_resumable", "first_whole", "load_checkpoint", "load_first_whole", "match",
+           "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]

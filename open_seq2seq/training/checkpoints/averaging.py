@@ -43,7 +43,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     optimizer = {name: means.get(name, value) if name.startswith(AVERAGE) else value
                  for name, value in last.optimizer.items()}
     state = {**last.state, "averaged": [Path(path).name for path in paths]}
-    assets = {path.name: str(path) for path in sorted(last.assets_dir.glob("*"))}
+    assets = {name: str(path) for name, path in sorted(last.assets.items())}
     return Snapshot(weights, optimizer, state, last.config_yaml, assets)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ FORMAT_VERSION = 1
 def sha256(path: str | os.PathLike[str]) -> str:
     """Returns the checksum of a file."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(file)
+
+
+def sha256_of(file: BufferedReader) -> str:
+    """Returns the checksum of an open file, from where it stands."""
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def state_checksum(state: Mapping[str, Any]) -> str:

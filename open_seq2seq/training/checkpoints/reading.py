@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,16 +15,18 @@ from open_seq2seq.training.checkpoints.files import (
     AVERAGE,
     CARRIED,
     CONFIG,
-    FORMAT_VERSION,
     OPTIMIZER,
-    STATE,
-    STATE_CHECKSUM,
     WEIGHTS,
-    sha256,
-    state_checksum,
+    sha256_of,
 )
+from open_seq2seq.training.checkpoints.state import CHECKSUMS, read_state
+from open_seq2seq.training.checkpoints.tensors import load_tensors
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.own_files import open_own, read_own
+
+Found = TypeVar("Found")
+_MOST_CONFIG_BYTES = 1 << 22
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Checkpoint:
       optimizer: slots, counters, loss scale and what else a run goes on from, by name.
       state: step, seed, metrics.
       config_yaml: the resolved config.
+      assets: file name in the folder ``assets`` → path, of those with a checksum.
     """
 
     path: Path
@@ -44,6 +47,7 @@ class Checkpoint:
     optimizer: dict[str, np.ndarray]
     state: dict[str, Any]
     config_yaml: str
+    assets: dict[str, Path] = field(default_factory=dict)
 
     @property
     def averaged_weights(self) -> dict[str, np.ndarray]:
@@ -62,47 +66,61 @@ class Checkpoint:
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Reads and verifies a checkpoint folder.
+    """Reads and verifies a checkpoint folder. No link in it is followed, and no file is read that it does not list.
 
     Raises:
-      CheckpointError: a file is missing, truncated or altered.
+      CheckpointError: a file is missing, truncated or altered, no file of the folder, or promises what it does not
+        hold.
     """
-    from safetensors.numpy import load_file
-
     path = Path(path)
+    state = read_state(path)
+    with _reported(path):
+        _verify(path, state[CHECKSUMS])
+        return Checkpoint(path, load_tensors(path, WEIGHTS), load_tensors(path, OPTIMIZER),
+                          {name: value for name, value in state.items() if name != CHECKSUMS},
+                          read_own(path, CONFIG, _MOST_CONFIG_BYTES).decode("utf-8"), _assets(path, state))
+
+
+def verified_assets(path: str | Path) -> dict[str, Path]:
+    """Returns the assets of a checkpoint by name, verified as is its config: all that is small in it.
+
+    Raises:
+      CheckpointError: see ``load_checkpoint``.
+    """
+    path = Path(path)
+    state = read_state(path)
+    found = _assets(path, state)
+    with _reported(path):
+        _verify(path, {name: checksum for name, checksum in state[CHECKSUMS].items()
+                       if name == CONFIG or name.startswith(f"{ASSETS}/")})
+        read_own(path, CONFIG, _MOST_CONFIG_BYTES)
+    return found
+
+
+def _assets(path: Path, state: dict[str, Any]) -> dict[str, Path]:
+    folder = f"{ASSETS}/"
+    return {name.removeprefix(folder): path / name for name in state[CHECKSUMS]
+            if name.startswith(folder) and name.count("/") == 1}
+
+
+def _verify(path: Path, checksums: dict[str, str]) -> None:
+    for name, checksum in checksums.items():
+        with open_own(path, name) as file:
+            found = sha256_of(file)
+        if found != checksum:
+            raise CheckpointError(f"The checkpoint {path} is damaged: {name} is truncated or altered.")
+
+
+@contextlib.contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Within this context, whatever is wrong with a file is said of the checkpoint: the one before may be whole."""
     try:
-        state = read_state(path)
-        for name, checksum in state.pop("sha256").items():
-            if sha256(path / name) != checksum:
-                raise CheckpointError(f"The checkpoint {path} is damaged: {name} is truncated or altered.")
-        return Checkpoint(path, load_file(path / WEIGHTS), load_file(path / OPTIMIZER), state,
-                          (path / CONFIG).read_text(encoding="utf-8"))
+        yield
     except CheckpointError:
         raise
-    except Exception as error:  # whatever is wrong with a file, the one before may be whole
+    except Exception as error:
         reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else error
         raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """Returns a checkpoint's ``state.json``, verified by its own checksum.
-
-    Raises:
-      CheckpointError: it is altered, or of another kind.
-    """
-    try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-    except ValueError as error:
-        reason = f"{STATE} is truncated or altered ({error})"
-        raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
-    if not isinstance(state, dict) or "format" not in state:
-        raise CheckpointError(f"The folder {path} is no checkpoint of this package: its {STATE} has another form.")
-    if state["format"] > FORMAT_VERSION:
-        raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
-    if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
-        raise CheckpointError(f"The checkpoint {path} is damaged: {STATE} is truncated or altered.")
-    del state["format"]
-    return state
 
 
 def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
@@ -114,10 +132,15 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
     Raises:
       CheckpointError: none is whole.
     """
+    return first_whole(paths, load_checkpoint)
+
+
+def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
+    """Returns what ``read`` makes of the first checkpoint that it does not refuse; see ``load_first_whole``."""
     last: CheckpointError | None = None
     for path in paths:
         try:
-            return load_checkpoint(path)
+            return read(path)
         except CheckpointError as error:
             deco_print(f"WARNING: {error} Trying the checkpoint before it.")
             last = error

@@ -1,0 +1,89 @@
+"""Files that parameters name, found by the declarations of parts, and of parts inside parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.config.params import Param
+
+ASSET, LARGE = "asset", "large"
+_PARAMS = "_params"
+
+# (what a config names, the kind of part) → its class, or the value itself where that is no part.
+Resolve = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
+class NamedFile:
+    """A parameter that is declared to name a file.
+
+    Attributes:
+      part: path of the parameters of its part: ``("data_layer_params",)``; () for the model's own.
+      keys: path of the parameter below them: ``("vocab_file",)``, ``("tokenizer", "model")``.
+      kind: ``asset`` or ``large``; see ``Param``.
+      value: the file that is named, or None.
+    """
+
+    part: tuple[str, ...]
+    keys: tuple[str, ...]
+    kind: str
+    value: str | None
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the parameter stands in the config."""
+        return self.part + self.keys
+
+
+def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
+    """Returns the parameters of one part that name files, whether or not they do here.
+
+    Args:
+      part_class: what declares them.
+      params: the part's parameters; defaults may be missing.
+      part: where they stand.
+    """
+    found = []
+    for name, spec in _declared(part_class).items():
+        value = params.get(name, spec.default)
+        entries: list[tuple[tuple[str, ...], str, Any]]
+        if isinstance(spec.file, str):
+            entries = [((name,), spec.file, value)] if spec.file else []
+        else:
+            values = value if isinstance(value, Mapping) else {}
+            entries = [((name, entry), kind, values.get(entry)) for entry, kind in spec.file.items()]
+        found += [NamedFile(part, keys, kind, value if isinstance(value, str) and value else None)
+                  for keys, kind, value in entries]
+    return found
+
+
+def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resolve,
+                      part: tuple[str, ...] = ()) -> Iterator[NamedFile]:
+    """Yields the parameters that name files of a part and of all parts inside it.
+
+    A part inside is a parameter ``x`` that names a class with declared parameters, which stand in ``x_params``.
+
+    Args:
+      part_class: a model, or another part.
+      params: its parameters; classes may be named.
+      resolve: finds the class.
+      part: where the parameters stand.
+    """
+    yield from named_files(part_class, params, part)
+    declared = _declared(part_class)
+    for name in [name for name in params if name + _PARAMS in params or name + _PARAMS in declared]:
+        kind = declared[name].names if name in declared else ""
+        inside = resolve(params[name], kind)
+        if isinstance(inside, type) and hasattr(inside, "declared_params"):
+            below = params.get(name + _PARAMS)
+            yield from named_files_below(inside, below if isinstance(below, Mapping) else {}, resolve,
+                                         (*part, name + _PARAMS))
+
+
+def _declared(part_class: Any) -> dict[str, Param]:
+    """A part's declarations that are more than a type."""
+    required, optional = part_class.declared_params()
+    specs = {**optional, **required}
+    return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

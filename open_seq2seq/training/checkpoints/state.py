@@ -1,0 +1,113 @@
+"""``state.json``: what a checkpoint says of itself, and whether that can be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.training.checkpoints.files import (
+    CONFIG,
+    FORMAT_VERSION,
+    OPTIMIZER,
+    STATE,
+    STATE_CHECKSUM,
+    WEIGHTS,
+    state_checksum,
+)
+from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.own_files import NotOwnFileError, read_own
+
+CHECKSUMS = "sha256"
+_MOST_BYTES = 1 << 22
+_MOST_STEPS = 2 ** 50
+_RESUMED = ("step", "random_seed", "micro_batch")
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Returns a checkpoint's ``state.json``, verified by its own checksum.
+
+    Raises:
+      CheckpointError: it is missing, altered, of another kind, or says what cannot be.
+    """
+    state = _load(path)
+    if not isinstance(state, dict) or type(state.get("format")) is not int:
+        raise CheckpointError(f"The folder {path} is no checkpoint of this package: its {STATE} has another form.")
+    if state["format"] > FORMAT_VERSION:
+        raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
+    if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
+        raise CheckpointError(f"The checkpoint {path} is damaged: {STATE} is truncated or altered.")
+    del state["format"]
+    for problem in _problems(state):
+        raise CheckpointError(f"The checkpoint {path} is damaged: in {STATE} {problem}.")
+    return state
+
+
+def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
+    """Raises CheckpointError when a state lacks what training goes on with."""
+    missing = [name for name in _RESUMED if name not in state]
+    if missing:
+        raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}.")
+
+
+def _load(path: Path) -> Any:
+    if path.is_symlink():
+        raise CheckpointError(f"The checkpoint {path} is a link: name the folder that it leads to.")
+    try:
+        return json.loads(read_own(path, STATE, _MOST_BYTES).decode("utf-8"))
+    except NotOwnFileError as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {path} is damaged: {error.strerror}: {error.filename}.") from error
+    except (ValueError, RecursionError) as error:
+        reason = f"{STATE} is truncated or altered ({error})"
+        raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
+
+
+def _problems(state: Mapping[str, Any]) -> list[str]:
+    """Returns what in a state cannot be, as clauses."""
+    sums = state.get(CHECKSUMS)
+    if not isinstance(sums, dict) or not all(isinstance(value, str) for value in sums.values()):
+        return [f"{CHECKSUMS} is no table of checksums"]
+    unlisted = [name for name in (WEIGHTS, OPTIMIZER, CONFIG) if name not in sums]
+    if unlisted:
+        return [f"{CHECKSUMS} has no checksum of {unlisted[0]}"]
+    problems = [f"{name} is {state[name]!r:.100}, but has to be {what}" for name, (fits, what) in _VALUES.items()
+                if name in state and not fits(state[name])]
+    return problems
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_STEPS
+
+
+def _is_seed(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2 ** 63
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(number) in (int, float) for number in value.values())
+
+
+def _is_divergence(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    events, losses = value.get("events", []), value.get("losses", {})
+    return (isinstance(events, list) and all(isinstance(event, dict) for event in events)
+            and isinstance(value.get("dtype"), (str, type(None)))
+            and _is_count(value.get("skipped_in_a_row", 0))
+            and isinstance(losses, dict) and _is_count(losses.get("high_in_a_row", 0))
+            and isinstance(losses.get("first", []), list)
+            and all(type(loss) in (int, float) for loss in losses.get("first", [])))
+
+
+_VALUES = {
+    "step": (_is_count, "a number of steps"),
+    "micro_batch": (_is_count, "a number of batches"),
+    "epoch": (_is_count, "a number of epochs"),
+    "world_size": (lambda value: _is_count(value) and value > 0, "a number of ranks"),
+    "random_seed": (_is_seed, "an integer of 64 bits"),
+    "metrics": (_are_numbers, "a table of numbers"),
+    "divergence": (_is_divergence, "what divergences leave there"),
+}
