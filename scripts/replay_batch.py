@@ -28,7 +28,7 @@ from open_seq2seq.config.resolve import resolve
 from open_seq2seq.models.builder import build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers import trainable_variables
-from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import assign_strictly, load_checkpoint
 from open_seq2seq.training.diagnosis import Diagnosis, Examiner
@@ -74,10 +74,11 @@ def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | Non
 def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
     """Builds the model of the run, with weights."""
     path = checkpoint_of(args, event)
-    dtype = [Override(None, ("dtype",), args.dtype or event["dtype"])]
+    arithmetic = [Override(None, ("dtype",), args.dtype or event["dtype"]),
+                  Override(None, ("mixed_choice",), str(event.get("mixed_choice")))]
     file = load_config(Path(args.batch) / CONFIG, trusted=args.trust_code)
-    spec = describe_section(resolve(file, "train", dtype), "train")
-    deco_print(resolve_dtype(spec.params["dtype"]).note)
+    spec = describe_section(resolve(file, "train", arithmetic), "train")
+    deco_print(precision_of(spec.params).note)
     model = build_model(spec, event["seed"])
     if path is not None:
         # As trained: where there is a moving average of the weights, the step did not use it.

@@ -177,6 +177,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.runners.runner import Runner
     from open_seq2seq.training.passes import EvaluationPass
+    from open_seq2seq.training.precision_choice import settle_precision
     from open_seq2seq.training.process import set_up_process
     from open_seq2seq.training.session import describe_sections
     from open_seq2seq.training.trainer import Trainer
@@ -188,6 +189,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     specs["train"].params.update(print_loss_steps=None, print_samples_steps=None, print_bench_info_steps=None,
                                  save_summaries_steps=None, save_checkpoint_steps=None, hooks=[lambda **_: hook])
     set_up_process([spec.params for spec in specs.values()])
+    specs = settle_precision(specs, Runner())
     model = build_model(specs["train"], seed)
     hook.evaluation = EvaluationPass(build_model(specs["eval"], lender=model), Runner(), predict=False)
     trainer = Trainer(model, None, Runner(), seed)

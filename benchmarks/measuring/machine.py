@@ -44,23 +44,10 @@ def describe_machine() -> Machine:
     import_tensorflow()
     import tensorflow as tf
 
-    from open_seq2seq.utils.processor import cpu_flags
+    from open_seq2seq.utils.processor import cpu_flags, cpu_name
 
     gpus = tuple(tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
                  for gpu in tf.config.list_physical_devices("GPU"))
     flags = cpu_flags()
     return Machine(gpus, cpu_name(), tuple(flag for flag in _HALF_FLAGS if flag in flags),
                    len(os.sched_getaffinity(0)), tf.__version__)
-
-
-def cpu_name(path: str = "/proc/cpuinfo") -> str:
-    """Returns the CPU's model name, where the system tells."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                key, _, value = line.partition(":")
-                if key.strip() == "model name":
-                    return value.strip()
-    except OSError:
-        pass
-    return "unknown CPU"

@@ -51,6 +51,7 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     from open_seq2seq.config.resolve import Benchmark, resolve
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.runners import make_runner
+    from open_seq2seq.training.precision_choice import settle_precision
     from open_seq2seq.training.process import set_up_process
     from open_seq2seq.training.session import describe_sections
     from open_seq2seq.training.trainer import Trainer
@@ -61,6 +62,7 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     spec.params.update(print_loss_steps=None, print_bench_info_steps=None, hooks=[hook] if hook else [])
     runner = make_runner(spec.params)
     set_up_process([spec.params])
+    spec = settle_precision({"train": spec}, runner)["train"]
     seed = spec.params.get("random_seed") or 0
     trainer = Trainer(build_model(spec, seed), None, runner, seed)
     trainer.synchronize()
@@ -69,9 +71,7 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
 
 def compute_type(trainer: Any) -> str:
     """Returns the name of the type in which a trainer's model computes."""
-    from open_seq2seq.optimizers.dtype import resolve_dtype
-
-    return resolve_dtype(trainer.model.params["dtype"]).compute.name
+    return trainer.model.precision.compute.name
 
 
 def sample_batches(data_layer: Any, count: int) -> list[Any]:

@@ -121,7 +121,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return problems
 
     def _source(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        source = tf.cast(encoder_output["outputs"], self.compute_dtype)
+        source = tf.cast(encoder_output["outputs"], self.dtype_of("recurrence"))
         if not self.params["pos_embedding"]:
             return source
         return source + tf.cast(_positions(self.source_positions, tf.range(tf.shape(source)[1])), source.dtype)
@@ -130,7 +130,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         found = tf.gather(tf.convert_to_tensor(self.embedding), ids)
         if self.params["pos_embedding"]:
             found += _positions(self.target_positions, positions)
-        return tf.cast(found, self.compute_dtype)
+        return tf.cast(found, self.dtype_of("recurrence"))
 
     def _logits(self, attended: tf.Tensor) -> tf.Tensor:
         rows = tf.matmul(tf.reshape(attended, [-1, self.speller.output_size]),

@@ -145,15 +145,18 @@ class DeepSpeech2Encoder(SpeechEncoder):
           ``outputs`` ``[batch, time', n_hidden]`` in the compute type, ``src_length`` and ``outputs_length``
           ``[batch]``, in frames of the outputs.
         """
-        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.compute_dtype)
+        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"))
         x = x[..., tf.newaxis]
         for block in self.convolutions:
             x, lengths = block(x, lengths, training=self.training)
         x = tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], x.shape[2] * x.shape[3]])
+        if self.params["num_rnn_layers"] > 0:
+            x = tf.cast(x, self.dtype_of("recurrence"))
         x = self.rnn(x, lengths, self.training)
         if self.row_convolution is not None:
             x = self.row_convolution(x, tf.sequence_mask(lengths, tf.shape(x)[1]), self.training)
-        return {"outputs": self._dense(x), "src_length": lengths, "outputs_length": lengths}
+        x = self._dense(tf.cast(x, self.compute_dtype))
+        return {"outputs": x, "src_length": lengths, "outputs_length": lengths}
 
     def _dense(self, x: tf.Tensor) -> tf.Tensor:
         rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), cast_weight(self.kernel, x.dtype))

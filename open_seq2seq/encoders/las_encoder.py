@@ -145,9 +145,11 @@ class ListenAttendSpellEncoder(SpeechEncoder):
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes features; see ``TDNNEncoder``."""
-        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.compute_dtype)
+        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"))
         for block in self.blocks:
             x, lengths = block(x, lengths, training=self.training)
+        if self.recurrences:
+            x = tf.cast(x, self.dtype_of("recurrence"))
         for recurrence in self.recurrences:
             x, lengths = recurrence(x, lengths, self.training)
         return {"outputs": x, "src_length": lengths, "outputs_length": lengths}

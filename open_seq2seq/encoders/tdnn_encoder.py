@@ -127,7 +127,7 @@ class TDNNEncoder(SpeechEncoder):
           ``outputs`` ``[batch, time', output_size]`` in the compute type, ``src_length`` and ``outputs_length``
           ``[batch]``, in frames of the outputs.
         """
-        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.compute_dtype,
+        x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"),
                                     self.params["use_conv_mask"])
         if self._entries[0].kind == "conv2d":
             x = x[..., tf.newaxis]

@@ -19,7 +19,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.carried import allocate_carried_states
 from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.models.part import Part
-from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
+from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
 from open_seq2seq.parts.component import Component, borrow_variables, creating_variables, has_unbuilt_layers
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -62,7 +62,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     problems = _resolve_model_names(spec)
     problems += check_params(spec.params, *cls.declared_params())[1]
     problems += _summaries_problems(spec.params)
-    problems += optimizers.combination_problems(spec.params)
+    problems += optimizers.combination_problems(spec.params) + choice_problems(spec.params)
     for name, part in cls.all_parts().items():
         part_class, part_params = spec.params.get(name), spec.params.get(f"{name}_params") or {}
         if inspect.isclass(part_class) and issubclass(part_class, part.base) and isinstance(part_params, Mapping):
@@ -163,7 +163,7 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
       seed: of the initial values.
       lender: a built model whose variables the new one uses instead of its own.
     """
-    policy, parts = resolve_dtype(spec.params.get("dtype", "float32")), spec.model_class.all_parts()
+    policy, parts = precision_of(spec.params), spec.model_class.all_parts()
     with untrusted(spec.data_config), creating_variables(seed, borrow=lender is not None):
         model = spec.model_class(spec.params, spec.mode)
         for name in ("data_layer", *model.components):

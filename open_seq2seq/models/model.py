@@ -20,6 +20,7 @@ from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
@@ -92,6 +93,11 @@ class Model(Component):
             required.update({key: spec for key, spec in part.required_params(name).items() if key not in declared})
             optional.update({key: spec for key, spec in part.optional_params(name).items() if key not in declared})
         return required, optional
+
+    @property
+    def precision(self) -> PrecisionPolicy:
+        """The arithmetic of its parts."""
+        return precision_of(self.params)
 
     def derived_params(self, part: str) -> dict[str, Any]:
         """Returns parameters of a part, other than the data layer, that follow from the model or its data layer.
@@ -236,8 +242,11 @@ def _run_params() -> dict[str, Any]:
 
 def _optimization_params() -> dict[str, Any]:
     return {
-        "dtype": Param((str, tf.DType), "float32", "float32; mixed (float16 on GPUs, bfloat16 on CPUs); "
-                       "mixed_float16; mixed_bfloat16."),
+        "dtype": Param((str, tf.DType), "float32", "float32; mixed (float16 on GPUs; on CPUs bfloat16 where that is "
+                       "faster); mixed_float16; mixed_bfloat16."),
+        "mixed_choice": Param((list, tuple, type(None)), None, "What mixed computes in bfloat16 on a CPU: some of "
+                              "product, recurrence, convolution; none of them is float32. By default that which "
+                              "bfloat16 makes faster there, as measured."),
         "optimizer": Param((type, str, type(None)), None, "Optimizer class or name.", names="optimizer"),
         "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name.",

@@ -5,7 +5,7 @@ from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
 from open_seq2seq.optimizers.averaging import WeightAverage
 from open_seq2seq.optimizers.combinations import combination_problems, make_additions
-from open_seq2seq.optimizers.dtype import PrecisionPolicy, resolve_dtype
+from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of, resolve_dtype
 from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import (
@@ -41,5 +41,6 @@ __all__ = [
     "Momentum", "Nadam", "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo",
     "WeightAverage", "WeightDecay", "combination_problems", "cosine_decay", "exp_decay", "fixed_lr", "inv_poly_decay",
     "l1_regularizer", "l2_regularizer", "make_additions", "make_loss_scaler", "make_optimizer", "make_schedule",
-    "named_scaler", "piecewise_constant", "poly_decay", "resolve_dtype", "trainable_variables", "transformer_policy",
+    "named_scaler", "piecewise_constant", "poly_decay", "precision_of", "resolve_dtype", "trainable_variables",
+    "transformer_policy",
 ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
 _LABELS = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
+_TENSOR_CORES = (7, 0)  # compute capability of the first GPUs that have them
 # Half types of old configs: variables were half there too; here they are FP32 always.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
@@ -21,33 +24,78 @@ class PrecisionPolicy(NamedTuple):
       compute: float32, float16 or bfloat16.
       label: what the config asked for: ``float32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``.
       note: a line for the log that says what is used and why.
+      kinds: those of ``KINDS`` that compute in ``compute``; the others are float32.
+      may_choose: whether the machine's speed decides about the kinds: ``mixed`` on a CPU.
     """
 
     compute: tf.DType
     label: str
     note: str
+    kinds: tuple[str, ...] = KINDS
+    may_choose: bool = False
+
+    def type_of(self, kind: str) -> tf.DType:
+        """Returns the type in which operations of a kind compute.
+
+        Args:
+          kind: one of ``KINDS``.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is none of the kinds {', '.join(KINDS)}")
+        return self.compute if kind in self.kinds else tf.float32
 
 
-def resolve_dtype(dtype: str | tf.DType | None) -> PrecisionPolicy:
+def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = None) -> PrecisionPolicy:
     """Chooses the arithmetic type.
 
-    ``mixed`` is float16 where a GPU is visible and bfloat16 on CPUs, where float16 is
-    slower than float32.
+    ``mixed`` is float16 where a GPU is visible. On CPUs, where float16 is slower than float32, it is
+    bfloat16 in the kinds of operations that were chosen for it.
+
+    Args:
+      dtype: what the config says.
+      choice: those of ``KINDS`` that ``mixed`` computes in bfloat16 on a CPU; all of them by default.
 
     Raises:
       ConfigError: a type that is not supported.
     """
     label = _label(dtype)
-    on_gpu = bool(tf.config.get_visible_devices("GPU"))
-    place = "GPU" if on_gpu else "CPU"
+    gpus = tf.config.get_visible_devices("GPU")
     if label == "float32":
         return PrecisionPolicy(tf.float32, label, "dtype: float32")
-    if label == "mixed":
-        compute = tf.float16 if on_gpu else tf.bfloat16
-    else:
-        compute = tf.as_dtype(label.removeprefix("mixed_"))
-    note = f"dtype: {label}, that is {compute.name} arithmetic on this {place} with FP32 weights"
-    return PrecisionPolicy(compute, label, note + ("" if on_gpu else _cpu_warning(compute)))
+    if label == "mixed" and not gpus:
+        return _mixed_on_cpu(None if choice is None else tuple(kind for kind in KINDS if kind in set(choice)))
+    compute = tf.float16 if label == "mixed" else tf.as_dtype(label.removeprefix("mixed_"))
+    note = f"dtype: {label}, that is {compute.name} arithmetic on this {'GPU' if gpus else 'CPU'} with FP32 weights"
+    return PrecisionPolicy(compute, label, note + (_gpu_warning(compute, gpus) if gpus else _cpu_warning(compute)))
+
+
+def precision_of(params: Mapping[str, Any]) -> PrecisionPolicy:
+    """Returns the arithmetic of a model with these parameters."""
+    return resolve_dtype(params.get("dtype", "float32"), params.get("mixed_choice"))
+
+
+def choice_problems(params: Mapping[str, Any]) -> list[str]:
+    """Returns what is wrong with the ``mixed_choice`` of a model's parameters, one sentence each."""
+    given = params.get("mixed_choice")
+    return [f"'mixed_choice' has {kind!r} but knows {', '.join(KINDS)} only." + did_you_mean(str(kind), KINDS)
+            for kind in (given if isinstance(given, (list, tuple)) else ()) if kind not in KINDS]
+
+
+def in_words(kinds: Sequence[str]) -> str:
+    """Returns ``products, recurrences and convolutions`` for all ``KINDS``."""
+    *first, last = (f"{kind}s" for kind in kinds)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _mixed_on_cpu(choice: tuple[str, ...] | None) -> PrecisionPolicy:
+    others = [] if choice is None else [kind for kind in KINDS if kind not in choice]
+    if choice is None or not others:
+        note = "dtype: mixed, that is bfloat16 arithmetic on this CPU with FP32 weights"
+        return PrecisionPolicy(tf.bfloat16, "mixed", note + ("" if choice else _cpu_warning(tf.bfloat16)), KINDS, True)
+    if not choice:
+        return PrecisionPolicy(tf.float32, "mixed", "dtype: mixed, that is float32 arithmetic on this CPU", (), True)
+    return PrecisionPolicy(tf.bfloat16, "mixed", f"dtype: mixed, that is bfloat16 arithmetic in {in_words(choice)} and "
+                           f"float32 in {in_words(others)} on this CPU, with FP32 weights", choice, True)
 
 
 def _label(dtype: Any) -> str:
@@ -59,6 +107,20 @@ def _label(dtype: Any) -> str:
         raise ConfigError([f"'dtype' is {dtype!r} but has to be one of {', '.join(_LABELS)}."
                            + did_you_mean(name, _LABELS)])
     return name
+
+
+def _gpu_warning(compute: tf.DType, gpus: Sequence[Any]) -> str:
+    """Names the GPUs that multiply float16 no faster than float32: those without tensor cores."""
+    if compute != tf.float16:
+        return ""
+    for gpu in gpus:
+        details = tf.config.experimental.get_device_details(gpu)
+        capability = details.get("compute_capability")
+        if capability is not None and tuple(capability) < _TENSOR_CORES:
+            shown, needed = (".".join(map(str, numbers)) for numbers in (capability, _TENSOR_CORES))
+            return (f". Warning: {details.get('device_name', 'this GPU')} has compute capability {shown} and no fast "
+                    f"float16, which begins at {needed}: it saves memory there, but little time or none")
+    return ""
 
 
 def _cpu_warning(compute: tf.DType) -> str:

@@ -198,7 +198,15 @@ class Component(Module):
     @property
     def compute_dtype(self) -> tf.DType:
         """Type of matrix arithmetic: float32, bfloat16 or float16; variables are FP32."""
-        return tf.as_dtype(self._params["dtype"])
+        return self.dtype_of("product")
+
+    def dtype_of(self, kind: str) -> tf.DType:
+        """Returns the type in which one of the ``KINDS`` of operations computes: that of the component, or float32.
+
+        A component whose ``dtype`` is not the model's computes in it throughout.
+        """
+        dtype, precision = tf.as_dtype(self._params["dtype"]), getattr(self._model, "precision", None)
+        return dtype if precision is None or dtype != precision.compute else precision.type_of(kind)
 
     @property
     def keras_dtype_policy(self) -> str:

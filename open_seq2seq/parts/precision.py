@@ -1,4 +1,4 @@
-"""Reading FP32 master weights in the compute type, cast once per forward pass."""
+"""Kinds of operations, each with a type of its own; FP32 master weights, cast to it once per forward pass."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
+
+# Processors may gain by half precision in some and lose in others: a matrix product over many rows; what a recurrent
+# network does at each step, a product over few; a convolution over time, or over time and frequency.
+KINDS = ("product", "recurrence", "convolution")
 
 _CACHES = Stack()
 

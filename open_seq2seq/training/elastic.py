@@ -19,6 +19,7 @@ from open_seq2seq.training import session
 from open_seq2seq.training.good_state import GoodState
 from open_seq2seq.training.hooks import Hook
 from open_seq2seq.training.logdir import LogDir, LogDirLock, take_over
+from open_seq2seq.training.precision_choice import choice_of, in_choice, settle_precision
 from open_seq2seq.training.process import set_up_process
 from open_seq2seq.training.report import print_config
 from open_seq2seq.training.run_logs import RunLogs
@@ -42,6 +43,7 @@ class Place:
       divergence: what ``Recovery`` keeps.
       seed: the run's.
       world_size: how many ranks there were.
+      mixed_choice: the kinds of operations in bfloat16; None where the run's type leaves no choice.
     """
 
     step: int
@@ -49,6 +51,7 @@ class Place:
     divergence: dict[str, Any]
     seed: int
     world_size: int
+    mixed_choice: list[str] | None
 
 
 class Kept:
@@ -68,7 +71,7 @@ class Kept:
         """Copies a trainer's state; an interruption leaves the one before."""
         good = GoodState.take("the state in memory", trainer)
         self._good, self.place = good, Place(trainer.step, trainer.micro_batch, trainer.recovery.state(), trainer.seed,
-                                             trainer.runner.world_size)
+                                             trainer.runner.world_size, choice_of(trainer.model.params))
 
     def put_into(self, trainer: Trainer) -> None:
         """Gives a trainer the variables."""
@@ -206,17 +209,19 @@ class ElasticTraining:
     def _begin(self, runner: ElasticRunner, notes: list[str]) -> Trainer:
         for section, spec in self._specs.items():
             print_config(session.TITLES[section], spec.params)
-        for note in (resolve_dtype(self._params["dtype"]).note, *notes):
+        for note in notes:
             deco_print(note)
         assert self._logdir is not None or not runner.is_chief
         logdir = self._logdir or LogDir(None)
         checkpoint, state = session.resumed(logdir, runner)
+        self._specs = settle_precision(self._specs, runner, state)
         trainer = self._make_trainer(runner, session.shared_seed(self._specs["train"], state, runner))
         session.start(trainer, logdir, checkpoint, state)
         return trainer
 
     def _go_on(self, runner: ElasticRunner, place: Place, root: int, notes: list[str]) -> Trainer:
         """Takes the run up where the process ``root`` has it."""
+        self._specs = in_choice(self._specs, place.mixed_choice)
         trainer = self._make_trainer(runner, place.seed)
         if runner.process_rank == root:
             self._kept.put_into(trainer)

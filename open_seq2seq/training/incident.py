@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from open_seq2seq.data.static_batches import EMPTY_ID
-from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.optimizers.dtype import precision_of
+from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.training.diagnosis import Diagnosis
 from open_seq2seq.training.divergence import Divergence, listed
 from open_seq2seq.training.good_state import START, GoodState, pick_state
 from open_seq2seq.training.logdir import DIVERGENCE
+from open_seq2seq.training.precision_choice import choice_of
 from open_seq2seq.training.replay import write_batch
 from open_seq2seq.utils.console import deco_print
 
@@ -121,6 +124,7 @@ class Incident:
             return
         details = {**event, "checkpoint": None if self.newest is None else self.newest.name, "seed": trainer.seed,
                    "micro_batch": self._micro_batch, "dtype": _type_name(trainer),
+                   "mixed_choice": choice_of(trainer.model.params),
                    "loss_scale": attempt.number("loss_scale"), "learning_rate": attempt.number("learning_rate"),
                    "loss": str(attempt.number("loss")), "ids": np.asarray(self._batch["ids"]).tolist(),
                    "examples": self._examples, "nonfinite_inputs": self._found.inputs,
@@ -175,5 +179,7 @@ class Incident:
 
 
 def _type_name(trainer: Trainer) -> str:
-    compute = resolve_dtype(trainer.model.params["dtype"]).compute.name
-    return compute if compute == "float32" else f"mixed_{compute}"
+    policy = precision_of(trainer.model.params)
+    if policy.may_choose and 0 < len(policy.kinds) < len(KINDS):
+        return policy.label  # with the choice beside it
+    return "float32" if policy.compute == tf.float32 else f"mixed_{policy.compute.name}"

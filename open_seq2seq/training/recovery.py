@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import tensorflow as tf
 
-from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.optimizers.dtype import precision_of, resolve_dtype
 from open_seq2seq.training.divergence import Divergence, DivergenceDetector
 from open_seq2seq.training.good_state import GoodState, good_states, note_start
 from open_seq2seq.training.incident import Incident
@@ -129,7 +129,7 @@ class Recovery:
         candidates = good_states(trainer, self._start)
         incident.newest = next(candidates, None)
         policy, problem = self._params["on_divergence"], None
-        dtype = _NEXT_TYPE.get(resolve_dtype(trainer.model.params["dtype"]).compute)
+        dtype = _NEXT_TYPE.get(precision_of(trainer.model.params).compute)
         if incident.newest is None:
             problem = "there is no checkpoint to go back to"
         elif policy != "stop" and len(self.events) >= self._params["max_recoveries"]:
@@ -204,5 +204,5 @@ def kept_dtype(params: Mapping[str, Any], state: Mapping[str, Any]) -> str | Non
     lowered = state.get("divergence", {}).get("dtype")
     if lowered is None or params.get("on_divergence", "stop") != "lower_precision":
         return None
-    there, here = (_TYPE_ORDER.index(resolve_dtype(d).compute) for d in (lowered, params.get("dtype", "float32")))
+    there, here = (_TYPE_ORDER.index(policy.compute) for policy in (resolve_dtype(lowered), precision_of(params)))
     return lowered if there > here else None

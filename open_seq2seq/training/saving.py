@@ -31,6 +31,7 @@ from open_seq2seq.training.checkpoints import (
 from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, TEMPORARY
 from open_seq2seq.training.kept_files import assets_of, check_assets
 from open_seq2seq.training.logdir import AVERAGED, LogDir, list_checkpoints
+from open_seq2seq.training.precision_choice import choice_of
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
@@ -164,7 +165,8 @@ class RunSaver:
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
                  "micro_batch": trainer.micro_batch,
-                 "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(), **more}
+                 "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(),
+                 "mixed_choice": choice_of(trainer.model.params), **more}
         kept = {**trainer.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
         return Snapshot.take(trainer.variables, kept, state, self._config_yaml, assets_of(self._model))
 

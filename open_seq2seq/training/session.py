@@ -25,6 +25,7 @@ from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.kept_files import keep_files
 from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.precision_choice import settle_precision
 from open_seq2seq.training.process import set_up_process
 from open_seq2seq.training.recovery import PrecisionLowered, keep_restart, kept_dtype
 from open_seq2seq.training.report import print_config, print_parameter_table
@@ -70,15 +71,16 @@ def run(options: RunOptions) -> int:
 
             for note in notes:
                 deco_print(note)
-            return check_run(options, specs, runner)
+            return check_run(options, settle_precision(specs, runner), runner)
         logdir = open_logdir(options, first, stack) if runner.is_chief else LogDir(None)
         title = "New benchmarking config" if options.benchmark else None
         for section, spec in specs.items():
             print_config(title or TITLES[section], spec.params)
-        for note in (resolve_dtype(first.params.get("dtype", "float32")).note, *notes):
+        for note in notes:
             deco_print(note)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
+        first = settle_precision(specs, runner)[options.config.sections[0]]
         model = _restored_model(first, logdir, runner)
         if options.mode == "eval":
             deco_print("Running evaluation on a validation set:")
@@ -140,6 +142,7 @@ def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner
 
 def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, runner: Runner) -> int:
     checkpoint, state = resumed(logdir, runner)
+    specs = settle_precision(specs, runner, state)
     seed = shared_seed(specs["train"], state, runner)
     if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
         deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
@@ -271,4 +274,6 @@ def load_model(options: RunOptions) -> Model:
     """Builds and restores the model of an inference mode, for use from Python."""
     spec = describe_sections(options)[options.mode]
     set_up_process([spec.params])
-    return _restored_model(spec, check_logdir(options, spec.params), Runner())
+    runner = Runner()
+    spec = settle_precision({options.mode: spec}, runner)[options.mode]
+    return _restored_model(spec, check_logdir(options, spec.params), runner)

@@ -20,7 +20,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
 from open_seq2seq.optimizers.averaging import exchanged
-from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.optimizers.half_types import FLOAT16
 from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
@@ -121,7 +121,7 @@ class Trainer:
         params = self.model.params
         schedule, optimizer = make_schedule_and_optimizer(self.model, self.last_step, self.steps_per_epoch)
         schedule = scaled_schedule(schedule, self.rate_scale)
-        policy = resolve_dtype(params["dtype"])
+        policy = precision_of(params)
         scaling = params["loss_scaling"]
         if scaling is None:
             scaling = "Backoff" if policy.compute == tf.float16 else 1.0
@@ -146,7 +146,7 @@ class Trainer:
     @property
     def in_half(self) -> bool:
         """Whether the arithmetic is float16 or bfloat16."""
-        return resolve_dtype(self.model.params["dtype"]).compute != tf.float32
+        return precision_of(self.model.params).compute != tf.float32
 
     def _steps_in(self, epochs: int) -> int:
         """Whole updates that fit in a number of epochs; an update may straddle two."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 
+_UNKNOWN = "unknown processor"
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 # Those for which TensorFlow turns oneDNN on by itself (IsMklEnabled in tensorflow/core/util/port.cc).
 _ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
+
+
+# One name may stand for virtual machines with and without these.
+_SPEED_FLAGS = _BFLOAT16_FLAGS | _ONEDNN_FLAGS | {"avx2", "avx512f", "avx512_fp16"}
+_ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
 
 @functools.cache
@@ -27,14 +34,35 @@ def has_onednn() -> bool:
     return not flags or bool(flags & _ONEDNN_FLAGS)
 
 
+def onednn_setting() -> str:
+    """Returns whether TensorFlow computes with oneDNN, and the variables that limit what oneDNN may use."""
+    limits = [f"{name}={os.environ[name]}" for name in _ONEDNN_LIMITS if os.environ.get(name)]
+    return " ".join(["on" if has_onednn() else "off", *limits])
+
+
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     """Returns the CPU's feature flags; none where the system does not tell."""
+    return frozenset((_first_value(("flags", "Features"), path) or "").split())
+
+
+def cpu_name(path: str = "/proc/cpuinfo") -> str:
+    """Returns the CPU's model name, or what the system says of it otherwise."""
+    return _first_value(("model name",), path) or platform.processor() or platform.machine() or _UNKNOWN
+
+
+def speed_flags() -> list[str]:
+    """Returns those of the CPU's instructions that decide how fast it multiplies in half precision, sorted."""
+    return sorted(cpu_flags() & _SPEED_FLAGS)
+
+
+def _first_value(keys: tuple[str, ...], path: str) -> str | None:
+    """Returns the value of the first line with one of these keys; None where there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 key, _, value = line.partition(":")
-                if key.strip() in ("flags", "Features"):
-                    return frozenset(value.split())
+                if key.strip() in keys:
+                    return value.strip()
     except OSError:
         pass
-    return frozenset()
+    return None

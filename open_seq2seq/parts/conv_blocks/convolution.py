@@ -94,7 +94,7 @@ class Convolution1D(Module):
         if window.size == window.stride == 1:
             y = _times_matrix(x, kernel[0])
         else:
-            y = _convolved_over_time(x, kernel, window)
+            y = convolve_over_time(x, kernel, window)
         if self.bias is None:
             return y
         rows = add_bias(tf.reshape(y, [-1, self.out_channels]), tf.convert_to_tensor(self.bias))
@@ -171,7 +171,7 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
     return Convolution1D(in_channels, out_channels, windows[0], initializer, regularizer, use_bias=kind == "tcn")
 
 
-def _convolved_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
+def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
     """Convolves ``[batch, time, channels]``; where oneDNN is off, in FP32 with quicker gradients than TensorFlow's."""
     if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
         padding = "SAME" if window.is_plain_same else "VALID"

@@ -1,0 +1,109 @@
+"""The user's cache of what machines can do: small JSON files, which are data and never trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.parts.precision import KINDS
+
+TYPES = ("float32", "bfloat16")
+# GFLOP/s by kind of operation and type.
+Speeds = dict[str, dict[str, float]]
+Identity = Mapping[str, str | int]
+_MOST_BYTES = 1 << 16
+_LEAST, _MOST = 1e-6, 1e9  # GFLOP/s of anything that may be called a processor
+
+
+def cache_folder() -> Path | None:
+    """Returns the folder: in ``XDG_CACHE_HOME``, or in ``~/.cache``; None where there is no home."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(given):  # as the XDG specification says of relative ones
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            return None
+        given = os.path.join(home, ".cache")
+    return Path(given, "open_seq2seq")
+
+
+def speeds_file(identity: Identity) -> Path | None:
+    """Returns the file for a machine and its settings; each has its own, so that processes need no lock."""
+    folder = cache_folder()
+    name = hashlib.sha256(json.dumps(sorted(identity.items())).encode()).hexdigest()[:16]
+    return None if folder is None else folder / f"speeds-{name}.json"
+
+
+def read_speeds(identity: Identity) -> Speeds | None:
+    """Returns the speeds that are kept; None where there are none, or anything about the file is not as it should be.
+
+    Args:
+      identity: of the machine and its settings, which the file has to name.
+    """
+    path = speeds_file(identity)
+    if path is None:
+        return None
+    try:
+        content = json.loads(_read_file(path))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict) or content.get("machine") != dict(identity):
+        return None
+    return _checked(content.get("gflops"))
+
+
+def write_speeds(identity: Identity, speeds: Speeds) -> bool:
+    """Keeps speeds; returns whether that was possible. The file is written aside and renamed.
+
+    Args:
+      identity: of the machine and its settings.
+      speeds: of it.
+    """
+    path = speeds_file(identity)
+    if path is None:
+        return False
+    aside = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".speeds-", delete=False,
+                                         encoding="utf-8") as file:
+            aside = file.name
+            json.dump({"machine": dict(identity), "gflops": speeds}, file, indent=1)
+        os.replace(aside, path)
+    except OSError:
+        if aside:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+        return False
+    return True
+
+
+def _read_file(path: Path) -> bytes:
+    """Reads a regular file of this user; a pipe would wait, a device never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_size > _MOST_BYTES:
+            raise OSError(f"{path} is no small file of this user")
+        return file.read(_MOST_BYTES)
+
+
+def _checked(speeds: Any) -> Speeds | None:
+    """Returns what a file has, if that is a positive number for each kind and type."""
+    checked: Speeds = {}
+    for kind in KINDS:
+        by_type = speeds.get(kind) if isinstance(speeds, dict) else None
+        if not isinstance(by_type, dict) or not all(_is_speed(by_type.get(name)) for name in TYPES):
+            return None
+        checked[kind] = {name: float(by_type[name]) for name in TYPES}
+    return checked
+
+
+def _is_speed(value: Any) -> bool:
+    return type(value) in (int, float) and _LEAST < value < _MOST

@@ -1,0 +1,131 @@
+"""How fast this machine computes in float32 and in bfloat16: measured in about half a second, and remembered.
+
+What a processor's flags promise is not what it does: some with bfloat16 instructions take longer in bfloat16 than in
+float32. So each kind of operation that a model is made of is timed, forward and backward, in both types.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_time
+from open_seq2seq.parts.precision import KINDS
+from open_seq2seq.parts.rnn.cells import product
+from open_seq2seq.runners.speed_cache import TYPES, Speeds, read_speeds, write_speeds
+from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
+
+# Of which operations and sizes speeds are kept: to be counted up when these change.
+_PROBE = 1
+_ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
+_BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
+_EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
+# Operations of each kind: forward, and as much again for the gradient of either factor; a step has no weight gradient.
+_FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
+          "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
+_SECONDS, _MOST_ROUNDS = 0.12, 12  # for a kind: no round begins later
+
+
+def machine_speeds() -> Speeds:
+    """Returns the speeds of this process's processor: those kept in the user's cache, else measured ones."""
+    identity = machine_identity()
+    speeds = read_speeds(identity)
+    if speeds is None:
+        speeds = measure_speeds()
+        write_speeds(identity, speeds)
+    return speeds
+
+
+def machine_identity() -> dict[str, str | int]:
+    """Returns what the speeds depend on: processor, versions, settings, threads."""
+    return {"probe": _PROBE, "processor": cpu_name(), "instructions": " ".join(speed_flags()),
+            "tensorflow": tf.__version__, "onednn": onednn_setting(), "threads": intra_op_threads()}
+
+
+def intra_op_threads() -> int:
+    """Returns how many threads compute one operation in this process."""
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    given = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    return threads or (int(given) if given.isdecimal() else 0) or len(os.sched_getaffinity(0))
+
+
+def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS) -> Speeds:
+    """Measures each kind of operation in both types, which take turns; the least time counts.
+
+    Operations run one by one: nothing is traced, no variable is made, nothing random is drawn.
+
+    Args:
+      seconds: for each kind; a round that has begun is finished, and one is made in any case.
+      most_rounds: for each kind.
+
+    Returns:
+      GFLOP/s.
+    """
+    speeds = {}
+    with tf.device("/device:CPU:0"):
+        for kind in KINDS:
+            least = _least_seconds(*_operation(kind), seconds, most_rounds)
+            speeds[kind] = {name: _FLOPS[kind] / taken / 1e9 for name, taken in least.items()}
+    return speeds
+
+
+def ratios(speeds: Speeds) -> dict[str, float]:
+    """Returns how many times as fast as float32 bfloat16 is, by kind."""
+    return {kind: speeds[kind]["bfloat16"] / speeds[kind]["float32"] for kind in KINDS}
+
+
+def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray], seconds: float,
+                   most_rounds: int) -> dict[str, float]:
+    arguments = {name: [tf.cast(array, name) for array in arrays] for name in TYPES}
+    start = time.perf_counter()
+    for values in arguments.values():  # makes kernels
+        function(*values).numpy()
+    least = dict.fromkeys(TYPES, float("inf"))
+    for number in range(most_rounds):
+        if number and time.perf_counter() - start > seconds:
+            break
+        for name, values in arguments.items():
+            begin = time.perf_counter()
+            function(*values).numpy()
+            least[name] = min(least[name], time.perf_counter() - begin)
+    return least
+
+
+def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:
+    """Returns a function and its arguments; the result depends on all that is to be timed."""
+    shapes: dict[str, list[tuple[int, ...]]] = {
+        "product": [(_ROWS, _WIDTH), (_WIDTH, _COLUMNS)], "recurrence": [(_BATCH, _HIDDEN), (_HIDDEN, _GATES)],
+        "convolution": [(_EXAMPLES, _FRAMES, _CHANNELS), (_TAPS, _CHANNELS, _CHANNELS)]}
+    generator = np.random.default_rng(0)
+    # Divided so that results stay about 1: numbers near 0 may be computed more slowly.
+    arrays = [generator.standard_normal(shape, np.float32) / float(np.sqrt(np.prod(shape[:-1]))) for shape in
+              shapes[kind]]
+    return {"product": _product, "recurrence": _recurrence, "convolution": _convolution}[kind], arrays
+
+
+def _product(rows: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    y = tf.matmul(rows, matrix)
+    return _corner(tf.matmul(y, matrix, transpose_b=True), tf.matmul(rows, y, transpose_a=True))
+
+
+def _recurrence(states: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    states = tf.cast(states, tf.float32)
+    for _ in range(_STEPS):
+        states = product(product(states, matrix), matrix, transpose=True)
+    return _corner(states)
+
+
+def _convolution(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([x, kernel])
+        y = convolve_over_time(x, kernel, Window(_TAPS))
+    return _corner(*tape.gradient(y, [x, kernel], output_gradients=y))
+
+
+def _corner(*tensors: Any) -> tf.Tensor:
+    return tf.stack([tf.cast(tf.reshape(tensor, [-1])[0], tf.float32) for tensor in tensors])
