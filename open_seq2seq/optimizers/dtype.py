@@ -114,7 +114,10 @@ def _gpu_warning(compute: tf.DType, gpus: Sequence[Any]) -> str:
     if compute != tf.float16:
         return ""
     for gpu in gpus:
-        details = tf.config.experimental.get_device_details(gpu)
+        try:
+            details = tf.config.experimental.get_device_details(gpu)
+        except (ValueError, tf.errors.OpError):  # a driver that does not tell
+            continue
         capability = details.get("compute_capability")
         if capability is not None and tuple(capability) < _TENSOR_CORES:
             shown, needed = (".".join(map(str, numbers)) for numbers in (capability, _TENSOR_CORES))

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import mixed_precision
-from benchmarks.measuring import machine as machine_module
 from benchmarks.measuring import memory_use
 from benchmarks.measuring.machine import Machine, describe_machine
 from benchmarks.measuring.precision_table import Results, draw, format_table, notes
@@ -108,12 +107,6 @@ def test_the_machine_names_its_gpu(monkeypatch):
     monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"device_name": "NVIDIA L4"})
     machine = describe_machine()
     assert machine.on_gpu and str(machine).startswith("NVIDIA L4; host: ") and tf.__version__ in str(machine)
-
-
-def test_the_cpu_is_named(tmp_path):
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Fast 9000\n")
-    assert machine_module.cpu_name(str(tmp_path / "cpuinfo")) == "Fast 9000"
-    assert machine_module.cpu_name(str(tmp_path / "none")) == "unknown CPU"
 
 
 def test_peak_memory_is_the_gpus_where_there_is_one(monkeypatch):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
+from open_seq2seq.optimizers import resolve_dtype
 from open_seq2seq.parts.component import (
     BorrowedVariable,
     Component,
@@ -128,3 +131,18 @@ def test_seeds_differ_by_draw_batch_and_run_and_repeat():
     with pytest.raises(RuntimeError, match="random_scope"):
         next_seed()
     np.testing.assert_array_equal(np.shape(everything[0]), (2,))
+
+
+def test_kinds_of_operations_have_the_models_types():
+    model = SimpleNamespace(precision=resolve_dtype("mixed", ["convolution"]))
+    part = Component({"dtype": tf.bfloat16}, model)
+    assert part.dtype_of("convolution") == tf.bfloat16
+    assert part.compute_dtype == part.dtype_of("product") == part.dtype_of("recurrence") == tf.float32
+    assert part.keras_dtype_policy == "float32"
+
+
+@pytest.mark.parametrize("model", [None, SimpleNamespace(), SimpleNamespace(precision=resolve_dtype("mixed", ["product"]))])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_component_with_a_type_of_its_own_keeps_it(model, dtype):
+    part = Component({"dtype": dtype}, model)
+    assert part.compute_dtype == part.dtype_of("recurrence") == tf.as_dtype(dtype)

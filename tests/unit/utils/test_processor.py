@@ -14,6 +14,24 @@ def test_cpu_flags(tmp_path):
     assert processor.cpu_flags(str(tmp_path / "none")) == frozenset()
 
 
+def test_the_cpu_is_named(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Fast 9000\n")
+    assert processor.cpu_name(str(tmp_path / "cpuinfo")) == "Fast 9000"
+    monkeypatch.setattr(processor.platform, "processor", lambda: "")
+    monkeypatch.setattr(processor.platform, "machine", lambda: "aarch64")
+    assert processor.cpu_name(str(tmp_path / "none")) == "aarch64"
+
+
+def test_limits_of_onednn_are_part_of_its_setting(monkeypatch):
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "1")
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    plain = processor.onednn_setting()
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert plain.startswith("on") and processor.onednn_setting() not in (plain, "off")
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    assert processor.onednn_setting().startswith("off")
+
+
 @pytest.mark.parametrize(("flags", "has"), [({"avx2"}, False), ({"avx2", "amx_bf16"}, True), (set(), True)])
 def test_bfloat16_is_taken_for_granted_where_nothing_is_known(monkeypatch, flags, has):
     monkeypatch.setattr(processor, "cpu_flags", lambda: frozenset(flags))

@@ -1,0 +1,108 @@
+"""Runs in mixed follow what the processor gains, and a resumed run what it began with."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.integration.conftest import ROOT
+from tests.integration.ranks import add_hooks, assert_identical, losses, on_ranks, ran, weights
+from tests.known_speeds import ALL_GAIN, NONE_GAINS, write_known_speeds
+
+MIXED = ("--mode=train", "--dtype=mixed")
+FLOAT32, BFLOAT16 = "that is float32 arithmetic on this CPU", "that is bfloat16 arithmetic on this CPU"
+
+
+@pytest.fixture
+def cache(tmp_path_factory, monkeypatch):
+    """A folder for a cache of speeds, which this process and those that it starts use."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
+def files_of(workspace, name, step):
+    return [(workspace / name / f"model.ckpt-{step}" / file).read_bytes()
+            for file in ("weights.safetensors", "optimizer.safetensors")]
+
+
+def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache):
+    for name, dtype in (("half", "mixed_bfloat16"), ("whole", "float32")):
+        ran(command, "--mode=train", f"--dtype={dtype}", f"--logdir={workspace}/{name}")
+    for name, gains, said in (("half", ALL_GAIN, BFLOAT16), ("whole", NONE_GAINS, FLOAT32)):
+        write_known_speeds(cache, gains)
+        assert said in ran(command, *MIXED, f"--logdir={workspace}/mixed-{name}")
+        assert files_of(workspace, name, 12) == files_of(workspace, f"mixed-{name}", 12)
+
+
+@pytest.mark.parametrize(("gains", "said"), [(ALL_GAIN, BFLOAT16), (NONE_GAINS, FLOAT32)], ids=["all", "none"])
+def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, command, cache, gains, said):
+    write_known_speeds(cache, gains)
+    ran(command, *MIXED, f"--logdir={workspace}/at-once")
+    ran(command, *MIXED, f"--logdir={workspace}/parts", "--max_steps=4")
+    write_known_speeds(cache, NONE_GAINS if gains == ALL_GAIN else ALL_GAIN)  # falsified
+    resumed = (*MIXED, f"--logdir={workspace}/parts", "--continue_learning")
+    output = ran(command, *resumed, "--max_steps=8")
+    assert said in output and "as this run began" in output
+    for file in (cache / "open_seq2seq").iterdir():  # deleted
+        file.unlink()
+    assert said in ran(command, *resumed)
+    assert not any((cache / "open_seq2seq").iterdir())  # nothing was measured
+    assert files_of(workspace, "at-once", 12) == files_of(workspace, "parts", 12)
+
+
+def test_evaluation_and_inference_choose_anew(workspace, command, cache):
+    write_known_speeds(cache, ALL_GAIN)
+    assert BFLOAT16 in ran(command, *MIXED)
+    state = json.loads((workspace / "run" / "model.ckpt-12" / "state.json").read_text(encoding="utf-8"))
+    assert state["mixed_choice"] == list(ALL_GAIN)
+    write_known_speeds(cache, NONE_GAINS)
+    for mode in ("eval", "infer"):
+        output = ran(command, f"--mode={mode}", "--dtype=mixed", f"--infer_output_file={workspace}/out.txt")
+        assert FLOAT32 in output
+    ran(command, "--mode=train_eval", "--dtype=mixed", "--continue_learning", "--max_steps=14",
+        "--mixed_choice=['product']")
+    state = json.loads((workspace / "run" / "model.ckpt-14" / "state.json").read_text(encoding="utf-8"))
+    assert state["mixed_choice"] == ["product"]
+
+
+def test_a_mistake_in_the_choice_is_explained(command):
+    code, _, errors = command(*MIXED, "--mixed_choice=['products']")
+    assert code == 2 and "'products'" in errors and "Did you mean 'product'" in errors
+
+
+def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
+    (workspace / "file").write_text("")
+    environment = {**os.environ, "XDG_CACHE_HOME": f"{workspace}/file", "TF_NUM_INTRAOP_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", *MIXED,
+                           "--max_steps=2"], capture_output=True, text=True, env=environment, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "dtype: mixed" in done.stdout and "speed of bfloat16 by float32's: products " in done.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
+                    reason="Horovod is not installed: make horovod builds it")
+def test_two_ranks_with_opposite_probes_train_in_the_first_ones_choice(workspace):
+    add_hooks(workspace)
+    for rank, gains in enumerate((NONE_GAINS, ALL_GAIN)):
+        write_known_speeds(workspace / f"cache-{rank}", gains)
+    with open(workspace / "config.py", "a", encoding="utf-8") as config:
+        config.write('import os\nrank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["HOROVOD_RANK"]\n'
+                     'os.environ["XDG_CACHE_HOME"] = root + "/cache-" + rank\n')
+    few = ("--max_steps=3", "--save_checkpoint_steps=null")
+    code, output = on_ranks(2, workspace, *few, "--dtype=mixed")
+    assert code == 0, output
+    assert output.count(FLOAT32) == 1 and BFLOAT16 not in output
+    mixed = weights(workspace, 0)
+    assert_identical(mixed, weights(workspace, 1))
+    code, plain = on_ranks(2, workspace, *few, f"--logdir={workspace}/float32")
+    assert code == 0, plain
+    assert losses(output) == losses(plain)
+    assert_identical(mixed, weights(workspace, 0))
+    assert all(np.isfinite(losses(output)))

@@ -1,0 +1,174 @@
+"""The probe of the processor's speed, and its cache in the user's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.parts.precision import KINDS
+from open_seq2seq.runners import speed_cache, speed_probe
+from open_seq2seq.runners.speed_cache import TYPES, cache_folder, read_speeds, speeds_file, write_speeds
+from open_seq2seq.runners.speed_probe import machine_identity, machine_speeds, measure_speeds, ratios
+
+SPEEDS = {kind: {"float32": 100.0, "bfloat16": 150.0} for kind in KINDS}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of the user's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Stands in for the measuring; a list that grows by each."""
+    calls: list[int] = []
+
+    def measure():
+        calls.append(1)
+        return SPEEDS
+
+    monkeypatch.setattr(speed_probe, "measure_speeds", measure)
+    return calls
+
+
+def test_speeds_are_numbers_of_each_kind_and_type():
+    speeds = measure_speeds(seconds=0.0)
+    assert speed_cache._checked(speeds) == speeds and set(speeds) == set(KINDS)
+    assert ratios(SPEEDS) == dict.fromkeys(KINDS, 1.5)
+
+
+def test_measuring_leaves_no_trace(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("nothing is to be traced, and no variable to be made")
+
+    tf.random.set_seed(1)
+    states = random.getstate(), np.random.get_state()[1].copy()
+    drawn = tf.random.uniform([3]).numpy()
+    tf.random.set_seed(1)
+    monkeypatch.setattr(tf, "function", refuse)
+    monkeypatch.setattr(tf, "Variable", refuse)
+    measure_speeds(seconds=0.0)
+    assert random.getstate() == states[0] and (np.random.get_state()[1] == states[1]).all()
+    np.testing.assert_array_equal(tf.random.uniform([3]).numpy(), drawn)
+
+
+def test_a_slow_processor_makes_one_round():
+    calls = []
+
+    def slow(values):
+        calls.append(values.dtype.name)
+        time.sleep(0.03)
+        return values
+
+    least = speed_probe._least_seconds(slow, [np.zeros(2, np.float32)], seconds=0.01, most_rounds=9)
+    assert calls == 2 * list(TYPES) and all(0.03 <= seconds < 10 for seconds in least.values())
+
+
+def test_it_is_measured_once(cache, measured):
+    for _ in range(3):
+        assert machine_speeds() == SPEEDS
+    assert len(measured) == 1 and len(list((cache / "open_seq2seq").iterdir())) == 1
+
+
+def test_what_is_kept_is_found_quickly(cache, measured):
+    machine_speeds()
+    least = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        machine_speeds()
+        least = min(least, time.perf_counter() - start)
+    assert least < 0.01
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("TF_NUM_INTRAOP_THREADS", "3"), ("TF_ENABLE_ONEDNN_OPTS", "0"), ("ONEDNN_MAX_CPU_ISA", "AVX2")])
+def test_another_setting_is_measured_anew(cache, measured, monkeypatch, name, value):
+    machine_speeds()
+    monkeypatch.setenv(name, value)
+    machine_speeds()
+    assert len(measured) == 2
+
+
+def test_threads_are_those_of_the_run(monkeypatch):
+    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
+    assert machine_identity()["threads"] == len(os.sched_getaffinity(0))
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")
+    assert machine_identity()["threads"] == 1
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 5)
+    assert machine_identity()["threads"] == 5
+
+
+def changed(**changes):
+    content = {"machine": machine_identity(), "gflops": SPEEDS}
+    return json.dumps({**content, **changes})
+
+
+CORRUPT = {
+    "empty": "", "cut": '{"machine": {', "another thing": "[1, 2]", "no text": b"\xff\xfe\x00\x80",
+    "deep": "[" * 100_000, "large": " " * 70_000, "no speeds": lambda: changed(gflops=None),
+    "another machine": lambda: changed(machine={"processor": "Fast 9000"}),
+    "one kind missing": lambda: changed(gflops={kind: SPEEDS[kind] for kind in KINDS[1:]}),
+    "one type missing": lambda: changed(gflops={kind: {"float32": 1.0} for kind in KINDS}),
+    **{f"speed {value!r}": lambda value=value: changed(gflops={**SPEEDS, "product": {"float32": value, "bfloat16": 1.0}})
+       for value in ("100", None, True, 0.0, -1.0, float("nan"), float("inf"), 1e300, [1.0])},
+}
+
+
+@pytest.mark.parametrize("what", CORRUPT)
+def test_a_corrupt_file_is_measured_anew_and_replaced(cache, measured, what):
+    path = speeds_file(machine_identity())
+    path.parent.mkdir()
+    content = CORRUPT[what]() if callable(CORRUPT[what]) else CORRUPT[what]
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert machine_speeds() == SPEEDS and len(measured) == 1
+    assert read_speeds(machine_identity()) == SPEEDS
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "endless"])
+def test_what_is_no_file_does_not_hold_up(cache, measured, what):
+    path = speeds_file(machine_identity())
+    path.parent.mkdir()
+    {"pipe": lambda: os.mkfifo(path), "folder": lambda: (path / "x").mkdir(parents=True),
+     "endless": lambda: path.symlink_to("/dev/zero")}[what]()
+    assert machine_speeds() == SPEEDS and len(measured) == 1
+
+
+def test_a_file_of_another_user_is_not_read(cache, monkeypatch):
+    assert write_speeds(machine_identity(), SPEEDS)
+    assert read_speeds(machine_identity()) == SPEEDS
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert read_speeds(machine_identity()) is None
+
+
+def test_where_nothing_can_be_written_it_is_measured_each_time(tmp_path, measured, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "below"))
+    assert machine_speeds() == machine_speeds() == SPEEDS
+    assert len(measured) == 2
+
+
+def test_nothing_is_left_of_a_write_that_fails(cache, monkeypatch):
+    def refuse(*_):
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    assert not write_speeds(machine_identity(), SPEEDS)
+    assert list((cache / "open_seq2seq").iterdir()) == []
+
+
+def test_the_folder_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for relative in ("", "somewhere/else"):
+        monkeypatch.setenv("XDG_CACHE_HOME", relative)
+        assert cache_folder() == tmp_path / ".cache" / "open_seq2seq"
+    monkeypatch.setenv("HOME", "nowhere")
+    assert cache_folder() is None and not write_speeds(machine_identity(), SPEEDS)
+    assert read_speeds(machine_identity()) is None
