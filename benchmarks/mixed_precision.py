@@ -8,7 +8,8 @@ mixed_bfloat16 on a GPU, and float32 and mixed_bfloat16 on a CPU, or what --dtyp
 types take turns: a round of steps in the first, then in the next, and again, each in a process
 of its own, on the same batches, with the input pipeline on. Nothing is saved. Other options
 override the config. TFLOP/s are those of the model: matrix products and convolutions of the
-forward pass, times three.
+forward pass, times three. On a CPU the speeds of raw operations stand above the table, and a
+column tells what share of its type's raw products a model reaches.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.measuring.machine import Machine, describe_machine
 from benchmarks.measuring.memory_use import search
-from benchmarks.measuring.precision_table import Results, draw, format_table, notes
+from benchmarks.measuring.precision_table import RAW_LIMITS, Results, draw, format_raw, format_table, notes
+from benchmarks.measuring.processes import call
 from benchmarks.measuring.programs import new_figure, run_program
 from benchmarks.measuring.settings import Setting, default_names, make_setting
 from benchmarks.measuring.turns import workers_in_turns
+from open_seq2seq.runners.speed_probe import measure_speeds
 from open_seq2seq.utils.errors import UserError
 
 
@@ -38,6 +41,7 @@ def measure(options: argparse.Namespace, overrides: Sequence[str], machine: Mach
       Failure: a run failed.
     """
     settings = chosen_settings(options.dtypes, machine)
+    raw = None if machine.on_gpu else call(measure_speeds, *RAW_LIMITS)
     with workers_in_turns(settings, options.config_file, overrides, steps=options.steps, warmup=options.warmup,
                           rounds=options.rounds) as workers:
         rows = [worker.result for worker in workers]
@@ -47,7 +51,7 @@ def measure(options: argparse.Namespace, overrides: Sequence[str], machine: Mach
         workers[0].count_flops()
     counted = rows[0].flops
     results = Results(rows, loss_steps=options.loss_steps, flops=counted.training_per_object if counted else None,
-                      device=machine.gpus[0] if machine.on_gpu else None, peak=options.peak_tflops)
+                      device=machine.gpus[0] if machine.on_gpu else None, peak=options.peak_tflops, raw=raw)
     if options.largest_batch:  # with the other processes gone, which hold memory too
         for setting, row in zip(settings, rows, strict=True):
             results.largest[row.name] = largest_batch(options, [*overrides, *setting.overrides], row.batch_size)
@@ -113,7 +117,9 @@ def describe(options: argparse.Namespace, overrides: Sequence[str], results: Res
              f"{options.rounds} rounds of {options.steps} steps, in turns, after {options.warmup + 1} steps"]
     if options.largest_batch and options.limit_mb:
         lines.append(f"largest batch: peak memory of at most {options.limit_mb:,.0f} MB")
-    return "\n\n".join(["\n".join(f"* {line}" for line in lines), format_table(results), *notes(results)]) + "\n"
+    raw = [] if results.raw is None else [format_raw(results.raw)]
+    return "\n\n".join(["\n".join(f"* {line}" for line in lines), *raw, format_table(results),
+                        *notes(results)]) + "\n"
 
 
 def main(argv: list[str]) -> None:

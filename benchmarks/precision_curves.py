@@ -5,7 +5,8 @@
         --settings float32:300:1,2,3,4,5 mixed_bfloat16:300:1,2,3,4,5 mixed_float16/Backoff:40:1,2 \
         --lr_policy_params/warmup_steps=300
 
-A setting is written dtype[/loss_scaling]:updates:seeds. Each run has a process of its own, and is
+A setting is written dtype[/loss_scaling]:updates:seeds, or mixed/product+recurrence:updates:seeds with the kinds of
+operations that mixed computes in bfloat16 on a CPU. Each run has a process of its own, and is
 added to the CSV file when it is complete: the same command, given again, goes on after the last
 complete run. Settings are compared at equal numbers of updates: steps that loss scaling skipped
 do not count. The band is two standard deviations of the float32 seeds. Other options override

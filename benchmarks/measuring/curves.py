@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.measuring.settings import dtype_overrides
 from open_seq2seq.utils.errors import UserError
 
 REFERENCE = "float32"
@@ -17,7 +18,7 @@ class Plan(NamedTuple):
     """Runs of one setting.
 
     Attributes:
-      name: a ``dtype``, or ``dtype/loss_scaling``.
+      name: a ``dtype``, ``dtype/loss_scaling`` or ``mixed/kinds``; see ``dtype_overrides``.
       updates: length of each run.
       seeds: one run each.
     """
@@ -29,8 +30,7 @@ class Plan(NamedTuple):
     @property
     def overrides(self) -> list[str]:
         """What the setting sets in the config."""
-        dtype, _, scaling = self.name.partition("/")
-        return [f"--dtype={dtype}", *([f"--loss_scaling={scaling}"] if scaling else [])]
+        return dtype_overrides(self.name)
 
 
 def parse_plan(text: str) -> Plan:

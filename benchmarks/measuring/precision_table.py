@@ -10,6 +10,11 @@ from pathlib import Path
 from benchmarks.measuring.programs import markdown_table, new_figure
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
+from open_seq2seq.runners.speed_cache import TYPES, Speeds
+from open_seq2seq.runners.speed_probe import ratios
+
+# Seconds for each kind of raw operation, and rounds: more than a run takes for its choice.
+RAW_LIMITS = (2.0, 100)
 
 
 @dataclass
@@ -23,6 +28,7 @@ class Results:
       flops: FLOPs of training on an object; None when not counted.
       device: name of the GPU, or None.
       peak: TFLOP/s that stand in for the table's, or None.
+      raw: speeds of the processor's raw operations; None on a GPU.
     """
 
     rows: Sequence[Measurement]
@@ -31,6 +37,7 @@ class Results:
     flops: float | None = None
     device: str | None = None
     peak: float | None = None
+    raw: Speeds | None = None
 
     def ratio(self, row: Measurement) -> float:
         """Returns the row's speed against the first's."""
@@ -51,6 +58,19 @@ class Results:
         done, peak = self.teraflops(row), self.peak_of(row)
         return None if done is None or peak is None else done / peak
 
+    def share_of_raw(self, row: Measurement) -> float | None:
+        """Returns the model's speed by that of the processor's raw products in the row's type."""
+        done = self.teraflops(row)
+        by_type = {} if self.raw is None else self.raw["product"]
+        return None if done is None or row.compute not in by_type else 1e3 * done / by_type[row.compute]
+
+
+def format_raw(raw: Speeds) -> str:
+    """Returns the table of raw operations as Markdown."""
+    gains = ratios(raw)
+    return markdown_table(["raw operation", "float32 GFLOP/s", "bfloat16 GFLOP/s", "bfloat16 by float32"], [
+        [kind, *(f"{raw[kind][name]:.0f}" for name in TYPES), f"{gains[kind]:.2f}×"] for kind in raw])
+
 
 def format_table(results: Results) -> str:
     """Returns the table as Markdown; columns that nothing is known for are left out."""
@@ -68,6 +88,7 @@ def format_table(results: Results) -> str:
         (f"loss after {results.loss_steps} steps", lambda row: _number(row.loss, ".4f")),
         ("model TFLOP/s", lambda row: _number(results.teraflops(row), ".3g")),
         ("of peak", lambda row: _number(results.utilization(row), ".1%")),
+        ("of raw products", lambda row: _number(results.share_of_raw(row), ".0%")),
     ]
     cells = {name: [value(row) for row in results.rows] for name, value in columns}
     shown = {name: values for name, values in cells.items() if any(value is not None for value in values)}

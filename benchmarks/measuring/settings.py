@@ -13,7 +13,7 @@ class Setting(NamedTuple):
     """One row of a table.
 
     Attributes:
-      name: ``float32``, ``tf32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``.
+      name: ``float32``, ``tf32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``; see ``dtype_overrides`` for more.
       overrides: what it sets in the config, as on the command line.
     """
 
@@ -23,10 +23,24 @@ class Setting(NamedTuple):
 
 def make_setting(name: str, on_gpu: bool) -> Setting:
     """Returns the setting of a name; on a GPU float32 says whether products may be rounded to TF32."""
-    overrides = [f"--dtype={'float32' if name == 'tf32' else name}"]
+    overrides = dtype_overrides("float32" if name == "tf32" else name)
     if on_gpu and name in _TF32:
         overrides.append(f"--tf32={_TF32[name]}")
     return Setting(name, tuple(overrides))
+
+
+def dtype_overrides(name: str) -> list[str]:
+    """Returns what a name sets in the config.
+
+    ``mixed_float16/LogMax`` has a loss scaling behind the type; ``mixed/product+recurrence`` the kinds of operations
+    that are bfloat16 on a CPU, and ``mixed/none`` none of them.
+    """
+    dtype, _, more = name.partition("/")
+    if not more:
+        return [f"--dtype={dtype}"]
+    if dtype == "mixed":
+        return ["--dtype=mixed", f"--mixed_choice={[] if more == 'none' else more.split('+')}"]
+    return [f"--dtype={dtype}", f"--loss_scaling={more}"]
 
 
 def default_names(on_gpu: bool) -> tuple[str, ...]:

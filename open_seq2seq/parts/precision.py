@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
 
-# Processors may gain by half precision in some and lose in others: a matrix product over many rows; what a recurrent
-# network does at each step, a product over few; a convolution over time, or over time and frequency.
+# Processors may gain by half precision in some and lose in others: matrix products over many rows; recurrent layers,
+# which multiply few rows at each step; convolutions over time, or over time and frequency.
 KINDS = ("product", "recurrence", "convolution")
 
 _CACHES = Stack()

@@ -88,4 +88,17 @@ def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
 def _measured() -> tuple[list[str], str]:
     gains = ratios(machine_speeds())
     shown = ", ".join(f"{kind}s {gain:.2f}×" for kind, gain in gains.items())
-    return [kind for kind in KINDS if gains[kind] >= LEAST_GAIN], f"speed of bfloat16 by float32's: {shown}"
+    return chosen(gains), f"speed of bfloat16 by float32's: {shown}"
+
+
+def chosen(gains: Mapping[str, float]) -> list[str]:
+    """Returns the kinds that gain enough.
+
+    A recurrent layer, which is of the kind ``recurrence``, multiplies its whole input by a matrix besides; so the
+    kind needs the gain of ``product`` too.
+
+    Args:
+      gains: how many times as fast as float32 bfloat16 is, by kind.
+    """
+    return [kind for kind in KINDS if gains[kind] >= LEAST_GAIN
+            and (kind != "recurrence" or gains["product"] >= LEAST_GAIN)]

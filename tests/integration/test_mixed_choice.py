@@ -59,16 +59,15 @@ def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, com
 
 def test_evaluation_and_inference_choose_anew(workspace, command, cache):
     write_known_speeds(cache, ALL_GAIN)
-    assert BFLOAT16 in ran(command, *MIXED)
-    state = json.loads((workspace / "run" / "model.ckpt-12" / "state.json").read_text(encoding="utf-8"))
+    assert BFLOAT16 in ran(command, *MIXED, "--max_steps=2")
+    state = json.loads((workspace / "run" / "model.ckpt-2" / "state.json").read_text(encoding="utf-8"))
     assert state["mixed_choice"] == list(ALL_GAIN)
     write_known_speeds(cache, NONE_GAINS)
     for mode in ("eval", "infer"):
         output = ran(command, f"--mode={mode}", "--dtype=mixed", f"--infer_output_file={workspace}/out.txt")
         assert FLOAT32 in output
-    ran(command, "--mode=train_eval", "--dtype=mixed", "--continue_learning", "--max_steps=14",
-        "--mixed_choice=['product']")
-    state = json.loads((workspace / "run" / "model.ckpt-14" / "state.json").read_text(encoding="utf-8"))
+    ran(command, *MIXED, "--continue_learning", "--max_steps=3", "--mixed_choice=['product']")
+    state = json.loads((workspace / "run" / "model.ckpt-3" / "state.json").read_text(encoding="utf-8"))
     assert state["mixed_choice"] == ["product"]
 
 
@@ -95,14 +94,11 @@ def test_two_ranks_with_opposite_probes_train_in_the_first_ones_choice(workspace
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
         config.write('import os\nrank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["HOROVOD_RANK"]\n'
                      'os.environ["XDG_CACHE_HOME"] = root + "/cache-" + rank\n')
-    few = ("--max_steps=3", "--save_checkpoint_steps=null")
-    code, output = on_ranks(2, workspace, *few, "--dtype=mixed")
+    few = ("--max_steps=2", "--save_checkpoint_steps=null")
+    code, output = on_ranks(2, workspace, *few, "--dtype=mixed", then=[[*few, f"--logdir={workspace}/float32"]])
     assert code == 0, output
     assert output.count(FLOAT32) == 1 and BFLOAT16 not in output
-    mixed = weights(workspace, 0)
-    assert_identical(mixed, weights(workspace, 1))
-    code, plain = on_ranks(2, workspace, *few, f"--logdir={workspace}/float32")
-    assert code == 0, plain
-    assert losses(output) == losses(plain)
-    assert_identical(mixed, weights(workspace, 0))
-    assert all(np.isfinite(losses(output)))
+    # The losses are means over both ranks: one in bfloat16 would show.
+    steps = losses(output)
+    assert len(steps) == 4 and steps[:2] == steps[2:] and all(np.isfinite(steps))
+    assert_identical(weights(workspace, 0), weights(workspace, 1))

@@ -25,7 +25,8 @@ LAYER = {"type": "conv1d", "repeat": 1, "kernel_size": [3], "stride": [1], "num_
 TDNN = {"convnet_layers": [LAYER], "dropout_keep_prob": 1.0, "activation_fn": "relu", "num_audio_features": 10}
 # Part of the path of a module → the kind that its outputs are of.
 CASES = {
-    "Deep Speech 2": (DeepSpeech2Encoder, DEEP_SPEECH, {"convolution_": "convolution", "rnn/": "recurrence"}, "product"),
+    "Deep Speech 2": (DeepSpeech2Encoder, DEEP_SPEECH, {"convolution_": "convolution", "rnn/": "recurrence"},
+                      "product"),
     "row convolution": (DeepSpeech2Encoder, {**DEEP_SPEECH, "row_conv": True, "num_rnn_layers": 0},
                         {"convolution_0": "convolution"}, "product"),
     "Jasper": (TDNNEncoder, TDNN, {"block_": "convolution"}, "convolution"),

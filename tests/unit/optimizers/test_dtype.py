@@ -75,8 +75,8 @@ def test_an_unknown_kind_is_a_mistake():
 
 
 @pytest.mark.parametrize(("capability", "dtype", "warned"), [
-    ((6, 1), "mixed", True), ((6, 1), "mixed_float16", True), ((6, 1), "mixed_bfloat16", False), ((6, 1), "float32", False),
-    ((7, 0), "mixed", False), ((9, 0), "mixed", False), (None, "mixed", False)])
+    ((6, 1), "mixed", True), ((6, 1), "mixed_float16", True), ((6, 1), "mixed_bfloat16", False),
+    ((6, 1), "float32", False), ((7, 0), "mixed", False), ((9, 0), "mixed", False), (None, "mixed", False)])
 def test_gpus_without_fast_float16_are_named(monkeypatch, capability, dtype, warned):
     on_gpu(monkeypatch, True)
     details = {"device_name": "GeForce GTX 1080"} | ({} if capability is None else {"compute_capability": capability})

@@ -141,7 +141,8 @@ def test_kinds_of_operations_have_the_models_types():
     assert part.keras_dtype_policy == "float32"
 
 
-@pytest.mark.parametrize("model", [None, SimpleNamespace(), SimpleNamespace(precision=resolve_dtype("mixed", ["product"]))])
+@pytest.mark.parametrize("model", [
+    None, SimpleNamespace(), SimpleNamespace(precision=resolve_dtype("mixed", ["product"]))])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_a_component_with_a_type_of_its_own_keeps_it(model, dtype):
     part = Component({"dtype": dtype}, model)

@@ -117,7 +117,7 @@ CORRUPT = {
     "another machine": lambda: changed(machine={"processor": "Fast 9000"}),
     "one kind missing": lambda: changed(gflops={kind: SPEEDS[kind] for kind in KINDS[1:]}),
     "one type missing": lambda: changed(gflops={kind: {"float32": 1.0} for kind in KINDS}),
-    **{f"speed {value!r}": lambda value=value: changed(gflops={**SPEEDS, "product": {"float32": value, "bfloat16": 1.0}})
+    **{f"speed {value!r}": lambda value=value: changed(gflops={**SPEEDS, KINDS[0]: {"float32": value, "bfloat16": 1}})
        for value in ("100", None, True, 0.0, -1.0, float("nan"), float("inf"), 1e300, [1.0])},
 }
 

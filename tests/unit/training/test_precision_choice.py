@@ -56,7 +56,8 @@ MIXED = {"dtype": "mixed"}
 @pytest.mark.parametrize(("found", "choice", "said"), [
     (gains(2.0, 1.5, 1.2), list(KINDS), "that is bfloat16 arithmetic on this CPU with FP32 weights"),
     (gains(2.0, 0.7, 1.09), ["product"], "bfloat16 arithmetic in products and float32 in recurrences and convolutions"),
-    (gains(1.0, LEAST_GAIN, 1.5), ["recurrence", "convolution"], "in recurrences and convolutions and float32 in products"),
+    (gains(LEAST_GAIN, 1.5, 1.0), ["product", "recurrence"], "in products and recurrences and float32 in convolutions"),
+    (gains(1.0, 2.0, 1.5), ["convolution"], "bfloat16 arithmetic in convolutions and float32 in products and"),
     (gains(0.75, 0.7, 0.4), [], "that is float32 arithmetic on this CPU")])
 def test_what_gains_is_chosen_and_said_in_one_line(settle, found, choice, said):
     choices, output = settle(MIXED, MIXED, gains=found)
