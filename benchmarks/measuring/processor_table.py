@@ -47,7 +47,9 @@ def put_row(row: Row, path: Path = FIGURES) -> list[dict[str, Any]]:
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """Returns the table as Markdown."""
+    """Returns the table as Markdown; a sentence where there are no rows."""
+    if not rows:
+        return "No processor has been measured yet."
     models = list(dict.fromkeys(name for row in rows for name in row["training"]))
     head = ["processor", "raw products, float32", "raw bfloat16: product, recurrence, convolution", *models, "decoding"]
     return markdown_table(head, [

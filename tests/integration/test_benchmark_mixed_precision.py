@@ -52,12 +52,15 @@ def test_table_and_chart_of_a_config(workspace: Path):
     assert (workspace / "out" / "table.md").read_text() == result.stdout[:-1]
     assert (workspace / "out" / "chart.png").read_bytes().startswith(b"\x89PNG")
     assert "batches of 8 sentences" in result.stdout and "TensorFlow 2." in result.stdout
-    head, *rows = [[cell.strip() for cell in line.strip("|").split("|")]
-                   for line in result.stdout.splitlines() if line.startswith("| ") and "---" not in line]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")]
+             for line in result.stdout.splitlines() if line.startswith("| ") and "---" not in line]
+    raw, (head, *rows) = lines[:4], lines[4:]
+    assert [line[0] for line in raw] == ["raw operation", "product", "recurrence", "convolution"]
     tables = [dict(zip(head, row, strict=True)) for row in rows]
     assert [row["dtype"] for row in tables] == ["float32", "mixed_bfloat16 (bfloat16)"]
     assert tables[0]["against float32"] == "1.00×"
     for row in tables:
+        assert 0 <= float(row["of raw products"].strip("%")) < 100
         assert float(row["tokens/s"].replace(",", "")) > 0 and float(row["model TFLOP/s"]) > 0
         assert 1.0 < float(row["loss after 8 steps"]) < 4.0
         assert row["largest batch"] == "below 8" and float(row["peak MB"].replace(",", "")) > 100

@@ -10,7 +10,7 @@ import tensorflow as tf
 from benchmarks import mixed_precision
 from benchmarks.measuring import memory_use
 from benchmarks.measuring.machine import Machine, describe_machine
-from benchmarks.measuring.precision_table import Results, draw, format_table, notes
+from benchmarks.measuring.precision_table import Results, draw, format_raw, format_table, notes
 from benchmarks.measuring.processes import Failure
 from benchmarks.measuring.turns import Measurement, Round
 from benchmarks.measuring.utilization import FlopCount, peak_teraflops
@@ -95,6 +95,18 @@ def test_optional_columns_appear_when_measured():
     assert table["loss after 40 steps"] == "2.3457" and table["largest batch"] == "4,096"
     assert table["model TFLOP/s"] == "0.3" and "of peak" not in table
     assert "PartitionedCall" in notes(results)[0] and "last 4" in notes(results)[1]
+
+
+def test_raw_speeds_and_the_models_share_of_them():
+    raw = {kind: {"float32": 100.0, "bfloat16": 300.0} for kind in ("product", "recurrence", "convolution")}
+    rows = [measurement("float32", "float32", [1.0]), measurement("mixed", "bfloat16", [0.5])]
+    found = cells(format_table(Results(rows, flops=5e7, raw=raw)))  # 1000 tokens in 1 s: 50 GFLOP/s; then 100
+    assert [row["of raw products"] for row in found] == ["50%", "33%"]
+    assert "of raw products" not in cells(format_table(Results(rows, flops=5e7)))[0]
+    table = cells(format_raw(raw))
+    assert [row["raw operation"] for row in table] == list(raw)
+    assert table[0] == {"raw operation": "product", "float32 GFLOP/s": "100", "bfloat16 GFLOP/s": "300",
+                        "bfloat16 by float32": "3.00×"}
 
 
 def test_the_chart_is_a_picture(tmp_path):
