@@ -51,7 +51,8 @@ def intra_op_threads() -> int:
     """Returns how many threads compute one operation in this process."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     given = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
-    return threads or (int(given) if given.isdecimal() else 0) or len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads or (int(given) if given.isdecimal() else 0) or cores
 
 
 def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS) -> Speeds:
