@@ -162,7 +162,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         }
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> SpellerState:
-        return self.speller.initial_state(tf.cast(encoder_output["outputs"], self.compute_dtype), beam_size)
+        return self.speller.initial_state(tf.cast(encoder_output["outputs"], self.dtype_of("recurrence")), beam_size)
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: SpellerState,
              prepared: dict[str, Any]) -> tuple[tf.Tensor, SpellerState]:

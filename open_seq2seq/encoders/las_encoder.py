@@ -152,7 +152,7 @@ class ListenAttendSpellEncoder(SpeechEncoder):
             x = tf.cast(x, self.dtype_of("recurrence"))
         for recurrence in self.recurrences:
             x, lengths = recurrence(x, lengths, self.training)
-        return {"outputs": x, "src_length": lengths, "outputs_length": lengths}
+        return {"outputs": tf.cast(x, self.compute_dtype), "src_length": lengths, "outputs_length": lengths}
 
 
 def _recurrent_problems(layer: Mapping[str, Any], place: str) -> list[str]:

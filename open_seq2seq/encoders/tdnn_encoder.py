@@ -132,7 +132,7 @@ class TDNNEncoder(SpeechEncoder):
         if self._entries[0].kind == "conv2d":
             x = x[..., tf.newaxis]
         x, lengths = self._run_blocks(x, lengths)
-        return {"outputs": _flat(x), "src_length": lengths, "outputs_length": lengths}
+        return {"outputs": tf.cast(_flat(x), self.compute_dtype), "src_length": lengths, "outputs_length": lengths}
 
     def _run_blocks(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         dense: list[tf.Tensor] = []
