@@ -31,9 +31,9 @@ def measured(monkeypatch):
     """Stands in for the measuring; a list that grows by each."""
     calls: list[int] = []
 
-    def measure():
-        calls.append(1)
-        return SPEEDS
+    def measure(kinds=KINDS):
+        calls.extend([1] if kinds else [])
+        return {kind: dict(SPEEDS[kind]) for kind in kinds}
 
     monkeypatch.setattr(speed_probe, "measure_speeds", measure)
     return calls
@@ -76,6 +76,21 @@ def test_it_is_measured_once(cache, measured):
     for _ in range(3):
         assert machine_speeds() == SPEEDS
     assert len(measured) == 1 and len(list((cache / "open_seq2seq").iterdir())) == 1
+
+
+def test_what_is_close_is_measured_twice_and_the_best_counts(cache, monkeypatch):
+    asked = []
+
+    def measure(kinds=KINDS):
+        asked.append(list(kinds))
+        bfloat16 = 100.0 if len(asked) == 1 else 130.0
+        found = {kind: {"float32": 100.0, "bfloat16": 250.0} for kind in KINDS}
+        return {kind: {"float32": 100.0, "bfloat16": bfloat16} if kind == "convolution" else found[kind]
+                for kind in kinds}
+
+    monkeypatch.setattr(speed_probe, "measure_speeds", measure)
+    assert ratios(machine_speeds()) == {"product": 2.5, "recurrence": 2.5, "convolution": 1.3}
+    assert asked == [list(KINDS), ["convolution"]]
 
 
 def test_what_is_kept_is_found_quickly(cache, measured):
