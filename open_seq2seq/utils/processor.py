@@ -29,12 +29,21 @@ def has_onednn() -> bool:
 
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
     """Returns the CPU's feature flags; none where the system does not tell."""
+    return frozenset(_cpu_info(path, "flags", "Features").split())
+
+
+def cpu_name(path: str = "/proc/cpuinfo") -> str:
+    """Returns the CPU's model name; ``unknown`` where the system does not tell."""
+    return _cpu_info(path, "model name") or "unknown"
+
+
+def _cpu_info(path: str, *names: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:
                 key, _, value = line.partition(":")
-                if key.strip() in ("flags", "Features"):
-                    return frozenset(value.split())
+                if key.strip() in names:
+                    return value.strip()
     except OSError:
         pass
-    return frozenset()
+    return ""
