@@ -153,7 +153,7 @@ def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tup
     if object in (param.type if isinstance(param.type, tuple) else (param.type,)) or isinstance(param.type, list):
         return fitted, ""
     wanted = next((found for found in map(_fault(param), _leaves(fitted)) if found), "")
-    verb = "what is in it has to be" if isinstance(fitted, (list, tuple, Mapping)) else "has to be"
+    verb = "what is in it has to be" if isinstance(fitted, (list, tuple)) else "has to be"
     return fitted, f"'{path}' is {shown(value)} but {verb} {wanted}." if wanted else ""
 
 
@@ -166,11 +166,25 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 
+def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
+    """Checks arguments of something that declares none: numbers have to be finite, text without the character NUL.
+
+    Args:
+      arguments: what the user gave.
+      path: where they stand in the config.
+
+    Returns:
+      One sentence for each mistake.
+    """
+    fault = _fault(Param(object))
+    wanted = {name: next(filter(None, map(fault, _leaves(value))), "") for name, value in arguments.items()}
+    return [f"'{path}/{name}' is {shown(arguments[name])} but has to be {words}."
+            for name, words in wanted.items() if words]
+
+
 def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        for key in value:
-            yield from _leaves(value[key])
-    elif isinstance(value, (list, tuple)):
+    """Yields numbers and text; those in dicts are checked by the declarations of what is in them."""
+    if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
     else:

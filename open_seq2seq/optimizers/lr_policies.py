@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import register, resolve_name
-from open_seq2seq.config.params import Param, check_value, coerce, shown
+from open_seq2seq.config.params import Param, check_arguments, check_value, coerce, shown
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 Schedule = Callable[[tf.Tensor], tf.Tensor]
@@ -148,7 +148,6 @@ _RANGES: dict[str, dict[str, float]] = {
     **dict.fromkeys(("decay_steps", "d_model", "steps_per_epoch"), {"minimum": 1}),
 }
 _RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # it divides by them
-_ANY = (object,)
 
 
 def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], last_step: int,
@@ -225,7 +224,11 @@ def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, ins
             kinds = (list,)
         own = _RANGES_OF.get(function.__name__, {}).get(name, {})
         bounds: dict[str, Any] = {**_RANGES.get(name, {}), **own} if hints else {}
-        checked[name], problem = check_value(value, Param(kinds or _ANY, **bounds), path)
+        if not kinds:
+            checked[name] = value
+            problems += check_arguments({name: value}, "lr_policy_params")
+            continue
+        checked[name], problem = check_value(value, Param(kinds, **bounds), path)
         problems += [problem] if problem else []
     return checked, problems
 

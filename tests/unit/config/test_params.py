@@ -2,7 +2,15 @@ import math
 
 import pytest
 
-from open_seq2seq.config.params import Param, check_params, check_value, coerce, describe_range, describe_type
+from open_seq2seq.config.params import (
+    Param,
+    check_arguments,
+    check_params,
+    check_value,
+    coerce,
+    describe_range,
+    describe_type,
+)
 
 
 @pytest.mark.parametrize(("value", "spec", "expected"), [
@@ -56,7 +64,7 @@ def test_types_in_words():
     (Param(float, minimum=0.0, maximum=math.inf), [math.inf, "inf"], [-math.inf, math.nan, -1], "at least 0"),
     (Param((int, list), minimum=1), [3, [1, 2]], [0, [1, 0], [[-1]], [math.nan]], "at least 1"),
     (Param(float), [-1e38], [math.nan, -math.inf, 1e300, 10**400], ""),
-    (Param(dict), [{"a": [1.0]}], [{"a": [math.inf]}], ""),
+    (Param(list), [[1.0, {"checked": math.nan}], [{}]], [[math.inf], [[1, math.nan]], ["\0"]], ""),
     (Param((str, float), minimum=1), ["-1 apples", "", 2.0], ["a\0b", 0.5], "at least 1"),
     (Param((bool, int), minimum=2), [True, 2], [1], "at least 2"),
 ])
@@ -67,6 +75,13 @@ def test_ranges(spec, good, bad, words):
     for value in bad:
         problem = check_value(value, spec, "a/b")[1]
         assert problem.startswith("'a/b' is ") and problem.count(".") >= 1 and problem.endswith("."), value
+
+
+def test_arguments_of_what_declares_none_are_finite():
+    assert not check_arguments({"scale": 1.0, "mode": "fan_in", "nested": {"x": math.inf}}, "initializer_params")
+    assert check_arguments({"scale": math.nan, "mode": "a\0"}, "initializer_params") == [
+        "'initializer_params/scale' is nan but has to be a number.",
+        "'initializer_params/mode' is 'a\\x00' but has to be text without the character NUL."]
 
 
 def test_messages_say_path_value_and_range():
