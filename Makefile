@@ -9,6 +9,8 @@ TENSORFLOW ?=
 PYTEST_ARGS ?=
 # So many processes share the files of tests, in the order of their names: real commands, the longest, come first.
 TEST_PROCESSES ?= 2
+# Tests of what TensorFlow computes otherwise with oneDNN, which it uses on some processors only, than without.
+NUMERIC_TESTS := $(addprefix tests/unit/,parts encoders decoders losses models optimizers)
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -16,7 +18,7 @@ PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TEN
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo horovod test coverage test-all lint docs clean
+.PHONY: help demo horovod test test-onednn coverage test-all lint docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +49,11 @@ horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and t
 test: $(VENV)/.installed-test  ## Run the tests that take seconds.
 	$(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
 	  $(PYTEST_ARGS)
+
+test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN where test runs without, and the other way.
+	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.processor import has_onednn; print(int(not has_onednn()))') \
+	  $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
+	  $(PYTEST_ARGS) $(NUMERIC_TESTS)
 
 coverage: override PYTEST_ARGS += --cov
 coverage: test  ## Run them with coverage, which takes half as long again.

@@ -58,8 +58,8 @@ setup(
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
         "plots": ["matplotlib"],  # --png of the programs in benchmarks/
         # librosa and python_speech_features are what the features of speech are compared with.
-        "test": ["coverage>=7.10", "jiwer", "librosa>=0.11", "matplotlib", "pytest>=8", "pytest-cov>=7",
-                 "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features"],
+        "test": ["coverage>=7.10", "hypothesis>=6.100", "jiwer", "librosa>=0.11", "matplotlib", "pytest>=8",
+                 "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features"],
         "lint": ["mypy>=1.15", "ruff>=0.11", "types-PyYAML"],
         "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6"],
     },

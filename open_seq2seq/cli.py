@@ -25,6 +25,8 @@ from open_seq2seq.utils.trail import TRAIL
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
+_LONGEST_WORD = 1000  # characters of a value, in a message
+
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
                 "--infer_files")
 _SWITCHES = {
@@ -171,7 +173,8 @@ def _report(problems: Sequence[str]) -> None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(line.strip() for line in text.splitlines())
+    words = " ".join(line.strip() for line in text.splitlines()).split(" ")
+    return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…" for word in words)
 
 
 def _place() -> str:

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -39,3 +41,26 @@ tf.config.set_logical_device_configuration(
 from tests.known_speeds import ALL_GAIN, write_known_speeds  # noqa: E402
 
 write_known_speeds(Path(CACHE), ALL_GAIN)
+
+# What TensorFlow's choice of kernels depends on.
+_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Says what the results hold for: the processor, TensorFlow, and whether it computes with oneDNN."""
+    from open_seq2seq.utils.processor import cpu_flags, cpu_name
+
+    flags = " ".join(flag for flag in _FLAGS if flag in cpu_flags()) or "no flags known"
+    threads = tf.config.threading.get_intra_op_parallelism_threads() or os.cpu_count()
+    setting = os.environ.get("TF_ENABLE_ONEDNN_OPTS")
+    said = "not set" if setting is None else f"={setting}"
+    return [f"processor: {cpu_name()} ({flags})",
+            f"TensorFlow {tf.__version__}, {threads} threads, oneDNN {_onednn()} (TF_ENABLE_ONEDNN_OPTS {said})"]
+
+
+def _onednn() -> str:
+    try:
+        from tensorflow.python.util._pywrap_util_port import IsMklEnabled
+    except ImportError:
+        return "unknown"
+    return "on" if IsMklEnabled() else "off"

@@ -11,12 +11,6 @@ from open_seq2seq.utils.errors import did_you_mean
 DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
 LOSS_SCALERS = ("Backoff", "LogMax")
 
-_POSITIVE = ("batch_size_per_gpu", "eval_batch_size_per_gpu", "num_epochs", "max_steps", "print_loss_steps",
-             "print_samples_steps", "print_bench_info_steps", "save_summaries_steps", "save_checkpoint_steps",
-             "eval_steps", "num_checkpoints", "iter_size", "num_gpus", "num_cpu_towers",
-             "xla_buckets", "elastic_commit_steps")
-
-
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:
     """Checks the model-level parameters of one mode, and writes them in their standard form.
 
@@ -29,19 +23,13 @@ def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]
     Returns:
       Problems, one sentence each.
     """
-    problems = _not_positive(params)
-    problems += _dtype_problems(params) + _loss_scaling_problems(params) + _device_problems(params)
+    problems = _dtype_problems(params) + _loss_scaling_problems(params) + _device_problems(params)
     if section == "train":
         problems += _length_problems(params) + _cadence_problems(params) + _xla_problems(params)
     if section == "eval" and mode == "train_eval" and params.get("eval_steps") is None:
         problems.append("'eval_steps' is missing: the mode train_eval needs the number of training steps between "
                         "evaluations in eval_params or base_params.")
     return problems
-
-
-def _not_positive(params: Mapping[str, Any]) -> list[str]:
-    return [f"'{key}' is {params[key]!r} but has to be at least 1." for key in _POSITIVE
-            if type(params.get(key)) in (int, float) and params[key] < 1]
 
 
 def _device_problems(params: Mapping[str, Any]) -> list[str]:
@@ -127,6 +115,6 @@ def _number(value: Any) -> float | None:
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         try:
             return float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
     return None

@@ -5,20 +5,28 @@ A component declares its parameters by ``get_required_params`` and
 
 * a type, or a tuple of types: ``int``, ``(str, type)``;
 * a list of allowed values: ``["layernorm_L1", "layernorm_L2"]``;
-* ``Param(spec, default, doc, unit)``, which adds a default and a description.
+* ``Param(spec, default, doc, unit)``, which adds a default, a description, and the range of numbers.
+
+Numbers have to be finite in FP32, whole ones to fit into 64 bits, and text must not hold the character NUL, which no
+file name may. A bound of ``math.inf`` allows infinity.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.utils.errors import did_you_mean
 
 Specs = Mapping[str, Any]
+
+_LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
+_LARGEST_INT = 2 ** 63 - 1
+_SHOWN = 200  # characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Param:
       file: whether it names a file that inference needs: ``asset`` for one that each checkpoint has a copy of,
         ``large`` for one that is kept once beside the checkpoints; for a dict, which of its entries do:
         ``{"model": "asset"}``. See ``config.files``.
-      minimum: smallest number allowed.
+      minimum: smallest number allowed; the bounds hold for each number of a list too.
       maximum: largest number allowed.
       above: number that it has to be more than.
       below: number that it has to be less than.
@@ -69,6 +77,17 @@ def describe_type(spec: Any) -> str:
     return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in kinds)
 
 
+def describe_range(spec: Any) -> str:
+    """Returns the bounds in words: ``at least 1``, ``above 0 and at most 1``; empty without bounds."""
+    param = as_param(spec)
+    bounds = {word: f"{bound:.15g}" for word, bound in (
+        ("at least", param.minimum), ("above", param.above), ("at most", param.maximum), ("below", param.below))
+        if bound is not None and math.isfinite(bound)}
+    if "at least" in bounds and "at most" in bounds:
+        return f"from {bounds['at least']} to {bounds['at most']}"
+    return " and ".join(f"{word} {bound}" for word, bound in bounds.items())
+
+
 def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
     """Fits a value to a spec: ints become floats, 1e5 an int, numeric strings become numbers.
 
@@ -95,7 +114,7 @@ def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
     if isinstance(value, types):
         return value, True
     if float in types and isinstance(value, int):
-        return float(value), True
+        return (float(value), True) if abs(value) <= _LARGEST_FLOAT else (value, False)
     if int in types and isinstance(value, float) and value.is_integer():
         return int(value), True  # 1e5 steps
     return _parse_number(value, types) if isinstance(value, str) else (value, False)
@@ -113,6 +132,90 @@ def _parse_number(text: str, types: tuple[type, ...]) -> tuple[Any, bool]:
             if float(text).is_integer():
                 return int(float(text)), True
     return text, False
+
+
+def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tuple[Any, str]:
+    """Fits a value to a spec, and checks that it is in range.
+
+    Args:
+      value: what the user gave.
+      spec: a type, a tuple of types, a list of allowed values, or a ``Param``.
+      path: where it stands in the config.
+      required: whether None, of which the type says nothing, is no value.
+
+    Returns:
+      (the fitted value, what is wrong with it: one sentence, or nothing).
+    """
+    param = as_param(spec)
+    fitted, fits = coerce(value, Param(param.type, 0) if required else spec)
+    if not fits:
+        return value, f"'{path}' is {shown(value)} but has to be {describe_type(spec)}."
+    if object in (param.type if isinstance(param.type, tuple) else (param.type,)) or isinstance(param.type, list):
+        return fitted, ""
+    wanted = next((found for found in map(_fault(param), _leaves(fitted)) if found), "")
+    verb = "what is in it has to be" if isinstance(fitted, (list, tuple)) else "has to be"
+    return fitted, f"'{path}' is {shown(value)} but {verb} {wanted}." if wanted else ""
+
+
+def shown(value: Any) -> str:
+    """Returns a value as messages show it: its repr, shortened where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of so many digits
+        text = f"a {type(value).__name__} with a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+
+
+def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
+    """Checks arguments of something that declares none: numbers have to be finite, text without the character NUL.
+
+    Args:
+      arguments: what the user gave.
+      path: where they stand in the config.
+
+    Returns:
+      One sentence for each mistake.
+    """
+    fault = _fault(Param(object))
+    wanted = {name: next(filter(None, map(fault, _leaves(value))), "") for name, value in arguments.items()}
+    return [f"'{path}/{name}' is {shown(arguments[name])} but has to be {words}."
+            for name, words in wanted.items() if words]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yields numbers and text; those in dicts are checked by the declarations of what is in them."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _fault(param: Param) -> Callable[[Any], str]:
+    """Returns the function from a number or text to what it has to be instead, or nothing."""
+    or_none = " or None" if isinstance(param.type, tuple) and type(None) in param.type else ""
+
+    def fault(value: Any) -> str:
+        if isinstance(value, str):
+            return "text without the character NUL" if "\0" in value else ""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return ""
+        if value != value:
+            return (describe_range(param) or "a number") + or_none
+        if not _is_within(value, param):
+            return describe_range(param) + or_none
+        if abs(value) == math.inf:
+            return "" if value in (param.minimum, param.maximum) else f"a finite number{or_none}"
+        if isinstance(value, int) and abs(value) > _LARGEST_INT:
+            return f"from -2^63 to 2^63 - 1{or_none}"
+        return f"from -3.4e38 to 3.4e38, which FP32 holds,{or_none}".rstrip(",") if abs(value) > _LARGEST_FLOAT else ""
+
+    return fault
+
+
+def _is_within(value: float, param: Param) -> bool:
+    return ((param.minimum is None or value >= param.minimum) and (param.maximum is None or value <= param.maximum)
+            and (param.above is None or value > param.above) and (param.below is None or value < param.below))
 
 
 def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
@@ -134,11 +237,12 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
     checked: dict[str, Any] = {}
     for name, value in params.items():
         if name not in known:
-            problems.append(f"Unknown parameter '{prefix}{name}'." + did_you_mean(name, known))
+            problems.append(f"Unknown parameter '{prefix}{name}'." + did_you_mean(str(name), known))
             continue
-        checked[name], fits = coerce(value, known[name])
-        if not fits:
-            problems.append(f"'{prefix}{name}' is {value!r} but has to be {describe_type(known[name])}.")
+        checked[name], problem = check_value(value, known[name], prefix + name, name in required)
+        if name.endswith("_params") and isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+            problem = f"'{prefix}{name}' is {shown(value)} but has to be a dict from names to values."
+        problems += [problem] if problem else []
     for name in required:
         if name not in params:
             problems.append(f"'{prefix}{name}' is missing: give {describe_type(known[name])}.")
@@ -149,7 +253,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
 
 
 def check_entries(entries: Sequence[Any], required: Specs, optional: Specs, path: str,
-                  problems_of: Callable[[Mapping[str, Any], str], list[str]],
+                  problems_of: Callable[[Mapping[str, Any], str], list[str]] = lambda entry, place: [],
                   ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Checks a list of params dicts, such as the layers of an encoder; see ``check_params``.
 
@@ -168,7 +272,7 @@ def check_entries(entries: Sequence[Any], required: Specs, optional: Specs, path
     for number, entry in enumerate(entries):
         place = f"{path}/{number}"
         if not isinstance(entry, Mapping):
-            problems.append(f"'{place}' is {entry!r} but has to be a dict.")
+            problems.append(f"'{place}' is {shown(entry)} but has to be a dict.")
             continue
         params, found = check_params(entry, required, optional, place)
         found = found or problems_of(params, place)

@@ -56,6 +56,7 @@ class DataLayer(Component):
 
     seed: int = 0
     contiguous: bool = False
+    _is_arithmetic = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -86,7 +87,7 @@ class DataLayer(Component):
         return {
             "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model.", derived=True),
             "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens",
-                                derived=True),
+                                derived=True, minimum=1),
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether a batch is measured in sentences, "
                                      "or in padded tokens of its longer side."),
             "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "

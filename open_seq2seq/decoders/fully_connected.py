@@ -40,7 +40,7 @@ class FullyConnectedCTCDecoder(Decoder):
         return {
             **Decoder.get_required_params(),
             "tgt_vocab_size": Param(int, doc="Number of symbols, the blank included; set from the data layer.",
-                                    unit="symbols", derived=True),
+                                    unit="symbols", derived=True, minimum=2),
         }
 
     @staticmethod
@@ -49,7 +49,7 @@ class FullyConnectedCTCDecoder(Decoder):
             **Decoder.get_optional_params(),
             **beam_search_params(),
             "hidden_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them by "
-                                 "default.", "channels"),
+                                 "default.", "channels", minimum=1),
             "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
                                         "the language model lm_path if given, instead of greedy decoding."),
             "infer_logits_to_pickle": Param(bool, False, "Whether inference writes the logits to the output file for "
@@ -61,9 +61,6 @@ class FullyConnectedCTCDecoder(Decoder):
         super().__init__(params, model, name, mode)
         problems = [f"'{self.params_path}/{key}' is obsolete: {why}." for key, why in _OBSOLETE.items()
                     if self.params[key] is not None]
-        if self.params["tgt_vocab_size"] < 2:
-            problems.append(f"'{self.params_path}/tgt_vocab_size' is {self.params['tgt_vocab_size']} but has to be at "
-                            "least 2: a symbol and the blank.")
         hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         if hidden_size is None:
             problems.append(f"'{self.params_path}/hidden_size' is missing: the encoder does not tell its output_size.")

@@ -36,9 +36,12 @@ class JointCTCAttentionDecoder(Decoder):
                                         "probabilities count in the search, from 0 to 1, 0.3 by default."),
             "language_model_params": Param(dict, doc="More of the attention decoder's: use_language_model, which has "
                                            "to be False."),
-            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True),
-            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True),
+            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True,
+                               minimum=0),
+            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True,
+                                minimum=0),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True,
+                                    minimum=3),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:

@@ -22,12 +22,12 @@ _NEVER = -1e9
 # As configs for the TensorFlow 1 toolkit spell it.
 _SPELLINGS = {"bahadanau": "bahdanau"}
 _ATTENTION = {
-    "attention_dim": Param(int, doc="Size of the space in which source and query are compared."),
+    "attention_dim": Param(int, doc="Size of the space in which source and query are compared.", minimum=1),
     "attention_type": Param(["bahdanau", "bahadanau", "chorowski", "zhaopeng"], doc="Kind of attention."),
 }
 _ATTENTION_OPTIONAL = {
     "use_coverage": Param(bool, True, "Whether chorowski sees where all steps looked, instead of the last one."),
-    "num_heads": Param(int, 1, "How many attend."),
+    "num_heads": Param(int, 1, "How many attend.", minimum=1, maximum=1000),
     "plot_attention": Param(bool, False, "Whether the decoder also returns alignments [batch, time, heads, source]."),
 }
 
@@ -48,15 +48,18 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True),
-            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True),
-            "tgt_emb_size": Param(int, doc="Channels of an embedded symbol."),
+            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True,
+                               minimum=0),
+            "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True,
+                                minimum=0),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True,
+                                    minimum=1),
+            "tgt_emb_size": Param(int, doc="Channels of an embedded symbol.", minimum=1),
             "attention_params": Param(dict, doc="attention_dim, attention_type (bahdanau, chorowski, zhaopeng), and "
                                       "optionally use_coverage, num_heads, plot_attention."),
             "rnn_type": Param(["lstm", "gru"], doc="Cell."),
-            "hidden_dim": Param(int, doc="Units of each recurrent layer."),
-            "num_layers": Param(int, doc="Recurrent layers."),
+            "hidden_dim": Param(int, doc="Units of each recurrent layer.", minimum=1),
+            "num_layers": Param(int, doc="Recurrent layers.", minimum=1, maximum=1000),
         }
 
     @staticmethod
@@ -64,21 +67,22 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return {
             **Decoder.get_optional_params(),
             "dropout_keep_prob": Param(float, 1.0, "Share of activations that dropout keeps, after each recurrent "
-                                       "layer and before the output layer."),
+                                       "layer and before the output layer.", above=0.0, maximum=1.0),
             "pos_embedding": Param(bool, False, "Whether learned embeddings of positions are added to the encoder's "
                                    f"outputs and to embedded symbols; positions from {MAX_POSITIONS} on share one."),
-            "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy."),
-            "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a."),
+            "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy.", minimum=1, maximum=10**4),
+            "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0),
             "n_best": Param((int, type(None)), None, "How many transcripts of an utterance are returned: at most "
                             "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1,
                             maximum=10**4),
             **sampling_params(),
-            "max_length_factor": Param(float, 1.0, "Longest transcript, by the encoder's outputs.", "symbols a frame"),
+            "max_length_factor": Param(float, 1.0, "Longest transcript, by the encoder's outputs.", "symbols a frame",
+                                       above=0.0, maximum=1000.0),
             "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect."),
             "encoder_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them "
-                                  "by default."),
+                                  "by default.", minimum=1),
             "batch_size": Param((int, type(None)), None, "Set by the model; has no effect.", "utterances",
-                                derived=True),
+                                derived=True, minimum=1),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
@@ -87,7 +91,8 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         attention, problems = check_params(params["attention_params"], _ATTENTION, _ATTENTION_OPTIONAL,
                                            f"{self.params_path}/attention_params")
         size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        problems = problems or self._problems(attention, size)
+        if size is None:
+            problems.append(f"'{self.params_path}/encoder_size' is missing: the encoder does not tell its output_size.")
         if problems:
             raise ConfigError(problems)
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
@@ -104,21 +109,6 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         self.output_kernel = self.weight([self.speller.output_size, params["tgt_vocab_size"]], initializer,
                                          regularizer=regularizer)
         self.output_bias = self.weight([params["tgt_vocab_size"]], "zeros")
-
-    def _problems(self, attention: Mapping[str, Any], size: Any) -> list[str]:
-        params, path = self.params, self.params_path
-        numbers = {**{name: params[name] for name in ("tgt_emb_size", "hidden_dim", "num_layers", "beam_width")},
-                   **{f"attention_params/{name}": attention[name] for name in ("attention_dim", "num_heads")}}
-        problems = [f"'{path}/{name}' is {value} but has to be at least 1." for name, value in numbers.items()
-                    if value < 1]
-        if size is None:
-            problems.append(f"'{path}/encoder_size' is missing: the encoder does not tell its output_size.")
-        if not 0.0 < params["dropout_keep_prob"] <= 1.0:
-            problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
-                            "most 1.")
-        if params["max_length_factor"] <= 0.0:
-            problems.append(f"'{path}/max_length_factor' is {params['max_length_factor']} but has to be above 0.")
-        return problems
 
     def _source(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
         source = tf.cast(encoder_output["outputs"], self.dtype_of("recurrence"))

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 
-NUM_AUDIO_FEATURES = Param((int, type(None)), None, "Columns of the features; set from the data layer.", derived=True)
-BN_EPSILON = Param(float, 1e-3, "Added to the variance.")
+NUM_AUDIO_FEATURES = Param((int, type(None)), None, "Columns of the features; set from the data layer.", derived=True,
+                           minimum=1)
+BN_EPSILON = Param(float, 1e-3, "Added to the variance.", above=0.0)
 # Of encoders whose convolutions are over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; activations are "
                     "channels last, and the weights do not depend on it.")
@@ -24,11 +25,11 @@ def activation_param(where: str = "") -> Param:
 
 def momentum_param(default: float) -> Param:
     """Declares ``bn_momentum``."""
-    return Param(float, default, "Share of the moving statistics that a step keeps.")
+    return Param(float, default, "Share of the moving statistics that a step keeps.", minimum=0.0, below=1.0)
 
 
 def audio_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    """Checks the values of ``num_audio_features``, ``dropout_keep_prob`` and ``bn_momentum``.
+    """Checks that ``num_audio_features`` is known.
 
     Args:
       params: the encoder's, their types checked.
@@ -37,15 +38,9 @@ def audio_problems(params: Mapping[str, Any], path: str) -> list[str]:
     Returns:
       One sentence for each mistake.
     """
-    problems = []
     if params["num_audio_features"] is None:
-        problems.append(f"'{path}/num_audio_features' is missing: the data layer does not tell it.")
-    if not 0.0 < params["dropout_keep_prob"] <= 1.0:
-        problems.append(f"'{path}/dropout_keep_prob' is {params['dropout_keep_prob']} but has to be above 0 and at "
-                        "most 1.")
-    if not 0.0 <= params["bn_momentum"] < 1.0:
-        problems.append(f"'{path}/bn_momentum' is {params['bn_momentum']} but has to be at least 0 and below 1.")
-    return problems
+        return [f"'{path}/num_audio_features' is missing: the data layer does not tell it."]
+    return []
 
 
 def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype: tf.DType,

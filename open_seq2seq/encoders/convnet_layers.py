@@ -13,15 +13,18 @@ _SIZES = (int, list, tuple)
 _REQUIRED = {
     "type": Param(list(KINDS), doc="Kind of convolution: conv1d; sep_conv1d, depthwise and pointwise; conv2d, over "
                   "time and frequency; tcn, causal."),
-    "repeat": Param(int, doc="Layers of the block."),
-    "kernel_size": Param(_SIZES, doc="Taps over time, and for conv2d over frequency.", unit="frames"),
-    "stride": Param(_SIZES, doc="Step over time, and for conv2d over frequency; of each layer.", unit="frames"),
-    "num_channels": Param(int, doc="Channels of the block's outputs."),
+    "repeat": Param(int, doc="Layers of the block.", minimum=1, maximum=1000),
+    "kernel_size": Param(_SIZES, doc="Taps over time, and for conv2d over frequency.", unit="frames",
+                         minimum=1, maximum=10**5),
+    "stride": Param(_SIZES, doc="Step over time, and for conv2d over frequency; of each layer.", unit="frames",
+                    minimum=1, maximum=10**5),
+    "num_channels": Param(int, doc="Channels of the block's outputs.", minimum=1),
     "padding": Param(["SAME", "VALID"], doc="Whether frames at the edges are kept; tcn always keeps them."),
 }
 _OPTIONAL = {
-    "dilation": Param(_SIZES, 1, "From one tap to the next.", "frames"),
-    "dropout_keep_prob": Param((float, type(None)), None, "Share of activations that dropout keeps."),
+    "dilation": Param(_SIZES, 1, "From one tap to the next.", "frames", minimum=1, maximum=10**5),
+    "dropout_keep_prob": Param((float, type(None)), None, "Share of activations that dropout keeps.",
+                               above=0.0, maximum=1.0),
     "residual": Param(bool, False, "Whether the block's input is added to the last layer's."),
     "residual_dense": Param(bool, False, "With residual: the inputs of all earlier such blocks too."),
 }
@@ -81,11 +84,6 @@ def _problems(params: Mapping[str, Any], place: str) -> list[str]:
         if not fits or not all(isinstance(size, int) and size >= 1 for size in sizes):
             wanted = "two whole numbers, over time and frequency," if axes == 2 else "one whole number"
             problems.append(f"'{place}/{name}' is {params[name]} but has to be {wanted} of at least 1.")
-    problems += [f"'{place}/{name}' is {params[name]} but has to be at least 1."
-                 for name in ("repeat", "num_channels") if params[name] < 1]
-    keep_prob = params["dropout_keep_prob"]
-    if keep_prob is not None and not 0.0 < keep_prob <= 1.0:
-        problems.append(f"'{place}/dropout_keep_prob' is {keep_prob} but has to be above 0 and at most 1.")
     if not problems:
         problems = _combination_problems(params, place)
     return problems

@@ -34,9 +34,9 @@ RNN_TYPES = {"cudnn_gru": "gru", "cudnn_lstm": "lstm", "gru": "gru", "lstm": "ls
              "classic_gru": "classic_gru"}
 _LAYOUTS = ["channels_last", "channels_first", "BTFC", "BCTF", "BFTC", "BCFT"]
 _CONV_LAYER = {
-    "kernel_size": Param((list, tuple), doc="Taps over time and frequency."),
-    "stride": Param((list, tuple), doc="Steps over time and frequency."),
-    "num_channels": Param(int, doc="Channels of the output."),
+    "kernel_size": Param((list, tuple), doc="Taps over time and frequency.", minimum=1, maximum=10**5),
+    "stride": Param((list, tuple), doc="Steps over time and frequency.", minimum=1, maximum=10**5),
+    "num_channels": Param(int, doc="Channels of the output.", minimum=1),
     "padding": Param(["SAME", "VALID"], doc="Whether frames at the edges are kept."),
 }
 
@@ -56,16 +56,16 @@ class DeepSpeech2Encoder(SpeechEncoder):
         return {
             **SpeechEncoder.get_required_params(),
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, after recurrent layers "
-                                       "and the dense one."),
+                                       "and the dense one.", above=0.0, maximum=1.0),
             "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
                                  "padding. May be empty."),
             "activation_fn": activation_param(" of convolutions and of the dense layer"),
-            "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none."),
+            "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none.", minimum=0, maximum=1000),
             "row_conv": Param(bool, doc="Whether a row convolution of row_conv_width follows the recurrent layers."),
-            "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs."),
+            "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs.", minimum=1),
             "use_cudnn_rnn": Param(bool, doc="Whether GPUs run the recurrence in cuDNN, where that computes rnn_type; "
                                    "weights and results do not depend on it."),
-            "rnn_cell_dim": Param(int, doc="Units of each direction of a recurrent layer."),
+            "rnn_cell_dim": Param(int, doc="Units of each direction of a recurrent layer.", minimum=1),
             "rnn_type": Param(list(RNN_TYPES), doc="Cell. gru resets after the product, as cuDNN's, classic_gru before "
                               "it. With the prefix cudnn_ dropout is between layers; else behind the last one too."),
             "rnn_unidirectional": Param(bool, doc="Whether recurrent layers go forward only."),
@@ -75,7 +75,8 @@ class DeepSpeech2Encoder(SpeechEncoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **SpeechEncoder.get_optional_params(),
-            "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames"),
+            "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames",
+                                    minimum=0, maximum=10**5),
             "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
                                  "convolutions in memory; activations are BTFC, and the weights do not depend on it."),
             "bn_momentum": momentum_param(0.99),
@@ -87,7 +88,7 @@ class DeepSpeech2Encoder(SpeechEncoder):
         super().__init__(params, model, name, mode)
         params, path = self.params, self.params_path
         layers, problems = check_entries(params["conv_layers"], _CONV_LAYER, {}, f"{path}/conv_layers", _layer_problems)
-        problems += _problems(params, path)
+        problems += audio_problems(params, path)
         if problems:
             raise ConfigError(problems)
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
@@ -170,10 +171,3 @@ def _layer_problems(layer: Mapping[str, Any], place: str) -> list[str]:
     return [f"'{place}/{name}' is {layer[name]} but has to be two whole numbers, over time and frequency, of at least "
             "1." for name in ("kernel_size", "stride")
             if len(layer[name]) != 2 or not all(isinstance(n, int) and n >= 1 for n in layer[name])]
-
-
-def _problems(params: Mapping[str, Any], path: str) -> list[str]:
-    problems = [f"'{path}/{name}' is {params[name]} but has to be at least {least}."
-                for name, least in (("num_rnn_layers", 0), ("n_hidden", 1), ("rnn_cell_dim", 1))
-                if params[name] < least]
-    return problems + audio_problems(params, path)

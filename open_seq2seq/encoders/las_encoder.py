@@ -28,14 +28,15 @@ from open_seq2seq.utils.errors import ConfigError
 
 _RECURRENT = {
     "type": Param(["lstm", "gru"], doc="Cell."),
-    "num_layers": Param(int, doc="Layers."),
-    "hidden_dim": Param(int, doc="Units of each direction."),
+    "num_layers": Param(int, doc="Layers.", minimum=1, maximum=1000),
+    "hidden_dim": Param(int, doc="Units of each direction.", minimum=1),
 }
 _RECURRENT_OPTIONAL = {
-    "dropout_keep_prob": Param((float, type(None)), None, "Share of each layer's output that dropout keeps."),
+    "dropout_keep_prob": Param((float, type(None)), None, "Share of each layer's output that dropout keeps.",
+                               above=0.0, maximum=1.0),
     "pool": Param(bool, False, "Whether the largest of neighbouring frames are taken."),
-    "pool_size": Param(int, 2, "How many of them."),
-    "stride": Param(int, 2, "Frames from one group to the next."),
+    "pool_size": Param(int, 2, "How many of them.", minimum=1, maximum=10**5),
+    "stride": Param(int, 2, "Frames from one group to the next.", minimum=1, maximum=10**5),
 }
 
 
@@ -83,7 +84,7 @@ class ListenAttendSpellEncoder(SpeechEncoder):
         return {
             **SpeechEncoder.get_required_params(),
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where a layer does not "
-                                       "say."),
+                                       "say.", above=0.0, maximum=1.0),
             "recurrent_layers": Param(list, doc="Recurrent layers: type (lstm, gru), num_layers, hidden_dim, and "
                                       "optionally dropout_keep_prob, pool, pool_size, stride. May be empty."),
             "convnet_layers": Param(list, doc="Convolutions, as TDNNEncoder has them, without residual connections. "
@@ -130,7 +131,7 @@ class ListenAttendSpellEncoder(SpeechEncoder):
                      "has neither; use TDNNEncoder." for number, entry in enumerate(entries)
                      if entry.residual or entry.kind == "conv2d"]
         recurrent, found = check_entries(params["recurrent_layers"], _RECURRENT, _RECURRENT_OPTIONAL,
-                                         f"{path}/recurrent_layers", _recurrent_problems)
+                                         f"{path}/recurrent_layers")
         problems += found + audio_problems(params, path)
         if not params["convnet_layers"] and not params["recurrent_layers"]:
             problems.append(f"'{path}' has neither convnet_layers nor recurrent_layers: give at least one.")
@@ -153,8 +154,3 @@ class ListenAttendSpellEncoder(SpeechEncoder):
         for recurrence in self.recurrences:
             x, lengths = recurrence(x, lengths, self.training)
         return {"outputs": tf.cast(x, self.compute_dtype), "src_length": lengths, "outputs_length": lengths}
-
-
-def _recurrent_problems(layer: Mapping[str, Any], place: str) -> list[str]:
-    return [f"'{place}/{name}' is {layer[name]} but has to be at least 1."
-            for name in ("num_layers", "hidden_dim", "pool_size", "stride") if layer[name] < 1]

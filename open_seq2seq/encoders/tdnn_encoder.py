@@ -47,7 +47,7 @@ class TDNNEncoder(SpeechEncoder):
         return {
             **SpeechEncoder.get_required_params(),
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where an entry of "
-                                       "convnet_layers does not say."),
+                                       "convnet_layers does not say.", above=0.0, maximum=1.0),
             "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
                                     "optionally dilation, dropout_keep_prob, residual, residual_dense."),
             "activation_fn": activation_param(),
@@ -65,9 +65,9 @@ class TDNNEncoder(SpeechEncoder):
             "use_conv_mask": Param(bool, True, "Whether padding is zero before each convolution and left out of "
                                    "statistics; if not, results depend on what an utterance is batched with."),
             "drop_block_prob": Param(float, 0.0, "Probability that training leaves a residual block out, all but its "
-                                     "residual connection."),
+                                     "residual connection.", minimum=0.0, below=1.0),
             "drop_block_index": Param(int, -1, "Block that evaluation and inference leave out likewise, from 0; -1 is "
-                                      "none."),
+                                      "none.", minimum=-1),
             "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
@@ -170,10 +170,7 @@ def _flat(x: tf.Tensor) -> tf.Tensor:
 def _problems(params: Mapping[str, Any], entries: list[ConvnetEntry], path: str) -> list[str]:
     problems = audio_problems(params, path)
     droppable = [number for number, entry in enumerate(entries) if entry.residual or entry.residual_dense]
-    if not 0.0 <= params["drop_block_prob"] < 1.0:
-        problems.append(f"'{path}/drop_block_prob' is {params['drop_block_prob']} but has to be at least 0 and below "
-                        "1.")
-    elif params["drop_block_prob"] and entries and not droppable:
+    if params["drop_block_prob"] and entries and not droppable:
         problems.append(f"'{path}/drop_block_prob' needs blocks with a residual connection: nothing is left of others.")
     if params["drop_block_index"] != -1 and params["drop_block_index"] not in droppable:
         problems.append(f"'{path}/drop_block_index' is {params['drop_block_index']} but has to be the number, from 0, "

@@ -66,14 +66,16 @@ class TransformerEncoder(Encoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Encoder.get_required_params(),
-            "encoder_layers": Param(int, doc="Number of layers."),
-            "hidden_size": Param(int, doc="Channels of the residual stream; a multiple of num_heads."),
-            "num_heads": Param(int, doc="Attention heads."),
-            "attention_dropout": Param(float, doc="Dropout rate of attention weights."),
-            "filter_size": Param(int, doc="Channels inside the feed-forward sublayer."),
-            "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True),
-            "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer."),
-            "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result."),
+            "encoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
+            "hidden_size": Param(int, doc="Channels of the residual stream; a multiple of num_heads.", minimum=1),
+            "num_heads": Param(int, doc="Attention heads.", minimum=1),
+            "attention_dropout": Param(float, doc="Dropout rate of attention weights.", minimum=0.0, below=1.0),
+            "filter_size": Param(int, doc="Channels inside the feed-forward sublayer.", minimum=1),
+            "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
+                                    minimum=1),
+            "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
+            "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result.",
+                                               minimum=0.0, below=1.0),
             "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are equal."),
         }
 

@@ -31,8 +31,8 @@ class CTCLoss(Loss):
             "mask_nan": Param(bool, True, "Whether utterances without a finite loss (a label longer than its frames) "
                               "are left out; if not, they make the loss infinite, and the update is skipped."),
             "tgt_vocab_size": Param(int, None, "Number of symbols, the blank included; set from the data layer.",
-                                    "symbols", derived=True),
-            "batch_size": Param(int, None, "Set by the model; has no effect.", "utterances", derived=True),
+                                    "symbols", derived=True, minimum=1),
+            "batch_size": Param(int, None, "Set by the model; has no effect.", "utterances", derived=True, minimum=1),
         }
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:

@@ -10,7 +10,6 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
-from open_seq2seq.utils.errors import ConfigError
 
 
 class MultiTaskCTCEntropyLoss(Loss):
@@ -25,17 +24,16 @@ class MultiTaskCTCEntropyLoss(Loss):
             **Loss.get_required_params(),
             "ctc_loss_params": Param(dict, doc="Parameters of CTCLoss."),
             "seq_loss_params": Param(dict, doc="Parameters of BasicSequenceLoss."),
-            "lambda_value": Param(float, doc="Weight of CTC, from 0 to 1."),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True),
+            "lambda_value": Param(float, doc="Weight of CTC, from 0 to 1.", minimum=0.0, maximum=1.0),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True,
+                                    minimum=2),
             "batch_size": Param(int, doc="Set by the model; the loss counts the utterances that it gets.",
-                                unit="utterances", derived=True),
+                                unit="utterances", derived=True, minimum=1),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "loss", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        params, weight = self.params, self.params["lambda_value"]
-        if not 0.0 <= weight <= 1.0:
-            raise ConfigError([f"'{self.params_path}/lambda_value' is {weight} but has to be from 0 to 1."])
+        params = self.params
         sizes = {"batch_size": params["batch_size"]}
         self.sequence = BasicSequenceLoss(
             {"tgt_vocab_size": params["tgt_vocab_size"], **sizes, **params["seq_loss_params"]}, model, "seq_loss", mode)

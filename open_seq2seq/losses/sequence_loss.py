@@ -13,7 +13,7 @@ from open_seq2seq.parts.rows import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
-_SMOOTHING = Param(float, 0.0, "Probability that the target gives to all other ids together.")
+_SMOOTHING = Param(float, 0.0, "Probability that the target gives to all other ids together.", minimum=0.0, below=1.0)
 
 
 class BasicSequenceLoss(Loss):
@@ -28,9 +28,10 @@ class BasicSequenceLoss(Loss):
     def get_required_params() -> dict[str, Any]:
         return {
             **Loss.get_required_params(),
-            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
+                                    minimum=1),
             "batch_size": Param(int, doc="Set by the model; the loss counts the examples that it gets.",
-                                unit="examples", derived=True),
+                                unit="examples", derived=True, minimum=1),
         }
 
     @staticmethod
@@ -92,8 +93,9 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Loss.get_optional_params(),
-            "batch_size": Param(int, None, "Set by the model; has no effect.", "examples", derived=True),
-            "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens", derived=True),
+            "batch_size": Param(int, None, "Set by the model; has no effect.", "examples", derived=True, minimum=1),
+            "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens", derived=True,
+                                    minimum=1),
             "label_smoothing": _SMOOTHING,
             "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs: logits may have more columns than "
                                             "there are ids."),

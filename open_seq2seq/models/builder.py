@@ -19,6 +19,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.carried import allocate_carried_states
 from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.models.part import Part
+from open_seq2seq.models.size_check import check_shapes, check_size, describe_variables
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
 from open_seq2seq.parts.component import Component, borrow_variables, creating_variables, has_unbuilt_layers
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
@@ -60,7 +61,10 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
     problems = _resolve_model_names(spec)
-    problems += check_params(spec.params, *cls.declared_params())[1]
+    checked, own_problems = check_params(spec.params, *cls.declared_params())
+    problems += own_problems
+    if mode == "train" and not problems:
+        problems += optimizers.argument_problems(checked)
     problems += _summaries_problems(spec.params)
     problems += optimizers.combination_problems(spec.params) + choice_problems(spec.params)
     for name, part in cls.all_parts().items():
@@ -112,7 +116,9 @@ def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, 
 
 
 def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
-    names = [str(name) for name in params.get("summaries") or []]
+    if not isinstance(params.get("summaries"), list):
+        return []
+    names = [str(name) for name in params["summaries"]]
     problems = [f"'summaries' names '{name}', which is unknown." + did_you_mean(name, SUMMARIES)
                 for name in names if name not in SUMMARIES]
     if "larc_summaries" in names and not params.get("larc_params"):
@@ -155,6 +161,17 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
     return frozenset(name for found in declared for name, value in found.items() if as_param(value).derived)
 
 
+def check_model(spec: ModelSpec) -> None:
+    """Makes a model's data layer, and describes and adds up its variables without making them.
+
+    Raises:
+      UserError: what is wrong with the parameters or the data, or that the variables do not fit into memory.
+    """
+    with untrusted(spec.data_config):
+        model = _without_parts(spec)
+        check_shapes(model, describe_variables(model, functools.partial(_add_parts, model, spec)))
+
+
 def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> Model:
     """Builds a model.
 
@@ -162,15 +179,15 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
       spec: from ``describe_model``.
       seed: of the initial values.
       lender: a built model whose variables the new one uses instead of its own.
+
+    Raises:
+      UserError: see ``check_model``.
     """
-    policy, parts = precision_of(spec.params), spec.model_class.all_parts()
     with untrusted(spec.data_config), creating_variables(seed, borrow=lender is not None):
-        model = spec.model_class(spec.params, spec.mode)
-        for name in ("data_layer", *model.components):
-            part, part_class = parts.get(name, Part(Component, inherits=False)), model.params[name]
-            params = _data_params(model, spec, name, part_class) if issubclass(part.base, DataLayer) else \
-                _component_params(model, spec, name, part, policy)
-            setattr(model, name, part_class(params, model, name, spec.mode))
+        model = _without_parts(spec)
+        if lender is None:
+            check_size(model, functools.partial(_add_parts, model, spec))
+        _add_parts(model, spec)
         model.connect()
         allocate_carried_states(model)
         if lender is None and has_unbuilt_layers(model):
@@ -178,6 +195,25 @@ def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> 
     if lender is not None:
         borrow_variables(model, lender)
     return model
+
+
+def _without_parts(spec: ModelSpec) -> Model:
+    model = spec.model_class(spec.params, spec.mode)
+    _add_part(model, spec, "data_layer")
+    return model
+
+
+def _add_parts(model: Model, spec: ModelSpec) -> None:
+    for name in model.components:
+        _add_part(model, spec, name)
+
+
+def _add_part(model: Model, spec: ModelSpec, name: str) -> None:
+    part, part_class = spec.model_class.all_parts().get(name, Part(Component, inherits=False)), model.params[name]
+    policy = precision_of(spec.params)
+    params = _data_params(model, spec, name, part_class) if issubclass(part.base, DataLayer) else _component_params(
+        model, spec, name, part, policy)
+    setattr(model, name, part_class(params, model, name, spec.mode))
 
 
 def _build_keras_layers(model: Model) -> None:

@@ -53,6 +53,9 @@ class Model(Component):
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, None, "model", mode)
 
+    def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
+        return []  # ``dtype`` names a policy, which resolve_dtype checks
+
     @property
     def params_path(self) -> str:
         return ""
@@ -60,7 +63,8 @@ class Model(Component):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            "batch_size_per_gpu": Param(int, doc="Batch size on each device.", unit="examples or tokens"),
+            "batch_size_per_gpu": Param(int, doc="Batch size on each device.", unit="examples or tokens",
+                                        minimum=1, maximum=10**9),
         }
 
     @staticmethod
@@ -196,26 +200,29 @@ def _run_params() -> dict[str, Any]:
     return {
         "use_horovod": Param(bool, False, "Run on all processes that mpiexec or horovodrun started, one device each."),
         "num_gpus": Param(_STEPS, None, "GPUs that a process trains on, a replica on each; 1 by default, or as many as "
-                          "gpu_ids names. With use_horovod each process has one.", "GPUs"),
+                          "gpu_ids names. With use_horovod each process has one.", "GPUs", minimum=1, maximum=1024),
         "gpu_ids": Param((list, type(None)), None, "Which of the machine's GPUs a process uses, like [0, 2]; the first "
                          "ones by default."),
         "num_cpu_towers": Param(_STEPS, None, "So many replicas on the CPU, as num_gpus has on GPUs, to try what "
-                                "several devices do where there are none.", "replicas"),
+                                "several devices do where there are none.", "replicas", minimum=1, maximum=1024),
         "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves what gradients take on the "
                                  "wire; they are added up in FP16, each tensor times a power of two of its own. "
                                  "Several replicas without Horovod refuse it."),
         "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for one another at the start, until "
-                                 "all end with a message; None is for ever.", "seconds"),
+                                 "all end with a message; None is for ever.", "seconds", above=0.0,
+                              maximum=10.0**7),
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one has given no sign for so long: it "
                                   "is stopped, stuck or cut off. A rank that dies is noticed at once. None switches "
-                                  "both off.", "seconds"),
+                                  "both off.", "seconds", above=0.0,
+                                  maximum=10.0**7),
         "sync_batch_norm": Param(bool, False, "On several replicas batch norm takes the statistics of all batches "
                                  "together, in place of each its own."),
         "elastic_commit_steps": Param(int, 10, "With --elastic: every so many updates the run's state is kept in host "
                                       "memory, and processes may join; after the loss of one, the updates since are "
-                                      "made again.", "updates"),
+                                      "made again.", "updates", minimum=1),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
-                                         "batch_size_per_gpu by default.", "examples or tokens"),
+                                         "batch_size_per_gpu by default.", "examples or tokens",
+                                         minimum=1, maximum=10**9),
         "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: into how many batches side "
                             "by side evaluation and inference divide the data. So many devices share the work at most; "
                             "results depend on it, and on the batch size, but not on the number of devices.",
@@ -227,14 +234,17 @@ def _run_params() -> dict[str, Any]:
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
         "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),
-        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default."),
-        "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs"),
-        "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates"),
+        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default.", minimum=0),
+        "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs",
+                            minimum=1, maximum=10**9),
+        "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates",
+                           minimum=1, maximum=10**15),
         "hooks": Param(list, [], "Hook classes or their names; made as Hook(train_model=…, eval_model=…).",
                        names="hook"),
         "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
         "xla_buckets": Param(_STEPS, None, "With use_xla_jit: pad the training batches to so many static shapes, "
-                             "chosen from the data's lengths, so that XLA compiles at most so often.", "shapes"),
+                             "chosen from the data's lengths, so that XLA compiles at most so often.", "shapes",
+                             minimum=1, maximum=1000),
         "tf32": Param((bool, type(None)), None, "Whether GPUs may multiply float32 matrices in TensorFloat-32; None "
                       "leaves it as the system has it. One setting for the whole process."),
     }
@@ -253,28 +263,29 @@ def _optimization_params() -> dict[str, Any]:
                            names="lr_policy"),
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "lr_scale_with_world": Param(bool, False, "Multiply the policy's learning rate by the number of replicas."),
-        "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient."),
+        "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient.", above=0.0),
         "decoupled_weight_decay": Param((float, type(None)), None, "Weights lose this share, times the learning rate, "
-                                        "at each update, beside the gradient; with any optimizer."),
+                                        "at each update, beside the gradient; with any optimizer.", above=0.0),
         "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables with a match "
                                                 "in their name do not decay."),
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
-                           "inference use; 0.999 for example."),
+                           "inference use; 0.999 for example.", above=0.0, below=1.0),
         "larc_params": Param((dict, type(None)), None, "Arguments of LARC, a rate for each variable; None is off."),
         "loss_scaling": Param((float, str, type, type(None)), None, "A number, Backoff, LogMax, or a subclass of "
                               "LossScaler; used with half-precision arithmetic. By default Backoff for float16 and "
-                              "1.0 for bfloat16."),
+                              "1.0 for bfloat16.", above=0.0),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
                                "stop; go back to the last good checkpoint with a lower rate; or go back to it and on "
                                "in the next of mixed_float16, mixed_bfloat16, float32."),
         "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence; more where Backoff "
-                                     "may need more to get from scale_max to scale_min.", "updates"),
+                                     "may need more to get from scale_max to scale_min.", "updates", minimum=1),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Losses over so many times those of the first "
-                                        "updates, ten updates in a row, mean divergence; None is off."),
-        "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time."),
-        "max_recoveries": Param(int, 5, "How often a run may recover before it stops."),
-        "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update"),
+                                        "updates, ten updates in a row, mean divergence; None is off.", above=1.0),
+        "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time.",
+                                      above=0.0, below=1.0),
+        "max_recoveries": Param(int, 5, "How often a run may recover before it stops.", minimum=0),
+        "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update", minimum=1, maximum=10**6),
         "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
                                         "fixed."),
         "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder.",
@@ -288,19 +299,19 @@ def _optimization_params() -> dict[str, Any]:
 
 def _reporting_params() -> dict[str, Any]:
     return {
-        "save_summaries_steps": Param(_STEPS, None, "TensorBoard summaries; None is off.", "updates"),
-        "print_loss_steps": Param(_STEPS, None, "Progress lines; None is off.", "updates"),
-        "print_samples_steps": Param(_STEPS, None, "Samples of a training batch; None is off.", "updates"),
-        "print_bench_info_steps": Param(_STEPS, None, "Speed lines; None is off.", "updates"),
-        "save_checkpoint_steps": Param(_STEPS, None, "Checkpoints; None is off.", "updates"),
-        "num_checkpoints": Param(int, 5, "How many regular and how many best checkpoints are kept."),
-        "eval_steps": Param(_STEPS, None, "Evaluation during train_eval.", "updates"),
+        "save_summaries_steps": Param(_STEPS, None, "TensorBoard summaries; None is off.", "updates", minimum=1),
+        "print_loss_steps": Param(_STEPS, None, "Progress lines; None is off.", "updates", minimum=1),
+        "print_samples_steps": Param(_STEPS, None, "Samples of a training batch; None is off.", "updates", minimum=1),
+        "print_bench_info_steps": Param(_STEPS, None, "Speed lines; None is off.", "updates", minimum=1),
+        "save_checkpoint_steps": Param(_STEPS, None, "Checkpoints; None is off.", "updates", minimum=1),
+        "num_checkpoints": Param(int, 5, "How many regular and how many best checkpoints are kept.", minimum=1),
+        "eval_steps": Param(_STEPS, None, "Evaluation during train_eval.", "updates", minimum=1),
         "best_metric": Param(str, "val_loss", "Metric that chooses the best checkpoints: val_loss, or a name that "
                              "the model's evaluation returns."),
         "best_metric_mode": Param(["min", "max"], "min", "Whether a smaller or a larger metric is better."),
         "average_checkpoints": Param(_STEPS, None, "At the end of training, average this many of the last checkpoints; "
-                                     "evaluation and inference then use the average."),
-        "bench_start": Param(int, 10, "First step that is timed.", "updates"),
+                                     "evaluation and inference then use the average.", minimum=1),
+        "bench_start": Param(int, 10, "First step that is timed.", "updates", minimum=0),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
                                   "gradient_overflows", "gradient_underflow"],
                            "What goes to TensorBoard: " + ", ".join(SUMMARIES) + "."),

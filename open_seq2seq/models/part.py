@@ -43,7 +43,8 @@ class Part:
 
     def required_params(self, name: str) -> dict[str, Any]:
         """Returns the keys that a model with this part requires in configs."""
-        return {} if self.optional else {name: Param((type, str), doc=self._text(name), names=self.kind)}
+        # None is for modes in which it is not built; the builder refuses it in others.
+        return {} if self.optional else {name: Param((type, str, type(None)), doc=self._text(name), names=self.kind)}
 
     def optional_params(self, name: str) -> dict[str, Any]:
         """Returns the keys that such a model accepts besides."""

@@ -62,7 +62,7 @@ class Speech2Text(EncoderDecoderModel):
         return {
             **EncoderDecoderModel.get_optional_params(),
             "worst_utterances": Param(int, 3, "How many of the utterances with most errors evaluation lists.",
-                                      "utterances"),
+                                      "utterances", minimum=0),
             "write_word_times": Param(bool, False, "Whether inference also writes <output>.words.csv: each word with "
                                       "its start, end (seconds) and confidence; for CTC."),
         }

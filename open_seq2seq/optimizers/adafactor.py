@@ -26,14 +26,16 @@ class Adafactor(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "decay_rate": Param(float, 0.8, "The mean square decays by 1 - t^-decay_rate at update t."),
-            "beta1": Param(float, 0.0, "Decay of the mean of changes; 0 keeps none."),
+            "decay_rate": Param(float, 0.8, "The mean square decays by 1 - t^-decay_rate at update t.",
+                                above=0.0),
+            "beta1": Param(float, 0.0, "Decay of the mean of changes; 0 keeps none.", minimum=0.0, below=1.0),
             "clipping_threshold": Param((float, type(None)), 1.0,
-                                        "Largest root mean square of a change before the rate; None is off."),
+                                        "Largest root mean square of a change before the rate; None is off.",
+                                        above=0.0),
             "factored": Param(bool, True, "Keep rows and columns; False keeps the full mean square."),
             "multiply_by_parameter_scale": Param(bool, True, "Whether the rate is relative to the variable's size."),
-            "epsilon1": Param(float, 1e-30, "Added to squared gradients."),
-            "epsilon2": Param(float, 1e-3, "Least size of a variable in the relative rate."),
+            "epsilon1": Param(float, 1e-30, "Added to squared gradients.", minimum=0.0),
+            "epsilon2": Param(float, 1e-3, "Least size of a variable in the relative rate.", minimum=0.0),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:

@@ -26,9 +26,9 @@ class Adam(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "beta1": Param(float, 0.9, "Decay of the mean of gradients."),
-            "beta2": Param(float, 0.999, "Decay of the mean of squared gradients."),
-            "epsilon": Param(float, 1e-8, "Added to the root of the mean square."),
+            "beta1": Param(float, 0.9, "Decay of the mean of gradients.", minimum=0.0, below=1.0),
+            "beta2": Param(float, 0.999, "Decay of the mean of squared gradients.", minimum=0.0, below=1.0),
+            "epsilon": Param(float, 1e-8, "Added to the root of the mean square.", minimum=0.0),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
@@ -63,7 +63,7 @@ class AdamW(Adam):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Adam.get_optional_params(),
-            "weight_decay": Param(float, 0.01, "Weight decay, multiplied by the current learning rate."),
+            "weight_decay": Param(float, 0.01, "Weight decay, multiplied by the current learning rate.", minimum=0.0),
         }
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:

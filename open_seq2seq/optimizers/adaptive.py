@@ -17,7 +17,8 @@ class Adagrad(Optimizer):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {"initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from; positive.")}
+        return {"initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from.",
+                                                   above=0.0)}
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
         return {"accumulator": Slot(shape, self.params["initial_accumulator_value"])}
@@ -45,9 +46,9 @@ class RMSProp(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "decay": Param(float, 0.9, "Decay of the mean of squared gradients."),
-            "momentum": Param(float, 0.0, "Share of the last change that is kept."),
-            "epsilon": Param(float, 1e-10, "Added to the mean square, under the root."),
+            "decay": Param(float, 0.9, "Decay of the mean of squared gradients.", minimum=0.0, below=1.0),
+            "momentum": Param(float, 0.0, "Share of the last change that is kept.", minimum=0.0, below=1.0),
+            "epsilon": Param(float, 1e-10, "Added to the mean square, under the root.", minimum=0.0),
             "centered": Param(bool, False, "Divide by the variance, not by the mean square."),
         }
 
@@ -76,11 +77,12 @@ class Ftrl(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "learning_rate_power": Param(float, -0.5, "Exponent of the step size; at most 0."),
-            "initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from."),
-            "l1_regularization_strength": Param(float, 0.0, "Strength of the L1 penalty."),
-            "l2_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty."),
-            "l2_shrinkage_regularization_strength": Param(float, 0.0, "L2 penalty added to the gradient only."),
+            "learning_rate_power": Param(float, -0.5, "Exponent of the step size; at most 0.", maximum=0.0),
+            "initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from.", minimum=0.0),
+            "l1_regularization_strength": Param(float, 0.0, "Strength of the L1 penalty.", minimum=0.0),
+            "l2_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty.", minimum=0.0),
+            "l2_shrinkage_regularization_strength": Param(float, 0.0, "L2 penalty added to the gradient only.",
+                                                          minimum=0.0),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:

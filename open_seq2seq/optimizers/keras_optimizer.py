@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.config.params import check_arguments
 from open_seq2seq.optimizers.clipping import Gradients
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
 from open_seq2seq.utils.errors import ConfigError
@@ -68,6 +69,8 @@ class KerasOptimizer(Optimizer):
             # Keras would import and call whatever such a dict names.
             raise ConfigError([f"'optimizer_params/{nested[0]}' is {dict(params[nested[0]])!r}, but arguments of "
                                "Keras' optimizers are numbers, text or lists, not dicts."])
+        if problems := check_arguments(params, "optimizer_params"):
+            raise ConfigError(problems)
         try:
             self._keras = _on_each_device(optimizer_class)(learning_rate=0.0, **params)
         except (TypeError, ValueError) as error:

@@ -51,11 +51,6 @@ class Larc:
 
     def __init__(self, **params: Any) -> None:
         checked, problems = check_params(params, self.get_required_params(), self.get_optional_params(), "larc_params")
-        if not problems:
-            problems = [f"'larc_params/{name}' is {checked[name]!r} but has to be {words}." for name, fits, words in (
-                ("larc_eta", checked["larc_eta"] > 0.0, "positive"),
-                ("min_update", checked["min_update"] >= 0.0, "at least 0"),
-                ("epsilon", checked["epsilon"] > 0.0, "positive")) if not fits]
         if problems:
             raise ConfigError(problems)
         self._params = checked
@@ -63,7 +58,8 @@ class Larc:
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         """Returns name to spec of the parameters that must be given."""
-        return {"larc_eta": Param(float, doc="Largest change of a variable in an update, as a share of its norm.")}
+        return {"larc_eta": Param(float, doc="Largest change of a variable in an update, as a share of its norm.",
+                                  above=0.0)}
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -71,8 +67,9 @@ class Larc:
         return {
             "larc_mode": Param(["clip", "scale"], "clip", "clip only lowers the policy's rate; scale replaces it by "
                                "its product with larc_eta · norm of weights / norm of gradient."),
-            "min_update": Param(float, 1e-7, "Least factor of a gradient; it sets variables going that are all zeros."),
-            "epsilon": Param(float, 1e-7, "Added to the norm of the gradient."),
+            "min_update": Param(float, 1e-7, "Least factor of a gradient; it sets variables going that are all zeros.",
+                                minimum=0.0),
+            "epsilon": Param(float, 1e-7, "Added to the norm of the gradient.", above=0.0),
         }
 
     def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,

@@ -75,8 +75,8 @@ class _AutomaticScaler(LossScaler):
     def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
         super().__init__()
         checked, problems = check_params(params, {}, self.get_optional_params(), "loss_scaling_params")
-        if not problems and not 0.0 < checked["scale_min"] <= checked["scale_max"]:
-            problems.append("'loss_scaling_params' need 0 < scale_min <= scale_max, but have "
+        if not problems and checked["scale_min"] > checked["scale_max"]:
+            problems.append("'loss_scaling_params' need scale_min <= scale_max, but have "
                             f"{checked['scale_min']} and {checked['scale_max']}.")
         if problems:
             raise ConfigError(problems)
@@ -89,8 +89,8 @@ class _AutomaticScaler(LossScaler):
     def get_optional_params() -> dict[str, Any]:
         """Returns name to spec of the parameters."""
         return {
-            "scale_min": Param(float, 1.0, "Least scale."),
-            "scale_max": Param(float, 2.0**14, "Largest scale."),
+            "scale_min": Param(float, 1.0, "Least scale.", above=0.0),
+            "scale_max": Param(float, 2.0**14, "Largest scale.", above=0.0),
         }
 
     @property
@@ -113,8 +113,6 @@ class BackoffScaler(_AutomaticScaler):
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        if self._params["step_factor"] <= 1.0 or self._params["step_window"] < 1:
-            raise ConfigError(["'loss_scaling_params' need step_factor > 1 and step_window >= 1."])
         self._last_overflow = tf.Variable(-1, dtype=tf.int64, trainable=False)
         span = math.log(self._params["scale_max"] / self._params["scale_min"], self._params["step_factor"])
         self.longest_search = math.ceil(round(span, 6)) + 1  # the last of them at scale_min
@@ -123,8 +121,8 @@ class BackoffScaler(_AutomaticScaler):
     def get_optional_params() -> dict[str, Any]:
         return {
             **_AutomaticScaler.get_optional_params(),
-            "step_factor": Param(float, 2.0, "What the scale is divided and multiplied by."),
-            "step_window": Param(int, 2000, "How many passes without overflow raise the scale.", "steps"),
+            "step_factor": Param(float, 2.0, "What the scale is divided and multiplied by.", above=1.0),
+            "step_window": Param(int, 2000, "How many passes without overflow raise the scale.", "steps", minimum=1),
         }
 
     def state(self) -> dict[str, tf.Variable]:
@@ -168,10 +166,10 @@ class LogMaxScaler(_AutomaticScaler):
         return {
             **_AutomaticScaler.get_optional_params(),
             "log_max": Param(float, 16.0, "log2 of the value where half precision overflows."),
-            "beta1": Param(float, 0.99, "Decay of the fast mean."),
-            "beta2": Param(float, 0.999, "Decay of the slow means."),
+            "beta1": Param(float, 0.99, "Decay of the fast mean.", minimum=0.0, below=1.0),
+            "beta2": Param(float, 0.999, "Decay of the slow means.", minimum=0.0, below=1.0),
             "overflow_std_dev": Param(float, 3.09, "Safety margin; 3.09 makes one pass in 1000 overflow.",
-                                      "standard deviations"),
+                                      "standard deviations", minimum=0.0),
         }
 
     def state(self) -> dict[str, tf.Variable]:

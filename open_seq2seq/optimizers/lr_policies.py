@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import register, resolve_name
-from open_seq2seq.config.params import coerce, describe_type
+from open_seq2seq.config.params import Param, check_arguments, check_value, coerce, shown
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 Schedule = Callable[[tf.Tensor], tf.Tensor]
@@ -141,6 +141,14 @@ POLICIES: dict[str, Callable[..., tf.Tensor]] = {
     policy.__name__: policy for policy in (
         fixed_lr, piecewise_constant, exp_decay, poly_decay, cosine_decay, transformer_policy, inv_poly_decay)}
 
+# Of arguments of the policies above.
+_RANGES: dict[str, dict[str, float]] = {
+    **dict.fromkeys(("learning_rate", "min_lr", "max_lr", "coefficient", "begin_decay_at", "warmup_steps", "power",
+                     "boundaries", "decay_rates", "decay_rate"), {"minimum": 0}),
+    **dict.fromkeys(("decay_steps", "d_model", "steps_per_epoch"), {"minimum": 1}),
+}
+_RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # it divides by them
+
 
 def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], last_step: int,
                   steps_per_epoch: int | None = None) -> Schedule:
@@ -207,14 +215,21 @@ def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, ins
         kinds = _numeric_kinds(hints.get(name))
         if value is None:  # as if not given
             continue
+        path = f"lr_policy_params/{name}"
         if typing.get_origin(hints.get(name)) is Sequence:
-            checked[name], fits = _coerce_list(value)
-            expected = "a list of numbers"
-        else:
-            checked[name], fits = coerce(value, kinds) if kinds else (value, True)
-            expected = describe_type(kinds)
-        if not fits:
-            problems.append(f"'lr_policy_params/{name}' is {value!r} but has to be {expected}.")
+            value, fits = _coerce_list(value)
+            if not fits:
+                problems.append(f"'{path}' is {shown(value)} but has to be a list of numbers.")
+                continue
+            kinds = (list,)
+        own = _RANGES_OF.get(function.__name__, {}).get(name, {})
+        bounds: dict[str, Any] = {**_RANGES.get(name, {}), **own} if hints else {}
+        if not kinds:
+            checked[name] = value
+            problems += check_arguments({name: value}, "lr_policy_params")
+            continue
+        checked[name], problem = check_value(value, Param(kinds, **bounds), path)
+        problems += [problem] if problem else []
     return checked, problems
 
 

@@ -28,10 +28,11 @@ class NovoGrad(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "beta1": Param(float, 0.95, "Share of the momentum that is kept at each update."),
-            "beta2": Param(float, 0.98, "Decay of the mean squared norm of a variable's gradient."),
-            "epsilon": Param(float, 1e-8, "Added to the root of the mean squared norm."),
-            "weight_decay": Param(float, 0.0, "Weight decay, added to the normalised gradient."),
+            "beta1": Param(float, 0.95, "Share of the momentum that is kept at each update.", minimum=0.0, below=1.0),
+            "beta2": Param(float, 0.98, "Decay of the mean squared norm of a variable's gradient.",
+                           minimum=0.0, below=1.0),
+            "epsilon": Param(float, 1e-8, "Added to the root of the mean squared norm.", minimum=0.0),
+            "weight_decay": Param(float, 0.0, "Weight decay, added to the normalised gradient.", minimum=0.0),
             "grad_averaging": Param(bool, False, "Multiply what is added to the momentum by 1 - beta1."),
             "compat_no_ema": Param(bool, False, "Divide by the norm of the gradient at hand, whatever beta2, as the "
                                    "published recipes did."),

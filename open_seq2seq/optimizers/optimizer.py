@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -88,6 +89,10 @@ class Optimizer(Module):
         """Returns what a checkpoint keeps, by stable names: ``m/encoder/layer_0/kernel``."""
         return {f"{kind}/{name}": variable for kind, slots in (self._slots or {}).items()
                 for name, variable in slots.items()}
+
+    def num_state_values(self, shape: tuple[int, ...]) -> int:
+        """Returns how many numbers the slots of a variable of this shape hold."""
+        return sum(math.prod(slot.shape) for slot in self._slots_of(shape).values())
 
     def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,
               update_index: tf.Tensor) -> None:

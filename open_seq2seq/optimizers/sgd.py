@@ -32,7 +32,8 @@ class Momentum(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "momentum": Param(float, 0.9, "Share of the accumulator that is kept at each update."),
+            "momentum": Param(float, 0.9, "Share of the accumulator that is kept at each update.", minimum=0.0,
+                              below=1.0),
             "use_nesterov": Param(bool, False, "Whether the accumulator is applied one update ahead."),
         }
 

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_names
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import Param, check_params, shown
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.initializers import make_named
 from open_seq2seq.parts.observation import observed_call
@@ -76,7 +76,11 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
         settings = initializer.get_config()
         settings["seed"] = int(np.random.SeedSequence([_Creation.seed, _Creation.count]).generate_state(1)[0] >> 1)
         initializer = type(initializer).from_config(settings)
-    return tf.cast(initializer(tuple(shape)), tf.float32)
+    try:
+        return tf.ensure_shape(tf.cast(initializer(tuple(shape)), tf.float32), shape)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
+        raise ConfigError([f"The initialiser {shown(initializer)} cannot make a variable of the shape {list(shape)}: "
+                           f"{shown(str(error))}."]) from error
 
 
 class Module(tf.Module):
@@ -130,6 +134,8 @@ class Component(Module):
       ConfigError: unknown, missing or ill-typed parameters, all of them together.
     """
 
+    _is_arithmetic = True  # whether ``dtype`` is what it computes in
+
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str | None = None,
                  mode: str = "train") -> None:
         super().__init__(name=name)
@@ -137,6 +143,7 @@ class Component(Module):
         checked, problems = check_params(params, required, optional, self.params_path)
         if not problems:
             checked, problems = resolve_names(checked, {**optional, **required}, self.params_path)
+            problems += self._value_problems(checked)
         if problems:
             raise ConfigError(problems)
         # A plain dict would be wrapped by tf.Module's attribute tracking.
@@ -169,6 +176,16 @@ class Component(Module):
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns what may be given in all: (required, optional), each name to spec."""
         return cls.get_required_params(), cls.get_optional_params()
+
+    def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
+        """Returns what is wrong with values of the right type, one sentence each."""
+        given = params.get("dtype")
+        try:
+            fits = given is None or tf.as_dtype(given).is_floating or not self._is_arithmetic
+        except TypeError:
+            fits = False
+        return [] if fits else [
+            f"'{self.params_path}/dtype' is {shown(given)} but has to be a floating-point type, like float32."]
 
     @property
     def params_path(self) -> str:

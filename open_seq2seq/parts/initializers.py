@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.params import check_arguments
 from open_seq2seq.utils.errors import ConfigError
 
 # Names by which Keras knows its initialisers besides those of the classes.
@@ -51,6 +52,8 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
         # Keras would import and call whatever such a dict names.
         raise ConfigError([f"'{path}_params/{nested[0]}' is {dict(settings[nested[0]])!r}, but arguments are numbers, "
                            "text or lists, not dicts."])
+    if problems := check_arguments(settings, f"{path}_params"):
+        raise ConfigError(problems)
     try:
         return found(**settings)
     except (TypeError, ValueError) as error:

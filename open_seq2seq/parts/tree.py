@@ -131,6 +131,11 @@ def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[
     return pairs
 
 
+def described_variables(root: tf.Module) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of every variable below ``root`` that is only stood in for, by its path."""
+    return {path: leaf.shape for path, leaf, _ in _walk(root, "", set()) if isinstance(leaf, BorrowedVariable)}
+
+
 def borrow_variables(borrower: tf.Module, lender: tf.Module) -> None:
     """Puts the lender's variables and Keras layers in the borrower's places of equal path.
 

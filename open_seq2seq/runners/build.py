@@ -83,11 +83,6 @@ def load_horovod() -> Any:
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:
     """Raises ConfigError for parameters that do not work on several ranks."""
-    times = {name: params.get(name) for name in ("connect_seconds", "watchdog_seconds")}
-    problems = [f"'{name}' is {seconds:g}, but has to be more than 0, or None."
-                for name, seconds in times.items() if seconds is not None and seconds <= 0]
-    if problems:
-        raise ConfigError(problems)
     if runner.world_size > 1 and params.get("sync_batch_norm") and params.get("use_xla_jit"):
         raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but what XLA compiles cannot meet other "
                            "replicas in the middle: set one of them to False."])

@@ -20,12 +20,14 @@ from open_seq2seq.utils.errors import ConfigError
 PARAMS = {
     "speed_perturbation_ratio": Param((float, list, type(None)), None, "Number r: the length is multiplied by a factor "
                                       "between 1 - r and 1 + r, and the pitch falls with it; list: by one of these."),
-    "noise_level_min": Param((int, type(None)), None, "Least level of white noise, of a peak of 1.", "dB"),
-    "noise_level_max": Param((int, type(None)), None, "Level that noise stays below.", "dB"),
-    "n_freq_mask": Param(int, 0, "Bands of features set to zero (SpecAugment)."),
-    "width_freq_mask": Param(int, 10, "Widest band.", "features"),
-    "n_time_mask": Param(int, 0, "Spans of time set to zero (SpecAugment)."),
-    "width_time_mask": Param(int, 50, "Longest span.", "frames"),
+    "noise_level_min": Param((int, type(None)), None, "Least level of white noise, of a peak of 1.", "dB",
+                             minimum=-1000, maximum=100),
+    "noise_level_max": Param((int, type(None)), None, "Level that noise stays below.", "dB",
+                             minimum=-1000, maximum=100),
+    "n_freq_mask": Param(int, 0, "Bands of features set to zero (SpecAugment).", minimum=0, maximum=1000),
+    "width_freq_mask": Param(int, 10, "Widest band.", "features", minimum=0),
+    "n_time_mask": Param(int, 0, "Spans of time set to zero (SpecAugment).", minimum=0, maximum=1000),
+    "width_time_mask": Param(int, 50, "Longest span.", "frames", minimum=0, maximum=10**6),
 }
 _OLD_NAME = "time_stretch_ratio"
 # One stream of random numbers for each purpose: what one of them draws does not shift the others.
@@ -161,8 +163,7 @@ def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dithe
 
 
 def _problems(values: Mapping[str, Any], num_features: int, path: str) -> list[str]:
-    found = [f"'{path}/{name}' is {values[name]} but has to be at least 0."
-             for name in ("n_freq_mask", "width_freq_mask", "n_time_mask", "width_time_mask") if values[name] < 0]
+    found = []
     ratio, name = values["speed_perturbation_ratio"], f"'{path}/speed_perturbation_ratio'"
     if isinstance(ratio, list) and not (ratio and all(isinstance(r, (int, float)) and 0.1 <= r <= 10 for r in ratio)):
         found.append(f"{name} is {ratio} but a list has to hold factors of the length, from 0.1 to 10.")

@@ -20,7 +20,8 @@ _NUMBERS = (float, list, np.ndarray, type(None))
 def required_params() -> dict[str, Any]:
     """What has to be given."""
     return {
-        "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients."),
+        "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients.",
+                                    minimum=1, maximum=10**5),
         "input_type": Param(list(INPUT_TYPES), doc="What features are."),
         "vocab_file": Param(str, doc="Alphabet: one character a line, in the order of their ids; with bpe a "
                             "SentencePiece model.", file=ASSET),
@@ -53,10 +54,11 @@ def _data_params() -> dict[str, Any]:
                                "averaged; if not, they are bad examples."),
         "encoder_stride": Param((int, type(None)), None, "Frames to a step of the encoder: utterances whose label "
                                 "needs more steps than CTC has are bad examples. By default the model says it.",
-                                "frames"),
-        "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads"),
+                                "frames", minimum=1),
+        "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads",
+                                    minimum=1, maximum=1024),
         "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, as many as "
-                                      "all data layers have.", "batches"),
+                                      "all data layers have.", "batches", maximum=10**4),
     }
 
 
@@ -75,22 +77,23 @@ def _feature_params() -> dict[str, Any]:
     return {
         "backend": Param(list(BACKENDS), "psf", "Whose numbers features have: python_speech_features, librosa; tf: "
                          "librosa's, computed in the graph."),
-        "sample_freq": Param(int, 16000, "Rate at which features are computed.", "Hz"),
-        "window_size": Param(float, 0.02, "Length of a window.", "seconds"),
-        "window_stride": Param(float, 0.01, "From one window to the next.", "seconds"),
+        "sample_freq": Param(int, 16000, "Rate at which features are computed.", "Hz", minimum=1, maximum=10**6),
+        "window_size": Param(float, 0.02, "Length of a window.", "seconds", above=0.0, maximum=10.0),
+        "window_stride": Param(float, 0.01, "From one window to the next.", "seconds", above=0.0, maximum=10.0),
         "window": Param([None, "hanning", "hamming", "none"], None, "Shape of the window; by default hanning, and none "
                         "for mfcc and logfbank of psf."),
         "num_fft": Param((int, type(None)), None, "Points of the Fourier transform; by default the window's for a "
-                         "spectrogram, else the next power of two (psf: at least 512)."),
+                         "spectrogram, else the next power of two (psf: at least 512).", minimum=1, maximum=2**24),
         "norm_per_feature": Param(bool, False, "Whether each feature is normalised by itself, not all together."),
         "features_mean": Param(_NUMBERS, None, "Mean of the features, one number or one for each; the utterance's own "
                                "by default."),
         "features_std_dev": Param(_NUMBERS, None, "Deviation of the features, likewise."),
         "gain": Param((float, type(None)), None, "Factor of the audio, which is from -1 to 1; by default its peak "
-                      "becomes 1."),
+                      "becomes 1.", minimum=0.0),
         "dither": Param(float, 0.0, "Amplitude of white noise that training audio gets, of a peak of 1; elsewhere its "
-                        "expected power is added instead."),
-        "pad_to": Param(int, 8, "What the number of frames of a batch is padded to a multiple of.", "frames"),
+                        "expected power is added instead.", minimum=0.0),
+        "pad_to": Param(int, 8, "What the number of frames of a batch is padded to a multiple of.", "frames",
+                        minimum=0, maximum=10**5),
         "pad_signal": Param(bool, False, "psf only: pad each signal by zeros for that, and count their frames, as the "
                             "TensorFlow 1 toolkit did."),
     }
@@ -142,10 +145,6 @@ def check_data_params(params: Mapping[str, Any], mode: str, path: str) -> None:
         problems.append(f"'{path}/dataset_files' is missing: name the lists of recordings.")
     if not all(isinstance(name, str) and name for name in params["dataset_files"]):
         problems.append(f"'{path}/dataset_files' has to be a list of file names.")
-    if params["map_parallel_calls"] < 1:
-        problems.append(f"'{path}/map_parallel_calls' is {params['map_parallel_calls']} but has to be at least 1.")
-    if params["encoder_stride"] is not None and params["encoder_stride"] < 1:
-        problems.append(f"'{path}/encoder_stride' is {params['encoder_stride']} but has to be at least 1.")
     least, most = params["min_duration"], params["max_duration"]
     if 0 <= most < least:
         problems.append(f"'{path}/min_duration' is {least} but has to be at most max_duration, {most}.")

@@ -276,7 +276,7 @@ class ParallelTextDataLayer(DataLayer):
 def max_length_param() -> dict[str, Any]:
     """The parameter ``max_length``, which every text-to-text layer requires."""
     return {"max_length": Param(int, doc="Longest sentence, special tokens included: training drops longer pairs, "
-                                "evaluation and inference cut them.", unit="tokens")}
+                                "evaluation and inference cut them.", unit="tokens", minimum=1, maximum=10**6)}
 
 
 def shared_params() -> dict[str, Any]:
@@ -296,7 +296,8 @@ def shared_params() -> dict[str, Any]:
         "pad_vocab_to_eight": Param(bool, False, "Whether vocabulary sizes are rounded up to a multiple of 8."),
         "index_dir": Param(PATH, None, "Folder for tokenised text. By default large files have theirs in .os2s_index "
                            "beside them, and small ones none."),
-        "map_parallel_calls": Param(int, 8, "Threads that tokenise, where the tokenizer can use them.", "threads"),
+        "map_parallel_calls": Param(int, 8, "Threads that tokenise, where the tokenizer can use them.", "threads",
+                                    minimum=1, maximum=1024),
         "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, or if "
-                                      "negative, the model's prefetch_batches.", "batches"),
+                                      "negative, the model's prefetch_batches.", "batches", maximum=10**4),
     }

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
-from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean
+from open_seq2seq.utils.errors import ConfigError, DataError
 
 _KINDS = ("delimiter", "sentencepiece")
 # What SentencePiece writes for a blank.
@@ -157,10 +158,10 @@ def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") 
     if kind not in _KINDS:
         raise ConfigError([f"'{path}/tokenizer/type' is {kind!r} but has to be 'delimiter' or 'sentencepiece'."])
     allowed = ("model", "source_model", "target_model") if kind == "sentencepiece" else ()
-    unknown = [f"Unknown parameter '{path}/tokenizer/{name}'." + did_you_mean(name, allowed)
-               for name in settings if name not in allowed]
-    if unknown:
-        raise ConfigError(unknown)
+    settings, problems = check_params(settings, {}, dict.fromkeys(allowed, Param((str, type(None)))),
+                                      f"{path}/tokenizer")
+    if problems:
+        raise ConfigError(problems)
     make = _sentencepiece_pair if kind == "sentencepiece" else _delimiter_pair
     return make(params, settings, path)
 

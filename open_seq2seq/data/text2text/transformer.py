@@ -41,7 +41,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
                                   "source_file and target_file."),
             "source_file": Param(PATH, None, "Text file with one source sentence a line."),
             "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference."),
-            "num_cpu_cores": Param(int, 2, "Threads that tokenise, where the tokenizer can use them.", "threads"),
+            "num_cpu_cores": Param(int, 2, "Threads that tokenise, where the tokenizer can use them.", "threads",
+                                   minimum=1, maximum=1024),
             "pad_data_to_eight": Param(bool, False, "Whether the padded length of a batch is a multiple of 8."),
             "batch_in_tokens": Param(bool, True, "Whether the batch size counts padded tokens of the longer side; "
                                      "sentences otherwise."),

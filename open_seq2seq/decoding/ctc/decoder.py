@@ -54,7 +54,6 @@ class CtcDecoder:
     def __init__(self, labels: Sequence[str], params: Mapping[str, Any] | None = None,
                  language_model: LanguageModel | None = None, path: str = "") -> None:
         checked, problems = check_params(params or {}, {}, beam_search_params(), path)
-        problems += _range_problems(checked, path) if not problems else []
         if problems:
             raise ConfigError(problems)
         self.params = checked
@@ -131,12 +130,3 @@ def _added_up(text: str, hypotheses: list[Hypothesis]) -> Transcript:
     score = float(np.logaddexp.reduce([h.score for h in hypotheses]))
     acoustic = float(np.logaddexp.reduce([h.acoustic for h in hypotheses]))
     return Transcript(text, hypotheses[0].ids, acoustic, score - acoustic, score)
-
-
-def _range_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    prefix = f"{path}/" if path else ""
-    problems = [f"'{prefix}{name}' is {params[name]} but has to be at least 1."
-                for name in ("beam_width", "top_symbols", "n_best") if params[name] < 1]
-    problems += [f"'{prefix}{name}' is {params[name]} but has to be at least 0."
-                 for name in ("beam_threshold", "oov_penalty") if params[name] is not None and params[name] < 0]
-    return problems

@@ -146,19 +146,13 @@ class FeatureSettings:
           path: where the settings stand in the config.
         """
         found = self._size_problems(path) or self._shape_problems(path)
-        for name in ("dither", "gain"):
-            if (getattr(self, name) or 0.0) < 0:
-                found.append(f"'{path}/{name}' is {getattr(self, name)} but has to be at least 0.")
         if self.pad_signal and self.backend != "psf":
             found.append(f"'{path}/pad_signal' is for the backend 'psf' only: leave it out, features are padded.")
         return found
 
     def _size_problems(self, path: str) -> list[str]:
-        found = [f"'{path}/{name}' is {getattr(self, name)} but has to be at least 1."
-                 for name in ("num_features", "sample_freq") if getattr(self, name) < 1]
-        if self.pad_to < 0:
-            found.append(f"'{path}/pad_to' is {self.pad_to} but has to be at least 0.")
-        if not found and self.window_samples < 2:
+        found = []
+        if self.window_samples < 2:
             found.append(f"'{path}/window_size' is {self.window_size} s but has to hold at least 2 samples at "
                          f"{self.sample_freq} Hz.")
         if not found and self.hop < 1:

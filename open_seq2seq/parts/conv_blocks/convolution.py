@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
+from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
@@ -124,10 +125,8 @@ class SeparableConvolution1D(Module):
         """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
         kernel, window = cast_weight(self.depthwise, x.dtype), self.window
         padding = "SAME" if window.is_plain_same else "VALID"
-        # Time as the height of an image of width 1 is the quickest of the layouts.
-        y = tf.nn.depthwise_conv2d(_padded(x, window)[:, :, tf.newaxis], kernel[:, tf.newaxis],
-                                   [1, window.stride, window.stride, 1], padding, dilations=[window.dilation, 1])
-        return _times_matrix(y[:, :, 0], cast_weight(self.pointwise, x.dtype))
+        y = convolve_channels(_padded(x, window), kernel, window.stride, padding, window.dilation)
+        return _times_matrix(y, cast_weight(self.pointwise, x.dtype))
 
 
 class Convolution2D(Module):
@@ -188,7 +187,7 @@ def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
     Kernels that skip inputs by themselves have no gradient on CPUs, but where oneDNN has one: not in half precision,
-    nor on processors for which TensorFlow leaves oneDNN off. ``tf.nn.convolution`` interleaves the batch instead.
+    nor on processors for which TensorFlow leaves oneDNN off. TensorFlow interleaves the batch instead.
 
     CPUs without bfloat16 instructions compute in FP32: TensorFlow's kernels would add up in bfloat16 there, some 30
     times slower than that.
@@ -196,8 +195,7 @@ def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         return tf.cast(_convolved(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations),
                        x.dtype)
-    y = tf.nn.convolution(x, kernel, strides, padding, dilations=dilations)
-    return tf.ensure_shape(y, [*[None] * (len(y.shape) - 1), kernel.shape[-1]])
+    return convolve(x, kernel, strides, padding, dilations)
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

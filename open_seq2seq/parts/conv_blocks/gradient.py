@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.parts.conv_blocks.primitives import convolve_padded
+
 
 class Steps(NamedTuple):
     """How a kernel goes over time; ``stride`` or ``dilation`` is 1, and with a stride nothing is padded.
@@ -47,11 +49,7 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
 
 
 def _convolve(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
-    # Time as the width of an image of height 1. A slice would copy what squeeze takes as it is.
-    y = tf.raw_ops.Conv2D(input=tf.expand_dims(x, 1), filter=tf.expand_dims(kernel, 0), strides=[1, 1, steps.stride, 1],
-                          dilations=[1, 1, steps.dilation, 1], padding="EXPLICIT",
-                          explicit_paddings=[0, 0, 0, 0, *steps.pads, 0, 0])
-    return tf.squeeze(y, [1])
+    return convolve_padded(x, kernel, steps.stride, steps.dilation, steps.pads)
 
 
 def _of_input(dy: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor, steps: Steps) -> tf.Tensor:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.conv_blocks.primitives import convolve
 from open_seq2seq.parts.precision import cast_weight
 
 KINDS = ("bahdanau", "chorowski", "zhaopeng")
@@ -110,6 +111,6 @@ class AdditiveAttention(Module):
             return (fertility * looked)[..., tf.newaxis] * self.place_kernel[0]
         shape = tf.shape(looked)
         rows = tf.reshape(looked, [shape[0] * shape[1], shape[2], 1])
-        found = tf.nn.conv1d(rows, self.place_filters, 1, "SAME") + self.place_bias
+        found = convolve(rows, tf.convert_to_tensor(self.place_filters), [1], "SAME", [1]) + self.place_bias
         found = times_matrix(found, tf.convert_to_tensor(self.place_kernel))
         return tf.reshape(found, tf.concat([shape, [found.shape[-1]]], 0))

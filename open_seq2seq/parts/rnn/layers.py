@@ -73,13 +73,16 @@ class Direction(Module):
             regularizer=regularizer)
         if cell_type == "classic_gru":
             self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
-        start = tf.concat([tf.zeros([hidden_size]), tf.ones([hidden_size]),
-                           tf.zeros([2 * hidden_size])], 0)  # an LSTM's forget gate begins open
+
+        def start(shape: Sequence[int]) -> tf.Tensor:  # an LSTM's forget gate begins open
+            parts = [tf.zeros([hidden_size]), tf.ones([hidden_size]), tf.zeros([shape[0] - 2 * hidden_size])]
+            return tf.concat(parts, 0)
+
         if cell_type == "layernorm_lstm":
             self.scale = self.weight([5 * hidden_size], "ones")
-            self.offset = self.weight([5 * hidden_size], lambda _: tf.concat([start, tf.zeros([hidden_size])], 0))
+            self.offset = self.weight([5 * hidden_size], start)
         else:
-            self.bias = self.weight([columns], (lambda _: start) if cell_type == "lstm" else "zeros")
+            self.bias = self.weight([columns], start if cell_type == "lstm" else "zeros")
         if cell_type == "gru":
             self.recurrent_bias = self.weight([hidden_size], "zeros")
 

@@ -10,6 +10,7 @@ from open_seq2seq.parts.activations import Activation, activate_kept
 from open_seq2seq.parts.batch_norm import BatchNorm
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.convolution import Window
+from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
 
 
 class RowConvolution(Module):
@@ -45,8 +46,6 @@ class RowConvolution(Module):
           training: which statistics normalise.
         """
         wide = tf.pad(tf.cast(x, tf.float32), [[0, 0], self.window.pads(tf.shape(x)[1]), [0, 0]])
-        # Time as the height of an image of width 1.
-        y = tf.nn.depthwise_conv2d(wide[:, :, tf.newaxis], tf.convert_to_tensor(self.kernel)[:, tf.newaxis],
-                                   [1, 1, 1, 1], "VALID")[:, :, 0]
+        y = convolve_channels(wide, tf.convert_to_tensor(self.kernel), 1, "VALID")
         y = self.norm(y, held, training)
         return tf.cast(activate_kept(y, self.activation, held[:, :, tf.newaxis], 1.0), x.dtype)

@@ -22,8 +22,10 @@ _SCOPE = "norm"
 
 _NORM_PARAMS = {
     "type": Param(NORM_TYPES, "layernorm_L2", "Which normalisation."),
-    "epsilon": Param(float, None, "Added to the variance; 1e-6 for layer norms and 1e-4 for batch norm by default."),
-    "momentum": Param(float, 0.95, "Batch norm: share of the old moving statistics that a step keeps."),
+    "epsilon": Param(float, None, "Added to the variance; 1e-6 for layer norms and 1e-4 for batch norm by default.",
+                     above=0.0),
+    "momentum": Param(float, 0.95, "Batch norm: share of the old moving statistics that a step keeps.",
+                      minimum=0.0, below=1.0),
     "center_scale": Param(bool, True, "Batch norm: whether offset and scale are learned."),
     "data_format": Param(["channels_last", "channels_first"], "channels_last",
                          "Batch norm: accepted for old configs; activations are channels last."),

@@ -75,8 +75,6 @@ def test_benchmark_rewrites_the_training():
 @pytest.mark.parametrize(("base", "mode", "text"), [
     ({"max_steps": None}, "train", "'max_steps' or 'num_epochs' is missing"),
     ({"num_epochs": 2}, "train", "'max_steps' is 100 and 'num_epochs' is 2"),
-    ({"max_steps": 0}, "train", "'max_steps' is 0 but has to be at least 1"),
-    ({"batch_size_per_gpu": -2}, "infer", "'batch_size_per_gpu' is -2"),
     ({"print_samples_steps": 15, "print_loss_steps": 10}, "train", "multiple of 'print_loss_steps', which is 10"),
     ({"eval_steps": None}, "train_eval", "'eval_steps' is missing"),
     ({"loss_scaling": "Backof"}, "train", "Did you mean 'Backoff'?"),

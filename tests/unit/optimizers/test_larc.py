@@ -135,9 +135,9 @@ def test_xla_gives_the_same(params):
     ({}, "larc_params/larc_eta' is missing"),
     ({"larc_eta": 0.1, "larc_mod": "clip"}, "Did you mean 'larc_mode'"),
     ({"larc_eta": 0.1, "larc_mode": "clips"}, "one of 'clip', 'scale'"),
-    ({"larc_eta": 0.0}, "positive"),
+    ({"larc_eta": 0.0}, "above 0"),
     ({"larc_eta": 0.1, "min_update": -1.0}, "at least 0"),
-    ({"larc_eta": 0.1, "epsilon": 0}, "positive"),
+    ({"larc_eta": 0.1, "epsilon": 0}, "above 0"),
 ])
 def test_mistakes_are_explained(params, message):
     with pytest.raises(ConfigError, match=message):

@@ -91,7 +91,7 @@ def test_names():
     (True, None, "has to be a number"),
     (2.0, {"scale_min": 1.0}, "of no use"),
     ("Backoff", {"stepwindow": 3}, "Did you mean 'step_window'"),
-    ("Backoff", {"step_factor": 1.0}, "step_factor > 1"),
+    ("Backoff", {"step_factor": 1.0}, "step_factor' is 1.0 but has to be above 1"),
     ("LogMax", {"scale_min": 4.0, "scale_max": 2.0}, "scale_min <= scale_max"),
 ])
 def test_mistakes_are_explained(loss_scaling, params, message):

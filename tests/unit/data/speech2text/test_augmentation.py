@@ -93,7 +93,7 @@ def test_the_old_name_of_speed(capsys):
     ({"speed_perturbation": 0.1}, "speed_perturbation_ratio"), ({"speed_perturbation_ratio": 1.0}, "below 0.9"),
     ({"speed_perturbation_ratio": [0.0]}, "from 0.1 to 10"), ({"speed_perturbation_ratio": []}, "from 0.1 to 10"),
     ({"noise_level_min": -90}, "give both"), ({"noise_level_min": -60, "noise_level_max": -90}, "has to be below"),
-    ({"n_freq_mask": 1, "width_freq_mask": 21}, "only 20"), ({"n_time_mask": -1}, "at least 0"),
+    ({"n_freq_mask": 1, "width_freq_mask": 21}, "only 20"), ({"n_time_mask": -1}, "from 0 to 1000"),
 ])
 def test_parameters_that_do_not_fit(params, words):
     with pytest.raises(ConfigError, match=words):

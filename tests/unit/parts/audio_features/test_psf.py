@@ -85,7 +85,6 @@ def test_expected_power_of_dither_is_that_of_dither(kind, backend):
     ({"mean": np.zeros(3)}, "64 of them"),
     ({"std_dev": np.zeros(())}, "above 0"),
     ({"pad_signal": True}, "backend 'psf' only"),
-    ({"dither": -1.0}, "at least 0"),
 ])
 def test_settings_that_do_not_fit(changes, words):
     settings = FeatureSettings(**{"num_features": 64, "input_type": "logfbank", "backend": "librosa", **changes})

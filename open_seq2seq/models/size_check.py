@@ -1,0 +1,103 @@
+"""Whether a model's variables fit into memory: they are described, and added up, before the first is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from open_seq2seq import optimizers
+from open_seq2seq.models.model import Model
+from open_seq2seq.parts.component import creating_variables
+from open_seq2seq.parts.tree import described_variables
+from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.memory import GIB, available_bytes
+
+Shapes = dict[str, tuple[int, ...]]
+
+# TensorFlow does not say how much memory a GPU has; none has more.
+_LARGEST_GPU = 512 * GIB
+_NAMED = 3
+
+
+def check_size(model: Model, make_parts: Callable[[], None]) -> None:
+    """Refuses a model whose variables, with what training keeps of each, are larger than the memory that is left.
+
+    Args:
+      model: with its data layer, without its parts.
+      make_parts: gives the model its parts, whose variables are not made.
+
+    Raises:
+      ConfigError: what they would take, and the largest of them.
+    """
+    try:
+        shapes = describe_variables(model, make_parts)
+    except UserError:
+        raise
+    except Exception:  # of a component that asks for its variables' values while it is made: nothing is known of it
+        return
+    check_shapes(model, shapes)
+
+
+def check_shapes(model: Model, shapes: Shapes) -> None:
+    """Refuses variables that, with what training keeps of each, are larger than the memory that is left.
+
+    Args:
+      model: of which they are.
+      shapes: of the variables, by name.
+
+    Raises:
+      ConfigError: what they would take, and the largest of them.
+    """
+    left = _memory_left()
+    needed = {what: bytes_ for what, bytes_ in _bytes_by_use(model, shapes).items() if bytes_}
+    if left is None or sum(needed.values()) <= left:
+        return
+    largest = sorted(shapes.items(), key=lambda item: -math.prod(item[1]))[:_NAMED]
+    parts = ", ".join(f"{what} {_gib(bytes_)}" for what, bytes_ in needed.items())
+    raise ConfigError([
+        f"The model's variables need {_gib(sum(needed.values()))} of memory ({parts}), but {_gib(left)} are left: make "
+        "the largest smaller, which are "
+        + ", ".join(f"{name} {list(shape)} of {_gib(4 * math.prod(shape))}" for name, shape in largest) + "."])
+
+
+def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
+    """Returns the shape of each variable that a model's parts would make, by name; it makes none.
+
+    Nothing is known of variables that a component makes without ``weight``, those of Keras' layers for instance.
+
+    Args:
+      model: with its data layer, without its parts.
+      make_parts: gives the model its parts.
+
+    Raises:
+      UserError: what is wrong with the parameters of the parts.
+    """
+    with creating_variables(borrow=True):
+        make_parts()
+    return described_variables(model)
+
+
+def _bytes_by_use(model: Model, shapes: Shapes) -> dict[str, int]:
+    """Returns what weights, gradients and optimizer take, all in FP32, on all towers of this process."""
+    params, copies = model.params, 4 * (model.params["num_cpu_towers"] or 1)
+    weights = sum(map(math.prod, shapes.values()))
+    if model.mode != "train":
+        return {"weights": copies * weights}
+    slots = 0
+    if params["optimizer"] is not None:
+        optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
+        slots = sum(map(optimizer.num_state_values, shapes.values()))
+    average = weights if params["ema_decay"] is not None else 0
+    return {"weights": copies * weights, "gradients": copies * weights, "optimizer": copies * slots,
+            "moving average": copies * average}
+
+
+def _memory_left() -> int | None:
+    left = available_bytes()
+    return left if left is None or not tf.config.list_physical_devices("GPU") else max(left, _LARGEST_GPU)
+
+
+def _gib(number: int) -> str:
+    return f"{number / GIB:,.1f} GiB" if number >= GIB / 10 else f"{number / 2 ** 20:,.1f} MiB"
