@@ -9,16 +9,14 @@ from open_seq2seq.utils import processor
 
 def test_cpu_flags(tmp_path):
     file = tmp_path / "cpuinfo"
-    file.write_text("processor\t: 0\nmodel name\t: A CPU: the 2nd\nflags\t\t: fpu avx512_bf16\n")
+    file.write_text("processor\t: 0\nmodel name\t: A CPU\nflags\t\t: fpu avx512_bf16\n")
     assert processor.cpu_flags(str(file)) == {"fpu", "avx512_bf16"}
-    assert processor.cpu_name(str(file)) == "A CPU: the 2nd"
     assert processor.cpu_flags(str(tmp_path / "none")) == frozenset()
-    assert processor.cpu_name(str(tmp_path / "none")) == "unknown"
 
 
 def test_the_cpu_is_named(tmp_path, monkeypatch):
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Fast 9000\n")
-    assert processor.cpu_name(str(tmp_path / "cpuinfo")) == "Fast 9000"
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Fast: the 2nd\n")
+    assert processor.cpu_name(str(tmp_path / "cpuinfo")) == "Fast: the 2nd"
     monkeypatch.setattr(processor.platform, "processor", lambda: "")
     monkeypatch.setattr(processor.platform, "machine", lambda: "aarch64")
     assert processor.cpu_name(str(tmp_path / "none")) == "aarch64"
