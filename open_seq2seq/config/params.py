@@ -196,8 +196,8 @@ def _fault(param: Param) -> Callable[[Any], str]:
     or_none = " or None" if isinstance(param.type, tuple) and type(None) in param.type else ""
 
     def fault(value: Any) -> str:
-        if isinstance(value, str):
-            return "text without the character NUL" if "\0" in value else ""
+        if isinstance(value, str):  # what a name may be, the resolver says
+            return "text without the character NUL" if "\0" in value and not param.names else ""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return ""
         if value != value:

@@ -25,7 +25,9 @@ def argument_problems(params: Mapping[str, Any]) -> list[str]:
     problems: list[str] = []
     for make in _makers(params):
         try:
-            make()
+            # In a graph of its own: an operation that runs would take the devices before the processes have met.
+            with tf.Graph().as_default():
+                make()
         except ConfigError as error:
             problems += error.problems
     return problems

@@ -176,7 +176,7 @@ REFUSED = {
     "CPU and GPUs": ("--num_cpu_towers=2", "--num_gpus=2", "either on GPUs or on the CPU"),
     "towers under Horovod": ("--num_cpu_towers=2", "--use_horovod=True", "each process has one device"),
     "GPUs under Horovod": ("--num_gpus=2", "--use_horovod=True", "each process has one device"),
-    "no towers": ("--num_cpu_towers=0", "at least 1"),
+    "no towers": ("--num_cpu_towers=0", "has to be from 1 to 1024"),
 }
 
 
