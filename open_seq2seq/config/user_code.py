@@ -63,7 +63,7 @@ def require_trust(what: str) -> None:
     config = untrusted_config()
     if config is not None:
         raise ConfigError([f"{what}, which is code from outside the package, but {config} lies in a logdir, which is "
-                           "data: add --trust_code if you trust whoever wrote it."])
+                           "data: add --trust_code if you trust its author."])
 
 
 def execute_config(path: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """State that a part carries over from one batch to the next, as truncated back-propagation does.
 
-Which state a forward pass goes on from, and whether it starts anew, is the business of whoever runs the
+Which state a forward pass goes on from, and whether it starts anew, is decided by what runs the
 pass: it opens a scope around it. A part only reads and writes.
 """
 

@@ -268,10 +268,11 @@ def _sync(pending: _Pending) -> None:
         return
     for folder, _, names in os.walk(pending.temporary, topdown=False):
         for path in (*(os.path.join(folder, name) for name in names), folder):
-            _sync_path(path)
+            sync(path)
 
 
-def _sync_path(path: str) -> None:
+def sync(path: str | os.PathLike[str]) -> None:
+    """Makes sure that a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -294,7 +295,7 @@ def _put_in_place(pending: _Pending) -> None:
     else:
         os.replace(pending.temporary, place)
     with contextlib.suppress(OSError):  # not every file system can
-        _sync_path(os.path.dirname(place))
+        sync(os.path.dirname(place))
 
 
 def _remove(path: str) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from io import BufferedReader
-from pathlib import Path
 from typing import Any
 
 WEIGHTS = "weights.safetensors"
@@ -41,11 +40,3 @@ def state_checksum(state: Mapping[str, Any]) -> str:
     rest = json.loads(json.dumps({key: value for key, value in state.items() if key != STATE_CHECKSUM}))
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
-
-def sync(path: Path) -> None:
-    """Makes sure that a file or a folder's entries are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

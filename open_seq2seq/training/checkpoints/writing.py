@@ -26,10 +26,10 @@ from open_seq2seq.training.checkpoints.files import (
     WEIGHTS,
     sha256,
     state_checksum,
-    sync,
 )
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.output_file import sync
 
 Arrays = Mapping[str, "tf.Variable | np.ndarray"]
 
