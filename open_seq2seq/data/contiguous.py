@@ -149,8 +149,7 @@ class ContiguousPass:
             raise DataError("There are no examples to make batches of.")
         self._rows, self.slots = rows, slots
         self._short, self._num_long = divmod(num_examples, rows * slots)
-        lengths = [int(self._length(slot * rows)) for slot in range(slots)]
-        self._offsets = np.append(0, np.cumsum(lengths))
+        self._offsets = np.append(0, np.cumsum(self._length(np.arange(slots) * rows)))
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
@@ -181,6 +180,8 @@ class ContiguousPass:
           replicas: how many the process has.
         """
         for first in range(rank, self.slots, world_size):
+            if self._offsets[first] == len(self):  # this slot and those behind it have no examples
+                return
             own = range(first, min(first + replicas, self.slots))
             for position in range(int(self._offsets[first + 1] - self._offsets[first])):
                 # Later slots are never longer than earlier ones.

@@ -60,9 +60,9 @@ class DataLayer(Component):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = vars(cls)
-        # Of fields and input_signature one follows from the other, whichever this class itself has.
-        fields, signature = own.get("fields"), own.get("input_signature")
+        # Of fields and input_signature one follows from the other, whichever the nearest class has.
+        nearest = next(vars(base) for base in cls.__mro__ if {"fields", "input_signature"} & vars(base).keys())
+        fields, signature = nearest.get("fields"), nearest.get("input_signature")
         if fields is not None and signature is None:
             cls.input_signature = property(  # type: ignore[assignment,method-assign]
                 lambda self: signature_of(_value(fields, self)), doc=DataLayer.input_signature.__doc__)

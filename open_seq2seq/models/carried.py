@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from open_seq2seq.data.contiguous import contiguous_problems
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.size_check import check_carried
 from open_seq2seq.parts.component import carried_states
 from open_seq2seq.utils.errors import ConfigError
 
@@ -28,5 +31,7 @@ def allocate_carried_states(model: Model) -> None:
         problems = []
     if problems:
         raise ConfigError(problems)
+    slots, rows = model.params["iter_size"] if training else 1, layer.params["batch_size"]
+    check_carried(model, sum(slots * rows * math.prod(state.shape) * state.dtype.size for state in states.values()))
     for state in states.values():
-        state.allocate(model.params["iter_size"] if training else 1, layer.params["batch_size"])
+        state.allocate(slots, rows)

@@ -226,7 +226,7 @@ def _run_params() -> dict[str, Any]:
         "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: into how many batches side "
                             "by side evaluation and inference divide the data. So many devices share the work at most; "
                             "results depend on it, and on the batch size, but not on the number of devices.",
-                            "batches", minimum=1),
+                            "batches", minimum=1, maximum=10**6),
         "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run whose model carries state from "
                                          "batch to batch does when it resumes with another number of batches an update "
                                          "(devices × iter_size) or another batch size, so that the states kept "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from open_seq2seq.utils.contracts import comes_first
+from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles
 
 
@@ -22,6 +23,7 @@ class ResultWriter:
 
     def __init__(self) -> None:
         self.outputs = OutputFiles()
+        self._last = -1
 
     def begin(self) -> None:
         """Opens the outputs; called once, before the first batch is computed."""
@@ -43,11 +45,18 @@ class ResultWriter:
 
         Args:
           results_per_batch: what ``Model.infer`` returned for each: rows (example, result).
+
+        Raises:
+          DataError: an example comes behind a later one, because the batches' ids are not the examples' numbers.
         """
         with self.outputs.guarded():
             for example, result in sorted((row for batch in results_per_batch for row in batch),
                                           key=lambda row: row[0]):
-                self.write(int(example), result)
+                if example < self._last:
+                    raise DataError(f"The result of example {example} came after that of example {self._last}: the "
+                                    "'ids' of a data layer's batches have to be the numbers of its examples.")
+                self._last = int(example)
+                self.write(self._last, result)
 
     def __enter__(self) -> ResultWriter:
         try:
@@ -105,8 +114,9 @@ class CollectingWriter(ResultWriter):
     def write_batches(self, results_per_batch: list[Any]) -> None:
         self._results += results_per_batch
 
-    def finish(self) -> None:
-        self._model.finalize_inference(self._results, self._name)
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:  # what goes wrong in it is the model's own, and not of files that this writer opened
+            self._model.finalize_inference(self._results, self._name)
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:

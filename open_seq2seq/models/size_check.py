@@ -62,6 +62,22 @@ def check_shapes(model: Model, shapes: Shapes) -> None:
         + ", ".join(f"{name} {list(shape)} of {_gib(4 * math.prod(shape))}" for name, shape in largest) + "."])
 
 
+def check_carried(model: Model, needed: int) -> None:
+    """Refuses states carried from batch to batch that are larger than the memory that is left.
+
+    Args:
+      model: of which they are.
+      needed: bytes on one replica.
+
+    Raises:
+      ConfigError: what they would take.
+    """
+    left, needed = _memory_left(), needed * (model.params["num_cpu_towers"] or 1)
+    if left is not None and needed > left:
+        raise ConfigError([f"The state that the model carries from batch to batch needs {_gib(needed)} of memory, but "
+                           f"{_gib(left)} are left: give a smaller batch_size_per_gpu or iter_size."])
+
+
 def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
     """Returns the shape of each variable that a model's parts would make, by name; it makes none.
 

@@ -101,6 +101,7 @@ class _Scope:
         return whole[:self._rows]
 
     def write(self, state: CarriedState, value: tf.Tensor) -> None:
+        value = tf.ensure_shape(value, [None, *state.shape])
         if self._slot is None or state.variable is None:
             return
         whole, variable = self._whole[id(state)], state.variable

@@ -110,6 +110,10 @@ class RunStates:
                 value = values.get(name)
                 copy.assign(tf.zeros(copy.shape, state.dtype) if value is None else value[first + replica::world_size])
 
+    def assign_fitting(self, values: Mapping[str, np.ndarray]) -> None:
+        """Does the same where the values belong to the same rows; where not, the states start anew."""
+        self.assign({} if self._states and self._problem(values) else values)
+
     def restore(self, values: Mapping[str, np.ndarray] | None, on_other: str, micro_batch: int) -> int:
         """Takes the states from a checkpoint; a collective operation where there are any.
 

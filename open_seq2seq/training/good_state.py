@@ -56,7 +56,7 @@ class GoodState:
         kept then begins with the weights.
         """
         assign_matching(trainer.variables, self.weights)
-        trainer.carried.assign(self.carried)
+        trainer.carried.assign_fitting(self.carried)  # older checkpoints may be of another number of slots
         report = assign_matching(trainer.optimizer.state(), self.optimizer)
         averages = [name for name in trainer.optimizer.averaged_weights if AVERAGE + name in report.missing]
         trainer.optimizer.restart_average(trainer.trainable, averages)

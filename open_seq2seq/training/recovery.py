@@ -40,6 +40,7 @@ class Restart:
     Args:
       good: weights and optimizer.
       incident: its step, after which the data go on, and its counters, which are not turned back.
+      micro_batch: where the data go on.
 
     Attributes:
       rate_factor: what the schedule's rate is multiplied by from now on.
@@ -47,8 +48,9 @@ class Restart:
       dtype: the type of arithmetic, None where it stays.
     """
 
-    def __init__(self, good: GoodState, incident: Incident) -> None:
+    def __init__(self, good: GoodState, incident: Incident, micro_batch: int) -> None:
         self.good, self.step, self.rate_factor = good, incident.step, incident.rate_factor
+        self._micro_batch = micro_batch
         self._skipped, self._overflows = incident.skipped, incident.overflows
         self.state: dict[str, Any] = {}
         self.dtype: str | None = None
@@ -59,7 +61,7 @@ class Restart:
         trainer.optimizer.skipped.assign(self._skipped)
         trainer.optimizer.overflows.assign(self._overflows)
         trainer.optimizer.rate_factor.assign(self.rate_factor)
-        trainer.resume(self.step)
+        trainer.resume(self.step, self._micro_batch)
         trainer.recovery.resume(self.state)
 
 
@@ -139,7 +141,7 @@ class Recovery:
         if policy == "stop" or problem or incident.newest is None:
             self._stop(trainer, incident, problem)
         good = incident.choose(candidates, self.events)
-        restart = Restart(good, incident)
+        restart = Restart(good, incident, trainer.micro_batch)
         if policy == "roll_back":
             self._roll_back(trainer, incident, restart)
         else:

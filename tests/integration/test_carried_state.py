@@ -199,7 +199,16 @@ def test_another_number_of_slots(workspace, command):
     np.testing.assert_array_equal(checkpoint(workspace, 8)[1]["carried/encoder/count"], np.full([3, 4], PIECE))
 
 
+def test_recovery_goes_back_to_a_checkpoint_of_another_number_of_slots(workspace, command):
+    ran(command, "--max_steps=7", "--iter_size=2")
+    output = ran(command, "--continue_learning", "--iter_size=3", "--carried_state_on_resume=reset", "--max_steps=11",
+                 "--on_divergence=roll_back", "--train_params/data_layer_params/nan_examples=[1]")
+    assert "the states start anew" in output and "DIVERGED at step 9," in output
+    assert checkpoint(workspace, 11)[1]["carried/encoder/count"].shape == (3, 4)
+
+
 REFUSED = {
+    "memory": ("--batch_size_per_gpu=1000000", "--iter_size=1000000", "carries from batch to batch needs"),
     "shuffling": ("--data_layer_params/shuffle=True", "'shuffle' is True"),
     "tokens": ("--data_layer_params/batch_size_unit=tokens", "'batch_size_unit' is 'tokens'"),
     "shapes": ("--use_xla_jit=True", "--xla_buckets=2", "'xla_buckets' is 2"),

@@ -129,6 +129,12 @@ def test_one_pass(layer, world_size, rank, replicas):
     part.close()
 
 
+def test_more_slots_than_examples_cost_nothing():
+    one_pass = ContiguousPass(100, 4, 10**6)
+    assert [number for batches in one_pass.rounds(3, 1) for number in batches] == list(range(1, 25, 3))
+    assert sorted(np.concatenate([one_pass.batch(number) for number in range(len(one_pass))])) == list(range(100))
+
+
 def test_examples_that_continue_one_another_are_not_shuffled_by_default():
     assert Numbers({"mode": "train"}).params["shuffle"] is True
     layer = Pieces({"mode": "train"})

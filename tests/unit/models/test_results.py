@@ -135,3 +135,20 @@ def test_the_old_methods_of_new_models_can_be_called(tmp_path, capsys):
         open_results(bare(Model), "x")
     with pytest.raises(NotImplementedError, match="write"):
         ResultWriter().write(0, "x")
+
+
+def test_results_in_another_order_than_the_examples_are_refused(tmp_path):
+    with pytest.raises(DataError, match="example 3 came after that of example 10: the 'ids'"):
+        with LineWriter(f"{tmp_path}/out", lambda example, text: text) as writer:
+            writer.write_batches([[(10, "a")]])
+            writer.write_batches([[(3, "b")]])
+    assert not list(tmp_path.iterdir())
+
+
+def test_errors_of_a_model_that_writes_by_itself_are_its_own(tmp_path):
+    class Careless(Text2Text):
+        def finalize_inference(self, results_per_batch, output_file):
+            open(f"{tmp_path}/missing/file")
+
+    with pytest.raises(FileNotFoundError, match="missing/file"), open_results(bare(Careless), f"{tmp_path}/out"):
+        pass
