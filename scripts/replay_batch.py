@@ -33,9 +33,9 @@ from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import assign_strictly, load_checkpoint
 from open_seq2seq.training.diagnosis import Diagnosis, Examiner
 from open_seq2seq.training.logdir import LOGS
-from open_seq2seq.training.replay import CONFIG, read_batch, read_carried
+from open_seq2seq.training.replay import CONFIG, check_event, read_batch, read_carried
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.errors import CheckpointError, UserError
 from open_seq2seq.utils.script import run_script
 
 
@@ -60,7 +60,7 @@ def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | Non
     if args.checkpoint:
         return Path(args.checkpoint)
     name = event["checkpoint"] or ""
-    if not name.startswith("model.ckpt-"):
+    if not re.fullmatch(r"model\.ckpt-\d+", name):
         return None
     places = [Path(args.logdir, *folder, kind + name.removeprefix("model"))
               for folder in ([], [LOGS]) for kind in ("model", "diverged")]
@@ -132,9 +132,14 @@ def main(argv: list[str] | None = None) -> None:
     """Builds the model, runs the batch, prints."""
     args = parse_args(argv)
     arrays, event = read_batch(Path(args.batch))
+    check_event(Path(args.batch), event)
     carried = read_carried(Path(args.batch))
     model = build(args, event)
-    batch = tf.nest.pack_sequence_as(model.data_layer.input_signature, tf.nest.flatten(arrays))
+    try:
+        batch = tf.nest.pack_sequence_as(model.data_layer.input_signature, tf.nest.flatten(arrays))
+    except ValueError as error:
+        raise UserError(f"{args.batch} holds a batch of another form than the model's data layer makes: name the batch "
+                        "that this run has written.") from error
     variables = named_variables(model)
     trainable = trainable_variables({name: v for name, v in variables.items() if v.trainable},
                                     model.params["freeze_variables_regex"])

@@ -16,6 +16,7 @@ from typing import IO, Any
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
+from open_seq2seq.utils.own_files import without_links
 
 BEST_MODELS = "best_models"
 AVERAGED = "averaged_models"
@@ -223,11 +224,6 @@ def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
     return checkpoint
 
 
-def _own_file(path: str, flags: int) -> int:
-    # Through a link another file would be emptied; a pipe would keep the call waiting.
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-
-
 class LogDirLock:
     """Holds a log directory for this process while a run writes there: a context manager.
 
@@ -250,7 +246,7 @@ class LogDirLock:
             return self
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._path, "a+", encoding="utf-8", opener=_own_file)  # noqa: SIM115 (held until __exit__)
+            self._file = open(self._path, "a+", encoding="utf-8", opener=without_links)  # noqa: SIM115 (held until __exit__)
         except OSError as error:
             if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
                 raise UserError(f"{self._path} is a link, or no file: remove it, or choose another logdir.") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,11 +16,20 @@ import numpy as np
 
 from open_seq2seq.training.checkpoints.files import TEMPORARY
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 BATCH = "batch.npz"
 CARRIED = "carried.npz"
 EVENT = "event.json"
 CONFIG = "config.yaml"
+_MOST_EVENT_BYTES = 1 << 22
+_MOST_ARRAY_BYTES = 1 << 34
+_MOST_ARRAYS = 10_000
+_DEEPEST = 20
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error,
+               NotOwnFileError)
+_EVENT = {"step": (int,), "seed": (int,), "checkpoint": (str, type(None)), "dtype": (str,), "reason": (str,),
+          "loss_scale": (int, float)}
 
 
 def flatten(value: Any, path: str = "") -> dict[str, Any]:
@@ -87,11 +98,10 @@ def read_carried(folder: Path) -> dict[str, np.ndarray]:
       UserError: the file has another form.
     """
     try:
-        with np.load(folder / CARRIED, allow_pickle=False) as arrays:
-            return {path: arrays[path] for path in arrays.files}
+        return _read_arrays(folder, CARRIED)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError) as error:
+    except _UNREADABLE as error:
         raise UserError(f"{folder / CARRIED} does not hold what a diverged run has written ({error}): name a folder "
                         "that is as it was written.") from error
 
@@ -103,9 +113,30 @@ def read_batch(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
       UserError: a file is missing or has another form.
     """
     try:
-        with np.load(folder / BATCH, allow_pickle=False) as arrays:
-            batch = unflatten({path: arrays[path] for path in arrays.files})
-        return batch, json.loads((folder / EVENT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError) as error:
+        batch = unflatten(_read_arrays(folder, BATCH))
+        return batch, json.loads(read_own(folder, EVENT, _MOST_EVENT_BYTES).decode("utf-8"))
+    except _UNREADABLE as error:
         raise UserError(f"{folder} holds no batch to replay ({error}): name a folder that a diverged run has written, "
                         "as in LOGDIR/divergence/step-100.") from error
+
+
+def _read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
+    """Reads the arrays of a file of NumPy's, which may come from somebody else: no links, no pickles, bounded."""
+    with open_own(folder, name) as file, zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > _MOST_ARRAY_BYTES or len(entries) > _MOST_ARRAYS:
+            raise ValueError(f"{name} unpacks to more than a batch has")
+        if any(entry.filename.count("/") > _DEEPEST for entry in entries):
+            raise ValueError(f"{name} has names of more than {_DEEPEST} parts")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            return {path: arrays[path] for path in arrays.files}
+
+
+def check_event(folder: Path, event: Any) -> None:
+    """Raises UserError where an event lacks what a replay needs of it."""
+    missing = [name for name, kinds in _EVENT.items() if not isinstance(event, dict)
+               or type(event.get(name)) not in kinds]
+    if missing:
+        raise UserError(f"{folder / EVENT} has no {missing[0]}, or one of another type: name a folder that is as a "
+                        "diverged run has written it.")

@@ -43,6 +43,14 @@ def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
+def without_links(path: str, flags: int) -> int:
+    """Opens a file for ``open(…, opener=without_links)``: not through a link, and without waiting at a pipe.
+
+    Through a link another file would be written to.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
 def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> bytes:
     """Returns the content of a small file below a folder.
 

@@ -13,10 +13,13 @@ import pytest
 from open_seq2seq.cli import load_interactive, main
 from open_seq2seq.utils.errors import UserError
 from tests.integration.conftest import write_workspace
-from tests.unit.training.checkpoints.attacks import ATTACKS, attack, move_out
+from tests.unit.training.checkpoints import attacks
+from tests.unit.training.checkpoints.attacks import move_out
 from tests.unit.training.checkpoints.resealing import reseal
 
 CHECKPOINT = "model.ckpt-2"
+# Those of checkpoints, and some of what lies around them.
+ATTACKS = dict(attacks.ATTACKS)
 
 
 def rewrite_config(checkpoint: Path, old: str, new: str) -> None:
@@ -26,40 +29,40 @@ def rewrite_config(checkpoint: Path, old: str, new: str) -> None:
     reseal(checkpoint)
 
 
-@attack("could not determine a constructor for the tag")
+@attacks.attack("could not determine a constructor for the tag", ATTACKS)
 def a_config_that_names_python_objects(checkpoint: Path) -> None:
     rewrite_config(checkpoint, "max_length: 24", "max_length: !!python/object/apply:os.mkdir [ran]")
 
 
-@attack("anchors stand for more than")
+@attacks.attack("anchors stand for more than", ATTACKS)
 def a_config_of_many_anchors(checkpoint: Path) -> None:
     lines = ["x0: &x0 [a, a]", *(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9)}]" for i in range(1, 30))]
     rewrite_config(checkpoint, "base_params:\n", "base_params:\n  anchors:\n" + "".join(f"    {x}\n" for x in lines))
 
 
-@attack("an anchor stands within itself")
+@attacks.attack("an anchor stands within itself", ATTACKS)
 def a_config_that_holds_itself(checkpoint: Path) -> None:
     rewrite_config(checkpoint, "max_length: 24", "max_length: &self [*self]")
 
 
-@attack("nested too deeply")
+@attacks.attack("nested too deeply", ATTACKS)
 def a_deep_config(checkpoint: Path) -> None:
     rewrite_config(checkpoint, "max_length: 24", "max_length: " + "[" * 50_000)
 
 
-@attack("has to be a mapping")
+@attacks.attack("has to be a mapping", ATTACKS)
 def a_config_that_is_a_list(checkpoint: Path) -> None:
     (checkpoint / "config.yaml").write_text("[1, 2]", encoding="utf-8")
     reseal(checkpoint)
 
 
-@attack("best_models is a link")
+@attacks.attack("best_models is a link", ATTACKS)
 def the_best_models_are_a_link(checkpoint: Path) -> None:
     shutil.copytree(checkpoint, checkpoint.parent / "best_models" / "val_loss=1.0000-step-2")
     (checkpoint.parent / "best_models").symlink_to(move_out(checkpoint, "../best_models"))
 
 
-@attack("language_models is a link")
+@attacks.attack("language_models is a link", ATTACKS)
 def the_copies_are_a_link(checkpoint: Path) -> None:
     (checkpoint.parent / "language_models").mkdir()
     (checkpoint.parent / "language_models").symlink_to(move_out(checkpoint, "../language_models"))

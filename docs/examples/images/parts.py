@@ -58,7 +58,11 @@ class ImageFolder(DataLayer):
         for label, name in enumerate(self.params["classes"]):
             place = os.path.join(folder, name)
             names = sorted(os.listdir(place)) if os.path.isdir(place) else []
-            found += [(os.path.join(place, name), label) for name in names if _PICTURE.search(name)]
+            pictures = [(os.path.join(place, name), label) for name in names if _PICTURE.search(name)]
+            if folder and not pictures:
+                raise DataError(f"There are no pictures in {place}: 'data_layer_params/classes' names a folder of "
+                                "pictures for each class.")
+            found += pictures
         return found
 
     @property

@@ -24,12 +24,14 @@ from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens, rounded_up
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.own_files import without_links
 
 # Tokenising less than this takes about a second, so it is not worth a file.
 INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
 _VERSION = 1
 _MAGIC = b"OS2SIDX1"
+_TOKEN_TYPES = ("uint16", "int32")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -220,8 +222,19 @@ def _writable_dir(path: str) -> str:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Holds a lock that ends with the process; where there are no such locks, goes on without."""
-    with open(path, "wb") as file:
+    """Holds a lock that ends with the process; where there are no such locks, goes on without.
+
+    Raises:
+      DataError: what stands there is a link or a pipe, which somebody else has made.
+    """
+    try:
+        file = open(path, "ab", opener=without_links)  # noqa: SIM115 (held below)
+    except OSError as error:
+        if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+            raise DataError(f"{path}, the lock of a text's index, is a link or no file: remove it, or give another "
+                            "index_dir.") from error
+        raise
+    with file:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 
@@ -274,7 +287,7 @@ def _read_index(index: str, path: str) -> TokenCorpus | None:
     """Maps an index into memory; returns None when there is none, it is broken, or the text has changed."""
     identity = _identity(path)
     try:
-        with open(index, "rb") as file:
+        with open(index, "rb", opener=without_links) as file:
             file.seek(-16, os.SEEK_END)
             tail = file.read()
             length = int.from_bytes(tail[:8], "little")
@@ -283,15 +296,24 @@ def _read_index(index: str, path: str) -> TokenCorpus | None:
             file.seek(-16 - length, os.SEEK_END)
             description = json.loads(file.read(length))
             arrays_end = file.tell() - length
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError, RecursionError):
         return None
-    if any(description.get(key) != value for key, value in identity.items()):
+    if not isinstance(description, dict) or any(description.get(key) != value for key, value in identity.items()):
         return None
-    tokens, sentences = description["tokens"], description["sentences"]
-    begin = rounded_up(tokens * np.dtype(description["token_type"]).itemsize)
+    tokens, sentences, token_type = (description.get(key) for key in ("tokens", "sentences", "token_type"))
+    if type(tokens) is not int or type(sentences) is not int or min(tokens, sentences) < 0 \
+            or token_type not in _TOKEN_TYPES:
+        return None
+    begin = rounded_up(tokens * np.dtype(token_type).itemsize)
     if arrays_end != begin + 8 * (2 * sentences + 1):
         return None
     data = np.memmap(index, np.uint8, "r").view(np.ndarray)
     numbers = data[begin:begin + 8 * (2 * sentences + 1)].view(np.int64)
-    starts = np.append(numbers[sentences + 1:], description["size"])
-    return TokenCorpus(path, data[:begin].view(description["token_type"])[:tokens], numbers[:sentences + 1], starts)
+    offsets, starts = numbers[:sentences + 1], np.append(numbers[sentences + 1:], description["size"])
+    if offsets[0] != 0 or offsets[-1] != tokens or not _rises(offsets) or starts[0] < 0 or not _rises(starts):
+        return None
+    return TokenCorpus(path, data[:begin].view(token_type)[:tokens], offsets, starts)
+
+
+def _rises(numbers: np.ndarray) -> bool:
+    return bool(np.all(numbers[1:] >= numbers[:-1]))

@@ -83,7 +83,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_seed(value: Any) -> bool:
-    return type(value) is int and abs(value) < 2 ** 63
+    return type(value) is int and 0 <= value < 2 ** 63
 
 
 def _are_numbers(value: Any) -> bool:

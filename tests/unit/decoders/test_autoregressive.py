@@ -55,7 +55,8 @@ def test_samples_of_the_likeliest_alone_are_greedy(options: dict[str, Any]):
     samples = decode(tables, LIMITS, alpha=0.6, sampling_temperature=3.0, **options)
     for rank in range(samples["beam_ids"].shape[1]):
         np.testing.assert_array_equal(samples["beam_ids"][:, rank], greedy["beam_ids"][:, 0])
-        np.testing.assert_array_equal(samples["beam_scores"][:, rank], greedy["beam_scores"][:, 0])
+        # Three samples are three rows of the softmax, and a row's last bit may follow from how many there are.
+        np.testing.assert_allclose(samples["beam_scores"][:, rank], greedy["beam_scores"][:, 0], rtol=1e-6)
     np.testing.assert_array_equal(samples["outputs"][1], greedy["outputs"][1])
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
-from open_seq2seq.training.replay import flatten, read_batch, unflatten, write_batch
+from open_seq2seq.training.replay import check_event, flatten, read_batch, unflatten, write_batch
 from open_seq2seq.utils.errors import UserError
 
 BATCH = {"source_tensors": [np.arange(6.0).reshape(2, 3), np.array([3, 2], np.int32)], "ids": np.array([7, 9]),
@@ -33,6 +35,34 @@ def test_an_older_batch_of_that_step_is_replaced(tmp_path):
 def test_ten_parts_keep_their_order():
     parts = {"source_tensors": [np.array(i) for i in range(12)]}
     assert [int(a) for a in unflatten(flatten(parts))["source_tensors"]] == list(range(12))
+
+
+@pytest.mark.parametrize("damage", ["a pipe", "a link", "junk", "no file of arrays", "deep names", "a deep event"])
+def test_a_batch_of_somebody_else_s(tmp_path, damage):
+    folder = tmp_path / "step-3"
+    write_batch(folder, BATCH, {}, "")
+    arrays, event = folder / "batch.npz", folder / "event.json"
+    if damage == "a deep event":
+        event.write_text("[" * 100_000)
+    elif damage == "deep names":
+        np.savez(arrays, **{"a/" * 5000: np.zeros(1)})
+    elif damage == "a link":
+        (tmp_path / "elsewhere").write_bytes(arrays.read_bytes())
+        arrays.unlink()
+        arrays.symlink_to(tmp_path / "elsewhere")
+    elif damage == "a pipe":
+        arrays.unlink()
+        os.mkfifo(arrays)
+    else:
+        arrays.write_bytes(b"PK\x03\x04junk" if damage == "junk" else b"text")
+    with pytest.raises(UserError, match="holds no batch to replay"):
+        read_batch(folder)
+
+
+@pytest.mark.parametrize("event", [[1, 2], {}, {"step": "3"}])
+def test_an_event_has_what_a_replay_needs(tmp_path, event):
+    with pytest.raises(UserError, match="has no step, or one of another type"):
+        check_event(tmp_path, event)
 
 
 def test_nothing_is_unpickled(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import numpy as np
@@ -118,6 +119,38 @@ def test_a_broken_index_is_made_anew(tmp_path, damage):
     index.write_bytes(damage(index.read_bytes()))
     np.testing.assert_array_equal(load_corpus(path, tokenizer, str(index_dir)).tokens, before)
     assert tokenizer.calls == 2
+
+
+def described(change):
+    """Puts another description at the end of an index."""
+    def damage(content):
+        length = int.from_bytes(content[-16:-8], "little")
+        footer = json.dumps(change(json.loads(content[-16 - length:-16]))).encode()
+        return content[:-16 - length] + footer + len(footer).to_bytes(8, "little") + content[-8:]
+    return damage
+
+
+@pytest.mark.parametrize("damage", [
+    described(lambda d: [1]), described(lambda d: {**d, "token_type": "object"}),
+    described(lambda d: {**d, "tokens": -1}),
+    described(lambda d: {key: value for key, value in d.items() if key != "tokens"}),
+    lambda b: b[:-400].replace(b"\x00" * 8, b"\xff" * 7 + b"\x7f") + b[-400:]])
+def test_an_index_that_promises_what_it_does_not_hold_is_made_anew(tmp_path, damage):
+    test_a_broken_index_is_made_anew(tmp_path, damage)
+
+
+@pytest.mark.parametrize("make", [lambda lock, victim: lock.symlink_to(victim), lambda lock, victim: os.mkfifo(lock)])
+def test_a_lock_is_no_link_and_no_pipe(tmp_path, make):
+    path, index_dir = write(tmp_path / "t", random_lines(5)), tmp_path / "i"
+    load_corpus(path, TOKENIZER, str(index_dir))
+    lock, victim = next(index_dir.glob("*.lock")), tmp_path / "victim"
+    victim.write_text("precious")
+    lock.unlink()
+    next(index_dir.glob("*.index")).unlink()
+    make(lock, victim)
+    with pytest.raises(DataError, match="is a link or no file"):
+        load_corpus(path, TOKENIZER, str(index_dir))
+    assert victim.read_text() == "precious"
 
 
 def test_large_files_have_their_index_beside_them(tmp_path, monkeypatch):

@@ -16,10 +16,11 @@ WEIGHTS, STATE, CONFIG = "weights.safetensors", "state.json", "config.yaml"
 ATTACKS: dict[str, tuple[Callable[[Path], None], str]] = {}
 
 
-def attack(says: str) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
-    """Enters a function in the table."""
+def attack(says: str, table: dict[str, tuple[Callable[[Path], None], str]] = ATTACKS,
+           ) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+    """Enters a function in a table."""
     def enter(function: Callable[[Path], None]) -> Callable[[Path], None]:
-        ATTACKS[function.__name__] = function, says
+        table[function.__name__] = function, says
         return function
 
     return enter
