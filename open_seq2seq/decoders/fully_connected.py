@@ -29,8 +29,9 @@ class FullyConnectedCTCDecoder(Decoder):
 
     Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]`` in frames, and ``outputs``:
     the greedily decoded ids ``[batch, symbols]`` and their lengths, and each symbol's first frame, the frame after its
-    last, and its confidence. With ``use_language_model`` the model's evaluation and inference decode the logits by
-    prefix beam search (``open_seq2seq.decoding.ctc.CtcDecoder``) with this decoder's other parameters.
+    last, and its confidence; None in a training step. With ``use_language_model`` the model's evaluation and inference
+    decode the logits by prefix beam search (``open_seq2seq.decoding.ctc.CtcDecoder``) with this decoder's other
+    parameters.
     """
 
     tells_times = True
@@ -88,4 +89,6 @@ class FullyConnectedCTCDecoder(Decoder):
         product = tf.cast(tf.matmul(rows, cast_weight(self._kernel, self.compute_dtype)), tf.float32)
         shape = tf.concat([tf.shape(hidden)[:2], [self._kernel.shape[1]]], 0)
         logits = tf.reshape(product + self._bias, shape)
-        return {"logits": logits, "src_length": lengths, "outputs": list(greedy_decode(logits, lengths))}
+        # Nobody asks for them in a training step, and XLA cannot compile a search whose result has any length.
+        outputs = None if self.training else list(greedy_decode(logits, lengths))
+        return {"logits": logits, "src_length": lengths, "outputs": outputs}

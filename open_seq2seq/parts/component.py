@@ -20,7 +20,7 @@ import tensorflow as tf
 from open_seq2seq.config.names import resolve_names
 from open_seq2seq.config.params import Param, check_params, shown
 from open_seq2seq.parts.carried_state import CarriedState
-from open_seq2seq.parts.initializers import make_named
+from open_seq2seq.parts.initializers import checked_regularizer, make_named
 from open_seq2seq.parts.observation import observed_call
 from open_seq2seq.parts.tree import (
     BorrowedVariable,
@@ -251,4 +251,5 @@ class Component(Module):
         chosen = self._params["regularizer"]
         if chosen is None:
             return None
-        return make_named(chosen, self._params["regularizer_params"], "regularizer", f"{self.params_path}/regularizer")
+        path = f"{self.params_path}/regularizer"
+        return checked_regularizer(make_named(chosen, self._params["regularizer_params"], "regularizer", path), path)

@@ -61,6 +61,23 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
         raise ConfigError([f"'{path}_params' do not fit {name}: {str(error).splitlines()[0]}"]) from error
 
 
+def checked_regularizer(regularizer: Any, path: str) -> Any:
+    """Returns a regulariser that makes a number of a variable.
+
+    Raises:
+      ConfigError: it does not; a function of any other kind would be noticed in the first training step.
+    """
+    what = f"'{path}' is {getattr(regularizer, '__name__', regularizer)!r}, which makes no number of a variable"
+    try:
+        with tf.Graph().as_default():
+            penalty = tf.cast(regularizer(tf.Variable(tf.zeros([2, 2]))), tf.float32)
+    except Exception as error:  # whatever a function from outside may raise
+        raise ConfigError([f"{what} ({type(error).__name__}: {error})."]) from error
+    if penalty.shape.rank not in (0, None):
+        raise ConfigError([f"{what} (its shape is {penalty.shape})."])
+    return regularizer
+
+
 register("initializer", lambda: _keras_classes("initializers", "Initializer"),
          wanted="an initialiser: a class, a function of a shape, or the name of one")
 register("regularizer", lambda: _keras_classes("regularizers", "Regularizer"),

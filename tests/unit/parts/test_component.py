@@ -147,3 +147,9 @@ def test_kinds_of_operations_have_the_models_types():
 def test_a_component_with_a_type_of_its_own_keeps_it(model, dtype):
     part = Component({"dtype": dtype}, model)
     assert part.compute_dtype == part.dtype_of("recurrence") == tf.as_dtype(dtype)
+
+
+@pytest.mark.parametrize("function", [len, lambda variable: variable, lambda variable: None])
+def test_a_regularizer_that_makes_no_number_is_refused(function):
+    with pytest.raises(ConfigError, match="'encoder_params/regularizer' is .* makes no number of a variable"):
+        Component({"regularizer": function}, name="encoder").make_regularizer()
