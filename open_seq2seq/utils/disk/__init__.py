@@ -14,6 +14,7 @@ from open_seq2seq.utils.disk.files import (
     FOREIGN,
     LINK,
     NO_FILE,
+    TEMPORARY,
     ForeignError,
     always,
     beside,
@@ -32,7 +33,6 @@ from open_seq2seq.utils.disk.files import (
 )
 from open_seq2seq.utils.disk.folders import (
     MARK,
-    TEMPORARY,
     FilesOf,
     free_name,
     move_aside,

@@ -20,6 +20,9 @@ LINK = "there is a link in its place, through which nothing is written"
 NO_FILE = "what is in its place is no file"
 FOREIGN = "there is a file in its place that no run made; it is left alone"
 
+TEMPORARY = ".tmp-"
+"""What names of unfinished files and folders begin with."""
+_LONGEST_ENDING = 20
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and a temporary name is longer
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,6 +51,8 @@ def always(file: BinaryIO) -> bool:
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
     """Gives a new, empty file beside ``path``, which gets that name when the context is left; an error removes it.
 
+    Its name ends as the other does, by which some libraries choose a format.
+
     Args:
       path: no link is followed in its last part; a file there is replaced in one step, never changed.
       is_own: whether the file that is there now may be replaced.
@@ -59,7 +64,8 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
     """
     path = os.fspath(path)
     check_replaceable(path, is_own)
-    temporary = beside(path, f"{secrets.token_hex(8)}.tmp")
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f"{TEMPORARY}{secrets.token_hex(8)}{os.path.splitext(name)[1][:_LONGEST_ENDING]}")
     os.close(os.open(temporary, os.O_WRONLY | _NEW, 0o666))
     try:
         yield Path(temporary)
@@ -68,7 +74,7 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
         check_replaceable(path, is_own)
         os.replace(temporary, path)
         if durable:
-            sync_entries(os.path.dirname(path) or ".")
+            sync_entries(folder or ".")
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

@@ -19,10 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.disk.files import new_file, sync_entries
+from open_seq2seq.utils.disk.files import TEMPORARY, new_file, sync_entries
 from open_seq2seq.utils.own_files import NotOwnFileError, read_own
 
-TEMPORARY = ".tmp-"
 MARK = "made-by-open_seq2seq.json"
 _WRITTEN, _OLD = "written", "old"
 _MOST_MARK_BYTES = 1 << 22
@@ -87,8 +86,10 @@ def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator
                 os.rename(work.old, place)
             raise
         sync_entries(place.parent)
-    finally:
+    except Exception:
         work.close()
+        raise
+    work.close()
 
 
 def remove_folder(place: Path, files: list[str]) -> None:
@@ -106,8 +107,10 @@ def remove_folder(place: Path, files: list[str]) -> None:
     work = _Workplace(place, ())
     try:
         work.move_here(files, replaces=False)
-    finally:
+    except OSError:
         work.close()
+        raise
+    work.close()
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:

@@ -53,13 +53,13 @@ class ListedFolder:
         """Opens a file for reading; see ``own_files.open_own``."""
         return open_own(self.folder.parent, f"{self.folder.name}/{name}")
 
-    def checksum(self, name: str) -> str | None:
-        """Returns the checksum of a file as it was written; None where it is in no list."""
-        return self._made[name][-1] if name in self._made else None
-
     @contextlib.contextmanager
-    def putting(self, name: str) -> Iterator[Path]:
+    def putting(self, name: str, checksum: str = "") -> Iterator[Path]:
         """Gives an empty file that gets a name in the folder, and in its list, when the context is left.
+
+        Args:
+          name: path below the folder; a file of the list that is there is replaced.
+          checksum: of what will be in it, where that is known.
 
         Raises:
           ForeignError: something that is not in the list has the name, or a folder is a link.
@@ -74,10 +74,21 @@ class ListedFolder:
         with placing(place, lambda file: self._knows(name, file)) as temporary:
             yield temporary
             with open(temporary, "rb") as file:
-                checksum = checksum_of(file)
+                checksum = checksum or checksum_of(file)
             # A crash in between must leave neither file unknown.
             self._write_list({**self._made, name: [*self._made.get(name, ()), checksum]})
         self._write_list({**self._made, name: [checksum]})
+
+    def link(self, name: str, other: str) -> None:
+        """Gives a file of the list a further name.
+
+        Raises:
+          OSError: see ``putting``; or the file system gives a file but one name.
+        """
+        with self.putting(name, self._made[other][-1]) as temporary:
+            further = temporary.with_suffix(".link")
+            os.link(self.folder / other, further, follow_symlinks=False)
+            os.replace(further, temporary)
 
     def adopt(self, name: str, checksum: str) -> None:
         """Adds a file that is there to the list."""
