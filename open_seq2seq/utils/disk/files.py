@@ -14,7 +14,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 LINK = "there is a link in its place, through which nothing is written"
 NO_FILE = "what is in its place is no file"
@@ -23,7 +23,6 @@ FOREIGN = "there is a file in its place that no run made; it is left alone"
 TEMPORARY = ".tmp-"
 """What names of unfinished files and folders begin with."""
 _LONGEST_ENDING = 20
-_LONGEST_NAME = 200  # bytes; file systems allow 255, and a temporary name is longer
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StrPath = str | os.PathLike[str]
@@ -87,14 +86,35 @@ def writing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Bin
         yield file
 
 
-def new_file(path: StrPath, text: bool = False) -> IO:
-    """Opens a file that is not there yet for writing: bytes, or UTF-8 text line by line.
+def new_file(path: StrPath, mode: str = "xb", **how: Any) -> Any:
+    """Opens a file that is not there yet for writing.
+
+    Args:
+      path: its name.
+      mode: ``xb`` for bytes, ``x`` for text.
+      how: as the function ``open`` has it; text is UTF-8 by default.
 
     Raises:
       FileExistsError: something has the name.
     """
-    return (open(path, "x", encoding="utf-8", buffering=1, opener=_exclusively) if text
-            else open(path, "xb", opener=_exclusively))
+    encoding = None if "b" in mode else "utf-8"
+    return open(path, mode, opener=_exclusively, encoding=encoding, **how)
+
+
+def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
+    """Opens what passes on whatever is written to it at once: a pipe, a terminal, ``/dev/null``, or a descriptor.
+
+    Raises:
+      ForeignError: it is a file, whose content would be lost.
+    """
+    def unchanged(path: str, flags: int) -> int:
+        return os.open(path, flags & ~(os.O_TRUNC | os.O_CREAT))
+
+    file = open(target, mode, opener=None if isinstance(target, int) else unchanged, **how)
+    if isinstance(target, str) and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ForeignError(target, FOREIGN)
+    return file
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:
@@ -122,14 +142,6 @@ def process_folder() -> str:
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def beside(path: str, ending: str) -> str:
-    """Returns the name of a hidden file that goes with another one in its folder: ``.<name>.<ending>``."""
-    folder, name = os.path.split(path)
-    if len(os.fsencode(name)) > _LONGEST_NAME:
-        name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return os.path.join(folder, f".{name}.{ending}")
 
 
 def check_replaceable(path: StrPath, is_own: IsOwn) -> None:
