@@ -116,17 +116,17 @@ def refuse_links(folder: Path) -> None:
                                   "in its place.")
 
 
-def _refuse_foreign(folder: Path, step: int) -> None:
-    """Raises CheckpointError when something that no run has made has a name that this one is going to use.
-
-    Args:
-      folder: of the checkpoints.
-      step: checkpoints of later steps are going to be written.
-    """
+def _refuse_files(folder: Path) -> None:
+    """Raises CheckpointError when a file has the name of a folder that a run writes to."""
     for name in _FOLDERS:
         if os.path.lexists(folder / name) and not (folder / name).is_dir():
             raise CheckpointError(f"{folder / name} is no folder, but a run puts its files in one of that name: move "
                                   "it, or choose another logdir.")
+
+
+def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
+    """Raises CheckpointError when what no run has made has the name of a checkpoint after the given one."""
+    step = -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
     for entry in folder.iterdir() if folder.is_dir() else ():
         match = _CHECKPOINT.match(entry.name)
         if match and int(match[1]) > step and not _may_be_checkpoint(entry):
@@ -161,6 +161,9 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         refuse_links(root)
         refuse_links(folder)
     training = options.mode.startswith("train")
+    for place in (root, folder) if training else ():
+        if place is not None:
+            _refuse_files(place)
     checkpoint = base = None
     try:
         if root is None or folder is None:
@@ -169,7 +172,7 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         check = _training_checkpoint if training else _finished_checkpoint
         checkpoint = check(options, params, root, folder)
         if training:
-            _refuse_foreign(folder, -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2]))
+            _refuse_foreign(folder, checkpoint)
     except UserError as error:
         _raise_or_warn(error, lenient)
     if training and checkpoint is None and params.get("load_model"):
