@@ -171,10 +171,10 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
                             "or give --logdir=folder.")
         check = _training_checkpoint if training else _finished_checkpoint
         checkpoint = check(options, params, root, folder)
-        if training:
-            _refuse_foreign(folder, checkpoint)
     except UserError as error:
         _raise_or_warn(error, lenient)
+    if training and folder is not None:
+        _refuse_foreign(folder, checkpoint)
     if training and checkpoint is None and params.get("load_model"):
         try:
             base = _base_checkpoint(options, params)
