@@ -108,15 +108,24 @@ class RunSaver:
                 if files_of(path, self._run) is not None]
 
     def set_aside(self, after: int, before: int) -> None:
-        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others."""
+        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others.
+
+        Raises:
+          CheckpointError: one cannot be renamed or removed; a resumed run would take it.
+        """
         paths = [path for step, path in self.regular() if after < step < before]
-        if paths:
+        if not paths:
+            return
+        try:
             aside = disk.move_aside(paths[0], paths[0].with_name(paths[0].name.replace("model", "diverged")))
             for path in paths[1:]:
                 disk.remove_folder(path, files_of(path, self._run) or [])
-            removed = "".join(f", {path.name} is removed" for path in paths[1:])
-            deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
-                       offset=1)
+        except OSError as error:
+            raise CheckpointError(f"{error.filename}, on the way to divergence, cannot be set aside: {error.strerror}: "
+                                  "mend that, and go on with --continue_learning.") from error
+        removed = "".join(f", {path.name} is removed" for path in paths[1:])
+        deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
+                   offset=1)
 
     def wait(self) -> None:
         """Waits until everything is on disk."""

@@ -277,6 +277,8 @@ def _new_mark(folder: Path, about: dict[str, Any]) -> IO[bytes]:
     mark = new_file(folder / f"{MARK}.new")
     mark.write(json.dumps(about).encode())
     mark.flush()
+    if about["replaces"]:  # after a power cut, too, what is about to be replaced has to be found
+        os.fsync(mark.fileno())
     _lock(mark)
     os.replace(folder / f"{MARK}.new", folder / MARK)
     return mark
