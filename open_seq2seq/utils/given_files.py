@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import BinaryIO
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
@@ -27,14 +24,6 @@ def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
         raise UserError(f"{flag} names standard input (-) twice, but it can be read but once.")
 
 
-@functools.cache
-def temporary_folder() -> str:
-    """Returns a folder that lives as long as the process."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
 def spooled_input(name: str, flag: str = "--infer_files") -> str:
     """Puts what comes by standard input into a file that lives as long as the process; returns its path.
 
@@ -48,8 +37,8 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
     content = sys.stdin.buffer.read()
     if not content:
         raise UserError(f"{flag} - reads from standard input, but nothing came.")
-    path = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), name)
-    Path(path).write_bytes(content)
+    path = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
+    disk.write_new(path, content)
     return path
 
 
@@ -70,8 +59,8 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
     paths = [spooled_input("standard-input.txt", flag) if name == STANDARD_INPUT else name for name in files]
     if len(paths) == 1 and os.path.isfile(paths[0]):
         return paths[0]  # a pipe can be read but once
-    target = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), "given-files.txt")
-    with open(target, "wb") as out:
+    target = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), "given-files.txt")
+    with disk.new_file(target) as out:
         for name, path in zip(files, paths, strict=True):
             _append(out, name, path)
     return target

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from open_seq2seq.data.speech2text.audio_files import AudioError, AudioInfo, read_info
+from open_seq2seq.utils import disk
 
 _REMEMBERED_FROM = 1000
 """Sets of fewer files are read anew each time, which takes less than a second."""
@@ -91,14 +91,8 @@ def write_array(path: str, array: np.ndarray) -> None:
     Raises:
       OSError: it cannot be written.
     """
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    with disk.writing(path, disk.always) as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:

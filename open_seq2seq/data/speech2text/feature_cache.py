@@ -8,12 +8,12 @@ import io
 import json
 import os
 import threading
-import uuid
 import zlib
 from typing import Any
 
 import numpy as np
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 
 FORMATS = ("npy", "npz", "hdf5")
@@ -70,14 +70,11 @@ class FeatureCache:
         try:
             path = self.path_of(recording)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-            try:
-                _write(temporary, _packed(array, self._format))
-                os.replace(temporary, path)
-                self._written.add(path)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)
+            packed = _packed(array, self._format)
+            with disk.writing(path, disk.always) as file:
+                file.write(packed)
+                file.write(_check(packed))
+            self._written.add(path)
         except OSError as error:
             self._broken = True
             deco_print(f"Features cannot be cached in {self.folder}: {error.strerror or error}; going on without.")
@@ -89,12 +86,6 @@ def _read(path: str, file_format: str) -> np.ndarray | None:
         content = file.read()
     packed, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
     return _unpacked(packed, file_format) if packed and check == _check(packed) else None
-
-
-def _write(path: str, packed: bytes) -> None:
-    with open(path, "wb") as out:
-        out.write(packed)
-        out.write(_check(packed))
 
 
 def _check(packed: bytes) -> bytes:
