@@ -30,6 +30,7 @@ TEMPORARY = ".tmp-"
 
 # Not so events and samples: a new run's would be mixed with those of another one.
 _HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
+_CHECKPOINT_FILES = (STATE, "weights.safetensors", "optimizer.safetensors", "config.yaml")
 _FOLDERS = (BEST_MODELS, AVERAGED, LOGS, LANGUAGE_MODELS, DIVERGENCE)
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
@@ -55,7 +56,9 @@ class LogDir:
 
 
 def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list[Path]:
-    """Returns the finished checkpoints in a folder, that of the highest step first.
+    """Returns the checkpoints in a folder, that of the highest step first, as their names say.
+
+    They are finished; one whose files were damaged or removed since is among them: its reader says what is wrong.
 
     Args:
       folder: holds ``model.ckpt-<step>`` folders, or with ``best`` those named
@@ -67,9 +70,15 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
     with contextlib.suppress(OSError):
         for entry in Path(folder).iterdir():
             match = pattern.match(entry.name)
-            if match and (entry / STATE).is_file():
+            if match and any((entry / name).is_file() for name in _CHECKPOINT_FILES):
                 found.append((int(match[1]), entry.name, entry))
     return [entry for _, _, entry in sorted(found, reverse=True)]
+
+
+def step_in_name(name: str) -> int | None:
+    """Returns the step in a checkpoint folder's name; None where the folder has another name."""
+    match = _CHECKPOINT.match(name) or _BEST.match(name)
+    return int(match[1]) if match else None
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
