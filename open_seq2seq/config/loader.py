@@ -34,12 +34,15 @@ class ConfigFile:
       sections: ``base_params`` and those of ``train_params``, ``eval_params``,
         ``infer_params``, ``interactive_infer_params`` that are there.
       trusted: whether it may name code from outside the package.
+      checkpoint: folder of the checkpoint that it was taken from together with all else; None for a file that the user
+        named.
     """
 
     path: str
     base_model: Any
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     trusted: bool = True
+    checkpoint: str | None = None
 
     def in_use(self) -> AbstractContextManager[None]:
         """The context in which names of this config are to be resolved."""
@@ -125,14 +128,32 @@ def _read_yaml(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(_MOST_CHARACTERS + 1)
-        if len(text) > _MOST_CHARACTERS:
-            raise ConfigError([f"The config file {path} has more than {_MOST_CHARACTERS:,} characters."])
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"The config file {path} cannot be read: {error}."]) from error
+    if len(text) > _MOST_CHARACTERS:
+        raise ConfigError([f"The config file {path} has more than {_MOST_CHARACTERS:,} characters."])
+    return _names_in(text, path)
+
+
+def parse_config(text: str, path: str) -> ConfigFile:
+    """Returns the config that YAML text holds; nothing in it is resolved.
+
+    Args:
+      text: as ``serialize.to_yaml`` writes it.
+      path: of its file, for messages.
+
+    Raises:
+      ConfigError: it is no YAML, or something is missing in it.
+    """
+    return _config_file(path, _names_in(text, path))
+
+
+def _names_in(text: str, path: str) -> dict[str, Any]:
+    try:
         names = load_yaml(text)
     except yaml.YAMLError as error:
         line, problem = describe_yaml_error(error)
         raise ConfigError([f"{path}{f', line {line}' if line else ''}: not valid YAML: {problem}."]) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"The config file {path} cannot be read: {error}."]) from error
     if not isinstance(names, dict):
         raise ConfigError([f"{path} has to be a mapping with the keys base_model and base_params."])
     known = ("base_model", *SECTIONS)

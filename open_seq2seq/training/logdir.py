@@ -33,7 +33,7 @@ DIVERGENCE = "divergence"
 _HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
 _FOLDERS = (BEST_MODELS, AVERAGED, LOGS, LANGUAGE_MODELS, DIVERGENCE, SAMPLES)
 # A folder with one of these is a checkpoint, though perhaps a damaged one.
-_OF_CHECKPOINTS = (STATE, "weights.safetensors", "optimizer.safetensors", "config.yaml")
+_CHECKPOINT_FILES = (STATE, "weights.safetensors", "optimizer.safetensors", "config.yaml")
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
 
@@ -69,7 +69,9 @@ class LogDir:
 
 
 def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list[Path]:
-    """Returns the finished checkpoints in a folder, that of the highest step first.
+    """Returns the checkpoints in a folder, that of the highest step first, as their names say.
+
+    They are finished; one whose files were damaged or removed since is among them: its reader says what is wrong.
 
     Args:
       folder: holds ``model.ckpt-<step>`` folders, or with ``best`` those named
@@ -81,9 +83,15 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
     with contextlib.suppress(OSError):
         for entry in Path(folder).iterdir():
             match = pattern.match(entry.name)
-            if match and (entry / STATE).is_file():
+            if match and any((entry / name).is_file() for name in _CHECKPOINT_FILES):
                 found.append((int(match[1]), entry.name, entry))
     return [entry for _, _, entry in sorted(found, reverse=True)]
+
+
+def step_in_name(name: str) -> int | None:
+    """Returns the step in a checkpoint folder's name; None where the folder has another name."""
+    match = _CHECKPOINT.match(name) or _BEST.match(name)
+    return int(match[1]) if match else None
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
@@ -138,7 +146,7 @@ def _may_be_checkpoint(entry: Path) -> bool:
     if entry.is_symlink() or not entry.is_dir():
         return False
     names = os.listdir(entry)
-    return not names or any(name in names for name in _OF_CHECKPOINTS)
+    return not names or any(name in names for name in _CHECKPOINT_FILES)
 
 
 def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:

@@ -29,9 +29,17 @@ from open_seq2seq.training.checkpoints import (
     write_snapshot,
 )
 from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, RUN
-from open_seq2seq.training.kept_files import assets_of, check_assets
-from open_seq2seq.training.logdir import AVERAGED, LogDir, find_checkpoints, list_checkpoints, refuse_links
+from open_seq2seq.training.kept_files import check_assets
+from open_seq2seq.training.logdir import (
+    AVERAGED,
+    BEST_MODELS,
+    LogDir,
+    find_checkpoints,
+    list_checkpoints,
+    refuse_links,
+)
 from open_seq2seq.training.precision_choice import choice_of
+from open_seq2seq.training.run_inputs import RunInputs
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
@@ -60,13 +68,16 @@ class RunSaver:
       logdir: where they go.
       model: the training model: its variables and its parts' files are saved.
       config_yaml: the resolved config.
+      inputs: what the run has read.
     """
 
-    def __init__(self, logdir: LogDir, model: Model, config_yaml: str) -> None:
+    def __init__(self, logdir: LogDir, model: Model, config_yaml: str, inputs: RunInputs) -> None:
         assert logdir.checkpoint_dir is not None and logdir.best_dir is not None
         self._directory, self._best_dir, self._run = Path(logdir.checkpoint_dir), Path(logdir.best_dir), logdir.run
         self._model = model
         self._config_yaml = config_yaml
+        self.inputs = inputs
+        self.inputs.state()  # the fingerprints are those of the beginning
         params = model.params
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
@@ -159,9 +170,9 @@ class RunSaver:
         refuse_links(self._directory)
         paths = [path for step, path in self.regular() if step > 0][:count]
         average = average_checkpoints(paths[::-1])
-        write_snapshot(average, self.averaged_dir / f"model.ckpt-{trainer.step}")
+        write_snapshot(average, self.averaged_dir / f"model.ckpt-{average.state['step']}")
         assign_matching(trainer.variables, average.weights)
-        return len(paths)
+        return len(average.state["averaged"])
 
     def _kept_scores(self) -> list[float]:
         if not self._best_dir.is_dir():
@@ -169,23 +180,25 @@ class RunSaver:
         scores = []
         for path in self._best_dir.iterdir():
             # A damaged one is no competitor; and the names hold but four decimals.
-            with contextlib.suppress(CheckpointError, OSError, KeyError):
+            with contextlib.suppress(CheckpointError, OSError, KeyError, OverflowError):
                 if self._best_order(path.name) is not None:
                     scores.append(self._sign * read_state(path)["metrics"][self._metric])
         return scores
 
     def _best_order(self, name: str) -> float | None:
         match = _BEST.match(name)
-        return self._sign * float(match[2]) if match and match[1] == self._metric else None
+        with contextlib.suppress(ValueError):  # a folder that somebody else has named so
+            return self._sign * float(match[2]) if match and match[1] == self._metric else None
+        return None
 
     def _snapshot(self, trainer: Trainer, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
                  "micro_batch": trainer.micro_batch, RUN: self._run,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(),
-                 "mixed_choice": choice_of(trainer.model.params), **more}
+                 "mixed_choice": choice_of(trainer.model.params), "data": self.inputs.state(), **more}
         kept = {**trainer.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
-        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, assets_of(self._model))
+        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, self.inputs.contents())
 
 
 def newest(logdir: LogDir) -> Checkpoint:
@@ -197,25 +210,40 @@ def newest(logdir: LogDir) -> Checkpoint:
     assert logdir.checkpoint_dir is not None
     checkpoint = load_first_whole(list_checkpoints(logdir.checkpoint_dir))
     check_resumable(checkpoint.path, checkpoint.state)
+    checkpoint.check_finite(optimizer=True)
     return checkpoint
 
 
-def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
+def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
+    """Returns what evaluation and inference choose from: (kind of checkpoint, folders, the preferred one first).
+
+    Args:
+      folder: of the checkpoints, or a checkpoint itself.
+      params: of the model; defaults may be missing.
+    """
+    best = list_checkpoints(folder / BEST_MODELS, best=True) if params.get("restore_best_checkpoint") else []
+    if best:
+        return "best", best
+    averaged = list_checkpoints(folder / AVERAGED) if params.get("average_checkpoints") else []
+    return ("averaged", averaged) if averaged else ("latest", find_checkpoints(folder))
+
+
+def finished(logdir: LogDir, params: Mapping[str, Any], of_config: str | None = None) -> Checkpoint:
     """Reads the checkpoint that evaluation and inference use: the best, the average, or the newest.
 
+    Args:
+      logdir: where it is.
+      params: of the model.
+      of_config: the checkpoint whose config is in use, where it was chosen with its config; no other one is read then.
+
     Raises:
-      CheckpointError: there is none.
+      CheckpointError: there is none, or its weights are not finite.
     """
     if logdir.checkpoint_dir is None or logdir.checkpoint is None:
         raise CheckpointError("There is no checkpoint: name the logdir of a trained model by --logdir.")
-    kind, paths = "latest", find_checkpoints(logdir.checkpoint_dir)
-    averaged = list_checkpoints(Path(logdir.checkpoint_dir) / AVERAGED)
-    best = list_checkpoints(logdir.best_dir, best=True) if logdir.best_dir else []
-    if params["restore_best_checkpoint"] and best:
-        kind, paths = "best", best
-    elif params["average_checkpoints"] and averaged:
-        kind, paths = "averaged", averaged
-    checkpoint = load_first_whole(paths)
+    kind, paths = offered(logdir.checkpoint_dir, params)
+    checkpoint = load_first_whole(paths if of_config is None else [Path(of_config)])
+    checkpoint.check_finite()
     deco_print(f"Restoring from the {kind} checkpoint: {checkpoint.path}")
     return checkpoint
 
@@ -250,7 +278,8 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
       CheckpointError: the config does not fit the checkpoint.
     """
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
-    check_assets(trainer.model, checkpoint)
+    if trainer.saver is not None:
+        trainer.saver.inputs.check(checkpoint)
     state = trainer.optimizer.state()
     values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
@@ -302,6 +331,7 @@ def load_base_model(trainer: Trainer, path: Path) -> None:
     """
     deco_print(f"Loading model from {path}")
     checkpoint = load_checkpoint(path)
+    checkpoint.check_finite()
     averages = checkpoint.averaged_weights
     if averages:
         deco_print("Its weights are taken from their moving average", offset=1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.loader import LoaderGroup
@@ -348,6 +349,7 @@ class Trainer:
         assert self._evaluation is not None
         with self.pause():
             self.settle()
+            self._evaluation.model.data_layer.check_unchanged(DATA)
             deco_print("Running evaluation on a validation set:")
             averages = self.optimizer.averaged_weights
             if averages:

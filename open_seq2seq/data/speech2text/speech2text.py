@@ -30,6 +30,9 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
+_EXAMPLE_FILES = 32
+"""Of so many recordings a checkpoint has a fingerprint."""
+
 
 class Speech2TextDataLayer(DataLayer):
     """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
@@ -69,6 +72,7 @@ class Speech2TextDataLayer(DataLayer):
         self._recordings: Recordings | None = None
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
+            _ = self.fingerprints  # taken before the lists are read
             self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
             if params["encoder_stride"]:
                 self._require_steps(params["encoder_stride"])
@@ -278,6 +282,11 @@ class Speech2TextDataLayer(DataLayer):
         except AudioError as error:
             name = given if isinstance(given, str) else "The audio"
             raise DataError(f"{name} {error.detail}.") from error
+
+    def example_files(self) -> list[str]:
+        rows = self._set.rows
+        some = rows[np.unique(np.linspace(0, len(rows) - 1, _EXAMPLE_FILES, dtype=np.int64))]
+        return [self._set.utterances[int(row)].path for row in some]
 
     def examine(self) -> list[str]:
         """Decodes every recording, as ``--check`` asks for.

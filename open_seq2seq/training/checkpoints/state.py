@@ -125,6 +125,18 @@ def _is_divergence(value: Any) -> bool:
             and all(type(loss) in (int, float) for loss in losses.get("first", [])))
 
 
+def _are_data(value: Any) -> bool:
+    return isinstance(value, dict) and all(_fits(data, _DATA) and all(_fits(file, _FILE) for file in
+                                                                    data["files"].values()) for data in value.values())
+
+
+def _fits(value: Any, types: Mapping[str, type]) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("whole", ""), str) and all(
+        type(value.get(name)) is kind for name, kind in types.items())
+
+
+_DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
+_FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
 _VALUES = {
     RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "the name of a run"),
     "step": (_is_count, "a number of steps"),
@@ -133,5 +145,6 @@ _VALUES = {
     "world_size": (lambda value: _is_count(value) and value > 0, "a number of ranks"),
     "random_seed": (_is_seed, "an integer of 64 bits"),
     "metrics": (_are_numbers, "a table of numbers"),
+    "data": (_are_data, "fingerprints of the data"),
     "divergence": (_is_divergence, "what divergences leave there"),
 }

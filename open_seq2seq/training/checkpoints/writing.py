@@ -42,18 +42,18 @@ class Snapshot:
       optimizer: slots, counters and loss scale by name.
       state: what JSON can hold: step, seed, metrics.
       config_yaml: the resolved config.
-      assets: file name in the checkpoint → path of the file to copy.
+      assets: file name in the checkpoint → its content, or the path of a file to copy.
     """
 
     weights: dict[str, np.ndarray]
     optimizer: dict[str, np.ndarray]
     state: dict[str, Any]
     config_yaml: str
-    assets: dict[str, str] = field(default_factory=dict)
+    assets: dict[str, bytes | str] = field(default_factory=dict)
 
     @classmethod
     def take(cls, weights: Arrays, optimizer: Arrays, state: Mapping[str, Any], config_yaml: str,
-             assets: Mapping[str, str]) -> Snapshot:
+             assets: Mapping[str, bytes | str]) -> Snapshot:
         """Copies the variables' values as they are now."""
         return cls(_copies(weights), _copies(optimizer), dict(state), config_yaml, dict(assets))
 
@@ -91,8 +91,11 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     save_file(snapshot.weights, folder / WEIGHTS)
     save_file(snapshot.optimizer, folder / OPTIMIZER)
     disk.write_new(folder / CONFIG, snapshot.config_yaml)
-    for name, source in snapshot.assets.items():
-        disk.copy_new(source, folder / ASSETS / name)
+    for name, content in snapshot.assets.items():
+        if isinstance(content, bytes):
+            disk.write_new(folder / ASSETS / name, content)
+        else:
+            disk.copy_new(content, folder / ASSETS / name)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     state = {"format": FORMAT_VERSION, "tensorflow": tf.__version__, **snapshot.state,
              "sha256": {str(path.relative_to(folder)): sha256(path) for path in files}}

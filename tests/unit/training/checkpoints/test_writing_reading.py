@@ -193,7 +193,7 @@ def test_full_disk_is_told_at_the_next_call_and_costs_nothing(logdir, make_snaps
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfileobj", full)
+        patch.setattr(disk, "write_new", full)
         checkpointer.save("model.ckpt-2", make_snapshot(2))
         with pytest.raises(CheckpointError, match="No space left on device"):
             checkpointer.save("model.ckpt-3", make_snapshot(3))
@@ -252,8 +252,10 @@ def test_killed_while_replacing_one_of_the_same_name(logdir, make_snapshot, monk
 def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkeypatch):
     folder = logdir / "model.ckpt-1"
     write_snapshot(make_snapshot(1), folder)
-    write_snapshot(make_snapshot(2), folder)
-    assert load_checkpoint(folder).state["step"] == 2
+    again = make_snapshot(1)
+    again.state["epoch"] = 2
+    write_snapshot(again, folder)
+    assert load_checkpoint(folder).state["epoch"] == 2
     rename, calls = os.rename, []
 
     def refuse_second(source, target):
@@ -266,7 +268,7 @@ def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkey
         patch.setattr(os, "rename", refuse_second)
         with pytest.raises(CheckpointError):
             write_snapshot(make_snapshot(3), folder)
-    assert names(logdir) == ["model.ckpt-1"] and load_checkpoint(folder).state["step"] == 2
+    assert names(logdir) == ["model.ckpt-1"] and load_checkpoint(folder).state["epoch"] == 2
 
 
 def test_everything_is_synced_before_the_rename(logdir, make_snapshot, monkeypatch):
