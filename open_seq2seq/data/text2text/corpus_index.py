@@ -19,7 +19,7 @@ import numpy as np
 
 from open_seq2seq.data.text2text.vocabulary import rounded_up
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import open_regular
+from open_seq2seq.utils.data_files import opened_data
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.own_files import without_links
 from open_seq2seq.utils.sealed import sealed, unsealed
@@ -64,9 +64,9 @@ def identity_of(path: str) -> dict[str, Any]:
     The time of the status' last change, unlike that of the content's, cannot be set, by ``touch`` or a copy.
 
     Raises:
-      OSError: it cannot be read.
+      DataError: it cannot be read.
     """
-    with open_regular(path) as file:
+    with opened_data(path, "The text file") as file:
         status = os.fstat(file.fileno())
         places = np.linspace(0, max(0, status.st_size - _SAMPLE_BYTES), _SAMPLES).astype(np.int64)
         samples = b"".join(os.pread(file.fileno(), _SAMPLE_BYTES, place) for place in np.unique(places).tolist())
@@ -76,7 +76,7 @@ def identity_of(path: str) -> dict[str, Any]:
 
 def _digest_of(path: str) -> str:
     digest = TextDigest()
-    with open_regular(path) as file:
+    with opened_data(path, "The text file") as file:
         while block := file.read(1 << 22):
             digest.update(block)
     return str(digest)
@@ -131,7 +131,7 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
 
     Raises:
       UnfitIndexError: it is damaged, or of another text.
-      OSError: the text cannot be read.
+      DataError: the text cannot be read.
     """
     identity = identity_of(path)
     try:

@@ -115,7 +115,7 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
         try:
             dump = (_read_pickle if is_pickle(path) else _read_arrays)(file, labels)
             _check(dump)
-        except (DataError, KeyboardInterrupt):
+        except OSError:
             raise
         except Exception as error:  # a damaged archive or pickle may end in any
             raise DataError(f"{path} is no whole dump of logits: {str(error) or type(error).__name__}.") from error
