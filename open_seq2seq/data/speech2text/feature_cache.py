@@ -117,8 +117,8 @@ def _unpacked(packed: bytes, file_format: str) -> np.ndarray:
 
         with _HDF5, h5py.File(io.BytesIO(packed), "r") as file:
             found = file["features"]
-            if found.file != file or found.external or found.is_virtual:  # a link, or values, in another file
-                raise ValueError("the values are elsewhere")
+            if not isinstance(found, h5py.Dataset) or found.file != file or found.external or found.is_virtual:
+                raise ValueError("the values are in another file")
             return found[()]
     found = np.load(io.BytesIO(packed), allow_pickle=False)
     return found if file_format == "npy" else found["features"]

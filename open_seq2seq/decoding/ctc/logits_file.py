@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import zipfile
@@ -150,18 +151,28 @@ def _read_arrays(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
 
 
 def _read_pickle(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
-    content = _ArraysOnly(dump).load()
+    content = _ArraysOnly(io.BytesIO(dump.read())).load()
     logits = content.get("logits", content)
     vocab = content.get("vocab")
     found = list(labels) if labels else [vocab[number] for number in range(len(vocab))] if vocab else None
     if found is None:
         raise ValueError("it does not hold the alphabet: give it as a file")
+    if not all(isinstance(value, np.ndarray) for value in logits.values()):
+        raise ValueError("its logits are no arrays")
     return LogitsDump({str(name): np.asarray(value, np.float32) for name, value in logits.items()}, found,
                       float(content.get("step_size", 0.02)), json.loads(content.get("normalization", "{}")))
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Refuses whatever could run code: a pickle may name any function."""
+def _empty_array(*_: Any) -> np.ndarray:
+    """In the place of NumPy's own, which would make room for whatever shape a pickle names: the values come later."""
+    return np.empty(0)
+
+
+class _ArraysOnly(pickle._Unpickler):
+    """Refuses whatever could run code: a pickle may name any function.
+
+    It is Python's own unpickler, since the one in C makes room for 2 ** 32 objects where a damaged byte says so.
+    """
 
     _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),
                 ("_frombuffer", "numeric"), ("OrderedDict", "collections"), ("encode", "_codecs")}
@@ -170,4 +181,4 @@ class _ArraysOnly(pickle.Unpickler):
         root, last = module.split(".")[0], module.rsplit(".", 1)[-1]
         if (name, last) not in self._ALLOWED or root not in ("numpy", "collections", "_codecs"):
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is not needed for logits")
-        return super().find_class(module, name)
+        return {"_reconstruct": _empty_array, "ndarray": _empty_array}.get(name) or super().find_class(module, name)

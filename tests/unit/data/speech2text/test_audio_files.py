@@ -299,3 +299,61 @@ def test_index_of_a_small_set_leaves_nothing_behind(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.zeros(100), 8000)
     AudioIndex([str(tmp_path / "a.wav")], str(tmp_path / "cache"), 1)
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.fixture
+def remembered(tmp_path, monkeypatch):
+    """(recordings, the file of their lengths, a function that reads them again: samples and how many were opened)."""
+    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    paths = [str(tmp_path / f"{number}.wav") for number in range(3)]
+    for number, path in enumerate(paths):
+        soundfile.write(path, np.zeros(100 * (number + 1)), 8000)
+    read: list[str] = []
+    monkeypatch.setattr(audio_index, "read_info", lambda path: read.append(path) or read_info(path))
+
+    def again() -> tuple[list[int], int]:
+        read.clear()
+        index = AudioIndex(paths, str(tmp_path / "cache"), 1)
+        assert not index.errors and set(index.rates) == {8000} and set(index.channels) == {1}
+        return index.samples.tolist(), len(read)
+
+    again()
+    return paths, next((tmp_path / "cache").iterdir()), again
+
+
+def test_no_flipped_bit_of_the_lengths_is_believed(remembered, capsys):
+    _, file, again = remembered
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 3):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1:])
+        assert again() == ([100, 200, 300], 3) and file.read_bytes() == whole
+        assert "is not as it was written: the headers of 3 recordings are read anew" in capsys.readouterr().out
+    for content in (b"", whole[:-1], whole[:50], whole + b"x", whole[:-4]):  # the last: as files were before
+        file.write_bytes(content)
+        assert again() == ([100, 200, 300], 3)
+    assert again() == ([100, 200, 300], 0)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_stands_in_the_place_of_the_lengths(remembered, make):
+    _, file, again = remembered
+    file.unlink()
+    make(file)
+    assert again() == ([100, 200, 300], 3)
+
+
+def test_a_recording_of_equal_size_and_time_is_another(remembered):
+    paths, _, again = remembered
+    times = os.stat(paths[0])
+    soundfile.write(paths[0], np.zeros(100), 8000)
+    os.utime(paths[0], ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert again() == ([100, 200, 300], 1) and again()[1] == 0
+
+
+@pytest.mark.parametrize(("kind", "subtype"), [("wav", "FLOAT"), ("flac", None), ("ogg", None), ("mp3", None)])
+@pytest.mark.parametrize("rate", [8000, 11025, 44100])
+def test_audio_is_as_long_as_its_header_says(tmp_path, kind, subtype, rate):
+    """By this a recording that changed since its header was read is noticed."""
+    path = str(tmp_path / f"a.{kind}")
+    soundfile.write(path, tone(rate, 1.234), rate, subtype=subtype)
+    assert len(read_audio(path, 16000)) == resampled_length(read_info(path).samples, rate, 16000)
