@@ -245,7 +245,8 @@ class DataLayer(Component):
         found: dict[str, str] = {}
         for file in named_files(type(self), self.params):
             if file.kind in (kinds or (DATA, LIST)) and file.value is not None:
-                found[f"{asset_name(file)} {sum(name.startswith(f'{asset_name(file)} ') for name in found)}"] = file.value
+                number = sum(name.startswith(f"{asset_name(file)} ") for name in found)
+                found[f"{asset_name(file)} {number}"] = file.value
         return found
 
     def example_files(self) -> Sequence[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import itertools
 import os
 import shutil
@@ -16,34 +15,11 @@ import numpy as np
 
 from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles
 
 _LINES_AT_ONCE = 50_000
-
-
-def read_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a UTF-8 text file, plain or ``.gz``, without line ends.
-
-    Raises:
-      DataError: a file that is missing, not gzip although named so, or not UTF-8.
-    """
-    if not os.path.isfile(path):
-        raise DataError(f"The file {path} does not exist.")
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rb") as file:
-        try:
-            for number, line in enumerate(file, 1):
-                yield _decoded(line, path, number)
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise DataError(f"{path} is not a whole gzip file: {error}.") from error
-
-
-def _decoded(line: bytes, path: str, number: int) -> str:
-    try:
-        return line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: the line is not valid UTF-8.") from error
 
 
 @contextlib.contextmanager

@@ -107,12 +107,13 @@ class ParallelTextDataLayer(DataLayer):
     def _max_tokens(self) -> int:
         return self.params["max_length"] - self._num_special
 
-    def _load(self) -> None:
+    def _load(self, thorough: bool = False) -> None:
         params, _ = self.params, self.fingerprints  # taken before the files are read
         threads = max(1, min(params["map_parallel_calls"], os.cpu_count() or 1))
-        self._source = load_corpus(params["source_file"], self._source_tokenizer, params["index_dir"], threads)
+        how = params["index_dir"], threads, thorough
+        self._source = load_corpus(params["source_file"], self._source_tokenizer, *how)
         if self._reads_targets:
-            self._target = load_corpus(params["target_file"], self._target_tokenizer, params["index_dir"], threads)
+            self._target = load_corpus(params["target_file"], self._target_tokenizer, *how)
         elif self.mode in ("train", "eval"):
             self._target = self._source
         if self._target is not None and len(self._source) != len(self._target):
@@ -236,6 +237,12 @@ class ParallelTextDataLayer(DataLayer):
         if self._target is None:
             raise DataError("There are no reference texts in inference: no target file is read.")
         return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
+
+    def examine(self) -> list[str]:
+        """Compares indexes as a whole, with their checksums and with the texts; what does not fit is made anew."""
+        self._load(thorough=True)
+        return [f"the index of {corpus.path} was compared with the whole text"
+                for corpus in dict.fromkeys([self._source, self._target]) if corpus is not None and corpus.is_indexed]
 
     def report_dropped(self) -> dict[str, int]:
         """Returns how many training pairs were dropped, by reason."""

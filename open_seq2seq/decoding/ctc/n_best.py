@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from open_seq2seq.decoding.ctc.decoder import Transcript
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles
 
@@ -45,18 +46,17 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
     """
     found: dict[str, list[Candidate]] = {}
     try:
-        with open(path, encoding="utf-8", newline="") as stream:
-            reader = csv.reader(stream, delimiter="\t")
-            if tuple(next(reader, ())) != HEADER:
-                raise DataError(f"{path} is no n-best list: its first line has to be {' '.join(HEADER)}.")
-            for row in reader:
-                try:
-                    name, _, score, acoustic, lm, text = row
-                    found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
-                except ValueError:
-                    raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
-                                    "are expected.") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader((line + "\n" for line in read_lines(path, "The n-best list")), delimiter="\t")
+        if tuple(next(reader, ())) != HEADER:
+            raise DataError(f"{path} is no n-best list: its first line has to be {' '.join(HEADER)}.")
+        for row in reader:
+            try:
+                name, _, score, acoustic, lm, text = row
+                found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
+            except ValueError:
+                raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
+                                "are expected.") from None
+    except csv.Error as error:
         raise DataError(f"The n-best list {path} cannot be read: {error}.") from error
     return found
 
