@@ -29,16 +29,45 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     """
     if not name:
         raise UserError(f"{flag} is empty: name the file that results are written to.")
+    try:
+        _check_place(name, flag)
+    except (OSError, ValueError) as error:  # ValueError: the character NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{flag} is {name!r:.200}, which cannot be written: {reason}.") from error
+
+
+def _check_place(name: str, flag: str) -> None:
     path = Path(os.path.realpath(name))
-    if path.is_dir() and not _is_replaceable(str(path)):
+    if _exists(path) and path.is_dir() and not _is_replaceable(str(path)):
         raise UserError(f"{flag} is {name}, which is a folder: name a file in it.")
-    existing = next(place for place in (path, *path.parents) if place.exists())
+    existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: name another place.")
+    if (descriptor := standard_stream(name)) is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == 0:
+        raise UserError(f"{flag} is {name}, but this process was started with that stream closed: name a file.")
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
         if not os.access(place, os.W_OK):
             raise UserError(f"{flag} is {name}, but {place} cannot be written: name another place.")
+    if not passes_through(name) and _is_full(beside):
+        raise UserError(f"{flag} is {name}, but there is no space left in {beside}: make room, or name another place.")
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is something, found without hiding that a name is impossible."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a file system has no block or no file left for this user; some do not tell."""
+    found = os.statvfs(folder)
+    root = os.geteuid() == 0
+    blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
+    return (found.f_blocks > 0 and blocks == 0) or (found.f_files > 0 and files == 0)
 
 
 def make_folder_of(name: str) -> None:
@@ -50,7 +79,7 @@ def passes_through(name: str) -> bool:
     """Whether what is written there goes on at once: a pipe, a terminal, ``/dev/null``, or this process's output."""
     with contextlib.suppress(OSError):
         mode = os.stat(name).st_mode
-        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or standard_stream(name) is not None
     return False
 
 
@@ -65,7 +94,7 @@ def beside(name: str, ending: str) -> str:
     return os.path.splitext(name)[0] + ending
 
 
-def _standard_stream(name: str) -> int | None:
+def standard_stream(name: str) -> int | None:
     """The descriptor of this process's output that the name stands for, as ``/dev/stdout`` does; None for others."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
@@ -127,7 +156,7 @@ class OutputFiles:
         self._names.append(name)
         with self.guarded():
             if passes_through(name):
-                descriptor = _standard_stream(name)
+                descriptor = standard_stream(name)
                 target: Any = name if descriptor is None else os.dup(descriptor)
                 self._direct.append(open(target, mode, **text, buffering=1 if text else -1))  # noqa: SIM115
                 return self._direct[-1]
