@@ -20,7 +20,7 @@ from open_seq2seq.utils.console import enduring_output, need_output
 from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
-from open_seq2seq.utils.output_file import check_output_file, standard_stream
+from open_seq2seq.utils.output_file import check_output_file, is_standard_output
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
@@ -241,7 +241,7 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     flags, leftover = parser.parse_known_args(_plain_switches([_with_home(argument) for argument in arguments]))
     check_mode(flags.mode)
     need_output(flags.check or flags.benchmark or flags.mode in ("eval", "interactive_infer")
-                or (flags.mode == "infer" and standard_stream(flags.infer_output_file) == 1))
+                or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
@@ -308,6 +308,7 @@ def _model_problems(base_model: Any, params: dict[str, Any], section: str, given
 def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[str]) -> RunOptions:
     return RunOptions(
         mode=config.mode, config=config, infer_output_file=flags.infer_output_file,
+        infer_files=flags.infer_files or (),
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
         benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
         check=flags.check, argv=arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -230,6 +230,10 @@ class DataLayer(Component):
         """
         return {asset_name(file): file.value for file in named_files(type(self), self.params)
                 if file.kind == ASSET and file.value is not None}
+
+    def example_paths(self) -> Iterable[str]:
+        """Returns the files that hold one example each, where the parameters do not name them, but their lists."""
+        return ()
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -43,7 +43,8 @@ def _check_place(name: str, flag: str) -> None:
     existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: name another place.")
-    if (descriptor := standard_stream(name)) is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == 0:
+    descriptor = _standard_stream(name)
+    if descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise UserError(f"{flag} is {name}, but this process was started with that stream closed: name a file.")
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
@@ -79,7 +80,7 @@ def passes_through(name: str) -> bool:
     """Whether what is written there goes on at once: a pipe, a terminal, ``/dev/null``, or this process's output."""
     with contextlib.suppress(OSError):
         mode = os.stat(name).st_mode
-        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or standard_stream(name) is not None
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
     return False
 
 
@@ -94,13 +95,49 @@ def beside(name: str, ending: str) -> str:
     return os.path.splitext(name)[0] + ending
 
 
-def standard_stream(name: str) -> int | None:
+def _standard_stream(name: str) -> int | None:
     """The descriptor of this process's output that the name stands for, as ``/dev/stdout`` does; None for others."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.stat(name), os.fstat(descriptor)):
                 return descriptor
     return None
+
+
+def is_standard_output(name: str) -> bool:
+    """Whether what is written there goes to this process's standard output."""
+    return _standard_stream(name) == 1
+
+
+_protected: list[Callable[[], Iterable[str]]] = []
+
+
+@contextlib.contextmanager
+def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Within this context no output may be one of these files, whatever name it is given.
+
+    Args:
+      paths: gives the files that are read, or kept; called for each output that is there already.
+    """
+    _protected.append(paths)
+    try:
+        yield
+    finally:
+        _protected.remove(paths)
+
+
+def check_not_protected(name: str) -> None:
+    """Raises UserError where an output is a file that must not change, by a link or another spelling, too."""
+    try:
+        status = os.stat(name)
+    except (OSError, ValueError):
+        return
+    if stat.S_ISREG(status.st_mode):
+        for path in (path for paths in _protected for path in paths()):
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.samestat(status, os.stat(path)):
+                    raise UserError(f"The results would overwrite {name}, which this run reads or "
+                                    f"keeps{'' if path == name else f' as {path}'}: name another file.")
 
 
 def _is_replaceable(folder: str) -> bool:
@@ -154,9 +191,10 @@ class OutputFiles:
         """
         text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
         self._names.append(name)
+        check_not_protected(name)
         with self.guarded():
             if passes_through(name):
-                descriptor = standard_stream(name)
+                descriptor = _standard_stream(name)
                 target: Any = name if descriptor is None else os.dup(descriptor)
                 self._direct.append(open(target, mode, **text, buffering=1 if text else -1))  # noqa: SIM115
                 return self._direct[-1]
@@ -182,6 +220,7 @@ class OutputFiles:
           UserError: it cannot be written, something else has the name, or it is being written by another process.
         """
         self._names.append(name)
+        check_not_protected(name)
         with self.guarded():
             place = os.path.realpath(name)
             _check_folder(place, name)

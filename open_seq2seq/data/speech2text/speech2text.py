@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -155,6 +155,9 @@ class Speech2TextDataLayer(DataLayer):
         if found.transcripts is None:
             return source
         return np.stack([source, found.transcripts.lengths[found.rows]], axis=1)
+
+    def example_paths(self) -> Iterator[str]:
+        return (utterance.path for utterance in self._set.utterances)
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         return self.make_training_batch(examples, 0)
