@@ -17,7 +17,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.utils.console import enduring_output, need_output
-from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file
+from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file, with_home
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import check_output_file, is_standard_output
@@ -76,13 +76,6 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
         elif words[text.lower()]:
             plain.append(name)
     return plain
-
-
-def _with_home(argument: str) -> str:
-    """Does for ``--key=~/x`` what shells do for ``--key ~/x``."""
-    name, equals, text = argument.partition("=")
-    is_path = bool(equals) and name.startswith("--") and text.startswith("~") and "/" in text
-    return f"{name}={os.path.expanduser(text)}" if is_path else argument
 
 
 def _positive(text: str) -> int:
@@ -238,7 +231,7 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
       UserError: a mistake in either; a ``ConfigError`` has all of them.
     """
     parser = make_parser()
-    flags, leftover = parser.parse_known_args(_plain_switches([_with_home(argument) for argument in arguments]))
+    flags, leftover = parser.parse_known_args(_plain_switches([with_home(argument) for argument in arguments]))
     check_mode(flags.mode)
     need_output(flags.check or flags.benchmark or flags.mode in ("eval", "interactive_infer")
                 or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))

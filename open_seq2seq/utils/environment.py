@@ -1,4 +1,4 @@
-"""What the system grants a process: limits that are checked, and failures told in a sentence."""
+"""What the system grants a process: limits that are checked, failures told in a sentence, the home folder."""
 
 from __future__ import annotations
 
@@ -58,6 +58,13 @@ def failing_line(error: BaseException) -> str:
     ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
     frame = next(reversed(own or ours), None)
     return f"{frame.filename}, line {frame.lineno}: " if frame is not None else ""
+
+
+def with_home(argument: str) -> str:
+    """Does for ``--key=~/x`` what shells do for ``--key ~/x``; returns other arguments as they are."""
+    name, equals, text = argument.partition("=")
+    is_path = bool(equals) and name.startswith("--") and text.startswith("~") and "/" in text
+    return f"{name}={os.path.expanduser(text)}" if is_path else argument
 
 
 def scratch_file() -> BinaryIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import signal
 from collections.abc import Sequence
@@ -103,8 +104,15 @@ def environments() -> list[Case]:
              Refused("--enable_logs cannot write to new"), shell='ulimit -f 0; exec "$@"'),
         Case("a small stack", TRAIN_ANEW, Same(), shell='ulimit -s 256; exec "$@"'),
         Case("few open files", TRAIN_ANEW, Same(), shell='ulimit -n 32; exec "$@"'),
-        Case("a folder that is gone", EVALUATE[1:], Refused("--config_file"),
+        Case("a working folder that is gone", lambda place: (f"--config_file={place.root}/config.py", "--mode=eval"),
+             Works(), shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'),
+        Case("a config relative to a working folder that is gone", EVALUATE, Refused("No such file"),
              shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'),
+        *(Case(f"{mode} without any temporary folder", MODES[mode], Same(), task=task,
+               fault=write("sitecustomize.py", "import tempfile\n"
+                           "tempfile._candidate_tempdir_list = lambda: ['/nowhere']\n"),
+               shell='PYTHONPATH="$PWD:$PYTHONPATH" exec "$@"')
+          for mode, task in itertools.product(("training", "evaluation", "inference"), ("text", "speech"))),
         Case("an umask that takes all rights", TRAIN_ANEW, Same(), shell='umask 777; exec "$@"'),
     ]
     return cases
@@ -213,7 +221,7 @@ def errors_between_steps() -> list[Case]:
              fault=hook("raise ValueError('no luck')", 20, "end")),
         Case("a hook ends the process", TROUBLE, Ended(7), fault=hook("raise SystemExit(7)")),
         Case("a hook closes standard output", TROUBLE, Said("Standard output cannot be written"),
-             fault=hook("__import__('sys').stdout.close()")),
+             fault=hook("__import__('sys').stdout.close()"), shell='exec "$@"'),
         Case("a hook prints to a pipe that nobody reads", TROUBLE, Said("Standard output cannot be written"),
              fault=hook("print('x' * 10**6)"), shell=redirected("training", "| head -n 1 >/dev/null")),
         Case("a hook removes the working folder's temporary files", TROUBLE, Works(),
@@ -298,4 +306,6 @@ def names() -> list[Case]:
     return cases
 
 
-CASES = [*streams(), *environments(), *outputs(), *errors_between_steps(), *signals(), *names()]
+# A process of its own has to import TensorFlow, which takes its time while others do so too.
+CASES = [case if case.shell is None else dataclasses.replace(case, timeout=200) for case in (
+    *streams(), *environments(), *outputs(), *errors_between_steps(), *signals(), *names())]

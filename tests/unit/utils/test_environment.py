@@ -9,7 +9,7 @@ import resource
 import pytest
 
 from open_seq2seq.utils import environment
-from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file
+from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file, with_home
 from open_seq2seq.utils.errors import UserError
 
 
@@ -49,6 +49,15 @@ def test_the_line_is_one_of_a_users_file_even_if_the_package_raised(tmp_path, mo
     assert failing_line(caught.value) == f"{path}, line 2: "
     caught.value.__traceback__ = caught.value.__traceback__.tb_next.tb_next  # the package alone
     assert failing_line(caught.value).startswith(f"{environment.__file__}, line ")
+
+
+@pytest.mark.parametrize(("argument", "expected"), [
+    ("--out=~/x", "--out=/home/me/x"), ("--a/b=~/x", "--a/b=/home/me/x"), ("--out=~", "--out=~"),
+    ("--out=~nobody-of-this-name/x", "--out=~nobody-of-this-name/x"), ("~/x", "~/x"), ("--out", "--out"),
+    ("--text=a ~/x", "--text=a ~/x")])
+def test_the_home_folder_is_put_where_a_shell_leaves_it_out(monkeypatch, argument, expected):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert with_home(argument) == expected
 
 
 def test_a_scratch_file_needs_no_folder(monkeypatch):
