@@ -41,6 +41,8 @@ def problem_of(error: BaseException) -> str | None:
     """
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return "The system lets the process start no more threads: raise the number of processes (ulimit -u)."
+    if isinstance(error, RuntimeError) and str(error) == "Could not determine home directory.":
+        return "A path begins with ~, but the home folder is not known: give the path in full."
     if not isinstance(error, OSError) or error.errno is None:
         return None
     names = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
@@ -61,10 +63,18 @@ def failing_line(error: BaseException) -> str:
 
 
 def with_home(argument: str) -> str:
-    """Does for ``--key=~/x`` what shells do for ``--key ~/x``; returns other arguments as they are."""
+    """Does for ``--key=~/x`` what shells do for ``--key ~/x``; returns other arguments as they are.
+
+    Raises:
+      UserError: there is no such home folder.
+    """
     name, equals, text = argument.partition("=")
-    is_path = bool(equals) and name.startswith("--") and text.startswith("~") and "/" in text
-    return f"{name}={os.path.expanduser(text)}" if is_path else argument
+    if not equals or not name.startswith("--") or not text.startswith("~") or "/" not in text:
+        return argument
+    full = os.path.expanduser(text)
+    if full == text:
+        raise UserError(f"'{argument}': the home folder {text.partition('/')[0]} is not known: give the path in full.")
+    return f"{name}={full}"
 
 
 def scratch_file() -> BinaryIO:

@@ -26,7 +26,7 @@ from tests.hostile.case import (
     Same,
     Works,
 )
-from tests.hostile.faults import after, both, copy, hard_link, rename, replace_by_link, send_signal, write
+from tests.hostile.faults import after, both, copy, edit, hard_link, rename, replace_by_link, send_signal, write
 
 TALK = (CONFIG, "--mode=interactive_infer")
 MODES: dict[str, Sequence[str]] = {"training": TRAIN_ANEW, "resuming": RESUME, "evaluation": EVALUATE,
@@ -286,13 +286,17 @@ def names() -> list[Case]:
         Case("the vocabulary is in the home folder", (*EVALUATE, "--data_layer_params/src_vocab_file=~/vocab.txt",
                                                       "--data_layer_params/tgt_vocab_file=~/vocab.txt"), Works(),
              fault=prepared),
-        Case("the logdir is in the home of nobody", (*TRAIN_ANEW, "--logdir=~no-such-user/new"), Works()),
+        Case("the logdir is in the home of nobody", (*TRAIN_ANEW, "--logdir=~no-such-user/new"),
+             Refused("the home folder ~no-such-user is not known"), quick=True),
+        Case("the config's logdir is in the home of nobody", EVALUATE, Refused("the home folder is not known"),
+             fault=edit("config.py", 'root + "/run"', '"~no-such-user/run"')),
         Case("the logdir is no UTF-8", (*TRAIN_ANEW, f"--logdir={odd}"), Works()),
         Case("the logdir is no UTF-8, with logs", (*TRAIN_ANEW, f"--logdir={odd}", "--enable_logs"), Works()),
         Case("the logdir is no UTF-8, speech", (*TRAIN_ANEW, f"--logdir={odd}"), Works(), task="speech"),
         Case("the logdir of an evaluation is no UTF-8", (*EVALUATE, f"--logdir={odd}"), Works(),
              fault=rename("run", odd)),
-        Case("the logdir that is resumed is no UTF-8", (*RESUME, f"--logdir={odd}"), Works(), fault=rename("run", odd)),
+        Case("the logdir that is resumed is no UTF-8", (*RESUME, f"--logdir={odd}"), Works(), fault=rename("run", odd),
+             writes=(f"{odd}/*",)),
         Case("the output is no UTF-8", (*infer, f"--infer_output_file={odd}"), Works()),
         Case("the input is no UTF-8", ("--mode=infer", "--logdir=run", "--infer_output_file=out.txt", "--infer_files",
                                        odd), Works(), fault=copy("dev.src", odd)),

@@ -53,11 +53,13 @@ def test_the_line_is_one_of_a_users_file_even_if_the_package_raised(tmp_path, mo
 
 @pytest.mark.parametrize(("argument", "expected"), [
     ("--out=~/x", "--out=/home/me/x"), ("--a/b=~/x", "--a/b=/home/me/x"), ("--out=~", "--out=~"),
-    ("--out=~nobody-of-this-name/x", "--out=~nobody-of-this-name/x"), ("~/x", "~/x"), ("--out", "--out"),
+    ("~/x", "~/x"), ("--out", "--out"),
     ("--text=a ~/x", "--text=a ~/x")])
 def test_the_home_folder_is_put_where_a_shell_leaves_it_out(monkeypatch, argument, expected):
     monkeypatch.setenv("HOME", "/home/me")
     assert with_home(argument) == expected
+    with pytest.raises(UserError, match="the home folder ~nobody-of-this-name is not known"):
+        with_home("--out=~nobody-of-this-name/x")
 
 
 def test_a_scratch_file_needs_no_folder(monkeypatch):
