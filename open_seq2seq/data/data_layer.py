@@ -250,7 +250,7 @@ class DataLayer(Component):
         return found
 
     def example_files(self) -> Sequence[str]:
-        """Returns files of which each holds an example, such as recordings: a few of many, the same each time."""
+        """Returns the files of which each holds an example, such as recordings; no parameter names them, but lists do."""
         return ()
 
     @property
@@ -266,7 +266,7 @@ class DataLayer(Component):
         return dict(self._fingerprints)
 
     def sample_digest(self) -> str:
-        """Returns the checksum of what ``example_files`` begin with."""
+        """Returns the checksum of what some of ``example_files`` begin with, the same ones each time."""
         return digest_of_beginnings(self.example_files())
 
     def check_unchanged(self, *kinds: str) -> None:

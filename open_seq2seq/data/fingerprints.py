@@ -12,6 +12,7 @@ import numpy as np
 
 WHOLE_BELOW = 16 << 20
 _SAMPLES, _SAMPLE_BYTES = 64, 64 << 10
+_FILES = 32  # of many small ones
 _ROWS_AT_ONCE = 1 << 20
 
 Identity = tuple[int, ...]
@@ -80,9 +81,10 @@ def fingerprint(path: str) -> Fingerprint | None:
 
 
 def digest_of_beginnings(paths: Sequence[str]) -> str:
-    """Returns the checksum of what some files begin with; of those that cannot be read, of nothing."""
+    """Returns the checksum of what files begin with, a few of many; of those that cannot be read, of nothing."""
     found = hashlib.sha256()
-    for path in paths:
+    for number in np.unique(np.linspace(0, len(paths) - 1, _FILES, dtype=np.int64)) if paths else ():
+        path = paths[number]
         content = b""
         if identity_of(path) is not None:
             with open(path, "rb") as file:

@@ -15,13 +15,14 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import EnduringStream
 from open_seq2seq.utils.errors import UserError
 
 
 class Tee:
     """A text stream that writes to two: the terminal and a file."""
 
-    def __init__(self, stream: TextIO, copy: TextIO) -> None:
+    def __init__(self, stream: TextIO, copy: EnduringStream) -> None:
         self._stream = stream
         self._copy = copy
 
@@ -59,7 +60,7 @@ class RunLogs:
         self._root = Path(root)
         self._config_file = config_file
         self._argv = list(argv)
-        self._files: list[TextIO] = []
+        self._files: list[EnduringStream] = []
         self._streams: tuple[TextIO, TextIO] | None = None
 
     def __enter__(self) -> RunLogs:
@@ -73,8 +74,9 @@ class RunLogs:
             git = git_info()
             if git is not None:
                 self._write(f"git-info_{stamp}.log", git)
-            self._files = [disk.new_file(self._root / f"{name}_{stamp}.log", "x", buffering=1)
-                           for name in ("stdout", "stderr")]
+            for name in ("stdout", "stderr"):
+                path = self._root / f"{name}_{stamp}.log"
+                self._files.append(EnduringStream(disk.new_file(path, "x", buffering=1), str(path)))
         except OSError as error:
             raise UserError(f"--enable_logs cannot write to {self._root}: {error.strerror}.") from error
         self._streams = (sys.stdout, sys.stderr)
@@ -83,7 +85,7 @@ class RunLogs:
         return self
 
     def _write(self, name: str, text: str) -> None:
-        disk.write_new(self._root / name, text)
+        disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))
 
     def _unused(self, stamp: str) -> str:
         """Returns a stamp that no file of the directory's has: that of a moment, or with a number."""
@@ -99,7 +101,7 @@ class RunLogs:
         if isinstance(error, UserError):
             self._files[1].write(f"Error: {error}\n")
         elif error is not None and not isinstance(error, SystemExit):
-            traceback.print_exception(kind, error, trace, file=self._files[1])
+            traceback.print_exception(kind, error, trace, file=self._files[1])  # type: ignore[arg-type]
         for file in self._files:
             file.close()
 

@@ -28,6 +28,7 @@ from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.precision_choice import settle_precision
 from open_seq2seq.training.process import set_up_process
+from open_seq2seq.training.protected_files import protected_files
 from open_seq2seq.training.recovery import PrecisionLowered, keep_restart, kept_dtype
 from open_seq2seq.training.report import print_config, print_parameter_table
 from open_seq2seq.training.run_inputs import RunInputs, check_read, read_assets
@@ -35,6 +36,7 @@ from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import never_written
 
 
 class Models(NamedTuple):
@@ -102,7 +104,8 @@ def run(options: RunOptions) -> int:
             EvaluationPass(model, runner).run(report_progress=True)
             deco_print("Finished evaluation")
         elif options.mode == "infer":
-            InferencePass(model, runner).run(options.infer_output_file)
+            with never_written(lambda: protected_files(options, model)):
+                InferencePass(model, runner).run(options.infer_output_file)
             deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
         else:
             prompt(InteractiveModel(model))

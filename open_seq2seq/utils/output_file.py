@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -31,16 +31,46 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     """
     if not name:
         raise UserError(f"{flag} is empty: name the file that results are written to.")
+    try:
+        _check_place(name, flag)
+    except (OSError, ValueError) as error:  # ValueError: the character NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{flag} is {name!r:.200}, which cannot be written: {reason}.") from error
+
+
+def _check_place(name: str, flag: str) -> None:
     path = Path(os.path.realpath(name))
-    if path.is_dir() and not _is_replaceable(str(path)):
+    if _exists(path) and path.is_dir() and not _is_replaceable(str(path)):
         raise UserError(f"{flag} is {name}, which is a folder: name a file in it.")
-    existing = next(place for place in (path, *path.parents) if place.exists())
+    existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: name another place.")
+    descriptor = _standard_stream(name)
+    if descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise UserError(f"{flag} is {name}, but this process was started with that stream closed: name a file.")
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
         if not os.access(place, os.W_OK):
             raise UserError(f"{flag} is {name}, but {place} cannot be written: name another place.")
+    if not passes_through(name) and _is_full(beside):
+        raise UserError(f"{flag} is {name}, but there is no space left in {beside}: make room, or name another place.")
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is something, found without hiding that a name is impossible."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a file system has no block or no file left for this user; some do not tell."""
+    found = os.statvfs(folder)
+    root = os.geteuid() == 0
+    blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
+    return (found.f_blocks > 0 and blocks == 0) or (found.f_files > 0 and files == 0)
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
@@ -79,6 +109,42 @@ def _standard_stream(name: str) -> int | None:
             if os.path.samestat(os.stat(name), os.fstat(descriptor)):
                 return descriptor
     return None
+
+
+def is_standard_output(name: str) -> bool:
+    """Whether what is written there goes to this process's standard output."""
+    return _standard_stream(name) == 1
+
+
+_protected: list[Callable[[], Iterable[str]]] = []
+
+
+@contextlib.contextmanager
+def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Within this context no output may be one of these files, whatever name it is given.
+
+    Args:
+      paths: gives the files that are read, or kept; called for each output that is there already.
+    """
+    _protected.append(paths)
+    try:
+        yield
+    finally:
+        _protected.remove(paths)
+
+
+def check_not_protected(name: str) -> None:
+    """Raises UserError where an output is a file that must not change, by a link or another spelling, too."""
+    try:
+        status = os.stat(name)
+    except (OSError, ValueError):
+        return
+    if stat.S_ISREG(status.st_mode):
+        for path in (path for paths in _protected for path in paths()):
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.samestat(status, os.stat(path)):
+                    raise UserError(f"The results would overwrite {name}, which this run reads or "
+                                    f"keeps{'' if path == name else f' as {path}'}: name another file.")
 
 
 def _is_replaceable(folder: str) -> bool:
@@ -154,6 +220,7 @@ class OutputFiles:
         """
         text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
         self._names.append(name)
+        check_not_protected(name)
         with self.guarded():
             if passes_through(name):
                 descriptor = _standard_stream(name)
@@ -182,6 +249,7 @@ class OutputFiles:
           UserError: it cannot be written, something else has the name, or it is being written by another process.
         """
         self._names.append(name)
+        check_not_protected(name)
         with self.guarded():
             place = os.path.realpath(name)
             _check_folder(place, name)

@@ -31,9 +31,6 @@ from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
-_EXAMPLE_FILES = 32
-"""Of so many recordings a checkpoint has a fingerprint."""
-
 
 class Speech2TextDataLayer(DataLayer):
     """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
@@ -286,9 +283,7 @@ class Speech2TextDataLayer(DataLayer):
             raise DataError(f"{name} {error.detail}.") from error
 
     def example_files(self) -> list[str]:
-        rows = self._set.rows
-        some = rows[np.unique(np.linspace(0, len(rows) - 1, _EXAMPLE_FILES, dtype=np.int64))]
-        return [self._set.utterances[int(row)].path for row in some]
+        return [utterance.path for utterance in self._set.utterances]
 
     def examine(self) -> list[str]:
         """Decodes every recording, as ``--check`` asks for.
