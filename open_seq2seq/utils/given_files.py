@@ -6,6 +6,7 @@ import atexit
 import functools
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -61,12 +62,15 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
       flag: that named them, for messages.
 
     Raises:
-      UserError: a folder, or nothing came by standard input.
+      UserError: a folder or a device, or nothing came by standard input.
       DataError: one of several files is empty, or not UTF-8.
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
         raise UserError(f"{flag} names {folders[0]}, which is a folder: name text files, one sentence a line.")
+    devices = [name for name in files if name != STANDARD_INPUT and _is_device(name)]
+    if devices:
+        raise UserError(f"{flag} names {devices[0]}, which is a device: name text files, one sentence a line.")
     paths = [spooled_input("standard-input.txt", flag) if name == STANDARD_INPUT else name for name in files]
     if len(paths) == 1 and os.path.isfile(paths[0]):
         return paths[0]  # a pipe can be read but once
@@ -75,6 +79,14 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
         for name, path in zip(files, paths, strict=True):
             _append(out, name, path)
     return target
+
+
+def _is_device(name: str) -> bool:
+    """Whether it is one that may go on without end, as a terminal does not."""
+    if not stat.S_ISCHR(os.stat(name).st_mode):
+        return False
+    with open(name, "rb", buffering=0) as file:
+        return not file.isatty()
 
 
 def _append(out: BinaryIO, name: str, path: str) -> None:
