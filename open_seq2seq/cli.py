@@ -79,15 +79,19 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not _is_count(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of steps of at least 1")
     return int(text)
 
 
 def _from_zero(text: str) -> int:
-    if not text.isdecimal():
+    if not _is_count(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of a step, from 0")
     return int(text)
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 15
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -194,6 +198,8 @@ def _report(problems: Sequence[str]) -> None:
 
 
 def _one_line(text: str) -> str:
+    # Control characters of a name in somebody else's file would be the terminal's.
+    text = "".join(char if char.isprintable() or char.isspace() else repr(char)[1:-1] for char in text)
     words = " ".join(line.strip() for line in text.splitlines()).split(" ")
     return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…" for word in words)
 

@@ -11,13 +11,15 @@ from typing import Any
 
 import yaml
 
+from open_seq2seq.config.merge import copy_nested, size_problem
 from open_seq2seq.config.overrides import SECTIONS
-from open_seq2seq.config.user_code import execute_config, untrusted
+from open_seq2seq.config.params import shown
+from open_seq2seq.config.user_code import describe_error, execute_config, untrusted
 from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
-_MOST_CHARACTERS = 1 << 22
+_MOST_BYTES = 1 << 22
 # What the toolkit writes beside a config: the first in a checkpoint, the second with a batch that a run diverged on.
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Folders of a logdir that hold checkpoints; "" is the logdir itself.
@@ -94,10 +96,13 @@ def check_exists(path: str | os.PathLike[str]) -> None:
     """Raises ConfigError when there is no such config file; needs no TensorFlow."""
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if os.path.isfile(path):
+        if os.path.getsize(path) > _MOST_BYTES:
+            raise ConfigError([f"The config file {path} has more than {_MOST_BYTES:,} bytes."])
         return
-    what = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
+    what = ("is a folder, not a file" if os.path.isdir(path) else "is no file" if os.path.exists(path)
+            else "is a link that leads nowhere" if os.path.islink(path) else "does not exist")
     folder, name = os.path.split(path)
-    others = os.listdir(folder) if os.path.isdir(folder) else []
+    others = os.listdir(folder) if os.path.isdir(folder) and not os.path.lexists(path) else []
     raise ConfigError([f"The config file {path} {what}." + did_you_mean(name, others)])
 
 
@@ -116,22 +121,34 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
         if section is None:
             continue
         if isinstance(section, Mapping):
-            sections[name] = dict(section)
+            sections[name], problem = _copied(section)
         else:
-            problems.append(f"In {path} {name} is of type {type(section).__name__} but has to be a dict.")
+            problem = f"is of type {type(section).__name__} but has to be a dict"
+        problems += [f"In {path} {name} {problem}."] if problem else []
     if problems:
         raise ConfigError(problems)
     return ConfigFile(path, base_model, sections)
 
 
+def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
+    """Returns (a section as plain dicts and lists, what is wrong with it)."""
+    try:
+        wrong = [key for key in section if not isinstance(key, str)]
+        if wrong:
+            return {}, f"has the key {shown(wrong[0])}, but keys are text"
+        if problem := size_problem(section):
+            return {}, problem
+        return copy_nested(section), ""
+    except Exception as error:  # of a mapping whose class the config defines
+        return {}, f"cannot be read: {describe_error(error)}"
+
+
 def _read_yaml(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read(_MOST_CHARACTERS + 1)
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"The config file {path} cannot be read: {error}."]) from error
-    if len(text) > _MOST_CHARACTERS:
-        raise ConfigError([f"The config file {path} has more than {_MOST_CHARACTERS:,} characters."])
     return _names_in(text, path)
 
 

@@ -175,8 +175,10 @@ def shown(value: Any) -> str:
     """Returns a value as messages show it: its repr, shortened where it is long."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of so many digits
-        text = f"a {type(value).__name__} with a number of thousands of digits"
+    except Exception as error:
+        # Python writes no whole number of so many digits; and a class that the config defines may fail.
+        digits = isinstance(error, ValueError) and "digits" in str(error)
+        text = f"a {type(value).__name__} " + ("with a number of thousands of digits" if digits else "without a text")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 

@@ -250,7 +250,7 @@ class DataLayer(Component):
         return found
 
     def example_files(self) -> Sequence[str]:
-        """Returns the files of which each holds an example, such as recordings; no parameter names them, but lists do."""
+        """Returns the files of which each holds an example, such as recordings, where a list names them."""
         return ()
 
     @property

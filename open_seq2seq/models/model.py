@@ -22,6 +22,7 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
+from open_seq2seq.parts.randomness import LARGEST_SEED
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
              "variable_norm", "larc_summaries", "loss_scale", "skipped_updates", "gradient_overflows",
@@ -234,7 +235,8 @@ def _run_params() -> dict[str, Any]:
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
         "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),
-        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default.", minimum=0),
+        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default.", minimum=0,
+                             maximum=LARGEST_SEED),
         "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs",
                             minimum=1, maximum=10**9),
         "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates",

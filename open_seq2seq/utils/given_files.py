@@ -66,7 +66,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
       flag: that named them, for messages.
 
     Raises:
-      UserError: a folder, or nothing came by standard input.
+      UserError: a folder or a device, or nothing came by standard input.
       DataError: one of several files is empty, or not UTF-8.
     """
     folders = [name for name in files if os.path.isdir(name)]

@@ -180,3 +180,8 @@ class Case:
 def arguments_of(command: Command, place: Place) -> list[str]:
     """Returns the arguments of a command in a place."""
     return list(command(place) if callable(command) else command)
+
+
+def shown(text: str) -> str:
+    """Returns a value as the name of a case shows it."""
+    return repr(text if len(text) < 50 else f"{text[:20]}… of {len(text)} characters")

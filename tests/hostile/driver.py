@@ -13,16 +13,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.hostile.case import Case, Ended, Place, arguments_of
+from tests.hostile.case import Case, Place, arguments_of
 from tests.hostile.judge import Ending, Files, Finding, Result, judge, look, needs_reference, result_of
 from tests.hostile.server import Request, send
-from tests.hostile.workspaces import TRAINING, WRITERS
+from tests.hostile.workspaces import WORKSPACES, Workspace
 
 HERE = Path(__file__).parent
 _TRAINING_SECONDS = 300
@@ -72,10 +72,14 @@ class Slot:
     Args:
       folder: an empty one.
       connection: to a server (``server.py``).
+      workspaces: by the names of the tasks.
+      bare: as for ``Driver``.
     """
 
-    def __init__(self, folder: Path, connection: socket.socket) -> None:
+    def __init__(self, folder: Path, connection: socket.socket, workspaces: Mapping[str, Workspace],
+                 bare: bool) -> None:
         self._folder = folder
+        self._workspaces, self._bare = workspaces, bare
         self._connection = connection
         self._answers = connection.makefile("r")
         self._requests = connection.makefile("w")
@@ -115,9 +119,11 @@ class Slot:
     def _train(self, task: str, place: Place) -> None:
         (place.home / "tmp").mkdir(parents=True)
         (place.home / ".cache").mkdir()
-        WRITERS[task](place.root)
+        workspace = self._workspaces[task]
+        workspace.write(place.root)
         own = look(place.root)
-        self._must_work(Case("the finished run", TRAINING, Ended(0), timeout=_TRAINING_SECONDS), place)
+        if workspace.training is not None:
+            self._must_work(workspace.training, place)
         self._made[task] = {name: entry for name, entry in look(place.root).items() if name not in own}
 
     def _must_work(self, case: Case, place: Place) -> Ending:
@@ -131,11 +137,13 @@ class Slot:
         place = Place(self._folder / case.task)
         if case.task not in self._made:
             place = self._copy(case.task)
-        key = (case.task, *arguments_of(case.command, place), "|", *arguments_of(case.before or (), place), case.stdin)
+        shell = case.shell if self._bare else None
+        key = (case.task, *arguments_of(case.command, place), "|", *arguments_of(case.before or (), place), case.stdin,
+               shell)
         if key not in self._references:
             place, _ = self._prepare(case)
             before = look(place.root)
-            plain = replace(case, meanwhile=None, env={}, shell=None, timeout=_TRAINING_SECONDS)
+            plain = replace(case, meanwhile=None, env={}, shell=shell, timeout=_TRAINING_SECONDS)
             ending = self._must_work(plain, place)
             self._references[key] = result_of(ending, before, look(place.root))
         return self._references[key]
@@ -200,18 +208,23 @@ class Driver:
     Args:
       cases: in the order in which they will be asked for.
       slots: how many run side by side.
+      workspaces: that they begin with, by the names of the tasks.
+      bare: forks have not imported the toolkit, and each case's ``shell`` is its command: for tests of the driver.
     """
 
-    def __init__(self, cases: Sequence[Case], slots: int) -> None:
+    def __init__(self, cases: Sequence[Case], slots: int, workspaces: Mapping[str, Workspace] = WORKSPACES,
+                 bare: bool = False) -> None:
         self._cases = list(cases)
         self._folder = Path(tempfile.mkdtemp(prefix="os2s-hostile-")).resolve()
         ours, theirs = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
         descriptors = [connection.fileno() for connection in theirs]
-        self._server = subprocess.Popen([sys.executable, "-m", "tests.hostile.server", *map(str, descriptors)],
+        flags = ["--bare"] if bare else []
+        self._server = subprocess.Popen([sys.executable, "-m", "tests.hostile.server", *flags, *map(str, descriptors)],
                                         pass_fds=descriptors, cwd=HERE.parents[1])
         for connection in theirs:
             connection.close()
-        self._slots = [Slot(self._make(f"{number}"), connection) for number, connection in enumerate(ours)]
+        self._slots = [Slot(self._make(f"{number}"), connection, workspaces, bare)
+                       for number, connection in enumerate(ours)]
         self._free = list(self._slots)
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(slots)

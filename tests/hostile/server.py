@@ -139,7 +139,9 @@ def _call(arguments: list[str]) -> int:
 
 
 def _import_the_toolkit() -> None:
-    import open_seq2seq.cli
+    from open_seq2seq.cli import import_tensorflow
+
+    import_tensorflow()  # without its chatter
     import open_seq2seq.models
     import open_seq2seq.training.check
     import open_seq2seq.training.infer_files
@@ -147,9 +149,11 @@ def _import_the_toolkit() -> None:
 
 
 def main() -> None:
-    """Serves the sockets whose descriptors the command line names."""
-    connections = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
-    _import_the_toolkit()
+    """Serves the sockets whose descriptors the command line names, after ``--bare`` without the toolkit."""
+    bare = sys.argv[1] == "--bare"
+    connections = [socket.socket(fileno=int(number)) for number in sys.argv[1 + bare:]]
+    if not bare:
+        _import_the_toolkit()
     gc.collect()
     gc.freeze()
     servers = []

@@ -8,13 +8,28 @@ so on. Both have a folder ``home`` and, once ``TRAINING`` has run, the logdir ``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from tests.hostile.case import CONFIG
+from tests.hostile.case import CONFIG, Case, Ended
 from tests.integration.conftest import write_workspace
 
 TRAINING = (CONFIG, "--mode=train_eval")
+
+
+class Workspace(NamedTuple):
+    """What cases begin with.
+
+    Attributes:
+      write: makes the user's files in a folder.
+      training: a command that makes the finished run, in a shell if there is one; None for no run.
+    """
+
+    write: Callable[[Path], object]
+    training: Case | None = Case("the finished run", TRAINING, Ended(0), timeout=300)
+
 
 SPEECH = '''
 root = {root!r}
@@ -62,4 +77,4 @@ def write_speech(root: Path) -> None:
     (root / "config.py").write_text(SPEECH.format(root=str(root)), encoding="utf-8")
 
 
-WRITERS = {"text": write_text, "speech": write_speech}
+WORKSPACES = {"text": Workspace(write_text), "speech": Workspace(write_speech)}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from open_seq2seq.parts.randomness import LARGEST_SEED
 from open_seq2seq.training.checkpoints.files import (
     ASSETS,
     CONFIG,
@@ -106,7 +107,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2 ** 63
+    return type(value) is int and 0 <= value <= LARGEST_SEED
 
 
 def _are_numbers(value: Any) -> bool:
@@ -143,7 +144,7 @@ _VALUES = {
     "micro_batch": (_is_count, "a number of batches"),
     "epoch": (_is_count, "a number of epochs"),
     "world_size": (lambda value: _is_count(value) and value > 0, "a number of ranks"),
-    "random_seed": (_is_seed, "an integer of 64 bits"),
+    "random_seed": (_is_seed, f"a seed, which is at most {LARGEST_SEED}"),
     "metrics": (_are_numbers, "a table of numbers"),
     "data": (_are_data, "fingerprints of the data"),
     "divergence": (_is_divergence, "what divergences leave there"),
