@@ -225,9 +225,7 @@ def _is_empty(folder: Path) -> bool:
 def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
-    if (root / STATE).is_file():
-        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
-                        f"{root.absolute().parent}, to go on from there, or choose another logdir.")
+    _refuse_checkpoint(root)
     if _is_empty(root):
         if options.continue_learning:
             raise UserError(f"--continue_learning was given, but the log directory {root} is empty or missing: "
@@ -242,6 +240,12 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
         raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
                               f"{_elsewhere(root, options)}: choose another logdir to start from scratch.")
     return checkpoint
+
+
+def _refuse_checkpoint(root: Path) -> None:
+    if (root / STATE).is_file():
+        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
+                        f"{root.absolute().parent}, to go on from there, or choose another logdir.")
 
 
 def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
@@ -308,6 +312,7 @@ class LogDirLock:
     def __enter__(self) -> LogDirLock:
         if self._path is None:
             return self
+        _refuse_checkpoint(self._path.parent)  # a file in it would outlive it
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
