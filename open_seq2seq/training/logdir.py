@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.training.checkpoints.state import read_state
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
@@ -188,19 +187,7 @@ def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
     folder = root / LOGS if root and options.enable_logs else root
-    logdir = LogDir(root, folder, folder / BEST_MODELS if folder else None)
-    return logdir.of_run(_newest_state(folder)) if folder else logdir
-
-
-def _newest_state(folder: Path) -> dict[str, Any] | None:
-    """Returns the state of the checkpoint that was written last; None without one."""
-    def written(path: Path) -> float:
-        return (path / STATE).stat().st_mtime
-
-    for path in sorted(list_checkpoints(folder), key=written, reverse=True):
-        with contextlib.suppress(CheckpointError):
-            return read_state(path)
-    return None
+    return LogDir(root, folder, folder / BEST_MODELS if folder else None)
 
 
 def _raise_or_warn(error: UserError, lenient: bool) -> None:
