@@ -15,7 +15,7 @@ from open_seq2seq.parts.component import carried_states
 from open_seq2seq.runners.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.watchdog import Watchdog, watched
-from open_seq2seq.training import session
+from open_seq2seq.training import saving, session
 from open_seq2seq.training.good_state import GoodState
 from open_seq2seq.training.hooks import Hook
 from open_seq2seq.training.logdir import LogDir, LogDirLock, take_over
@@ -272,7 +272,7 @@ class ElasticTraining:
                 time.sleep(0.2)
         if self._options.enable_logs and logdir.root is not None:
             self._held.enter_context(RunLogs(logdir.root, self._options.config_file, self._options.argv))
-        return logdir
+        return logdir.of_run(saving.written_last(logdir))
 
 
 def _ranks(number: int) -> str:

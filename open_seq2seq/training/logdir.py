@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.training.checkpoints.state import read_state
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
@@ -196,19 +195,7 @@ def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
     folder = root / LOGS if root and options.enable_logs else root
-    logdir = LogDir(root, folder, folder / BEST_MODELS if folder else None)
-    return logdir.of_run(_newest_state(folder)) if folder else logdir
-
-
-def _newest_state(folder: Path) -> dict[str, Any] | None:
-    """Returns the state of the checkpoint that was written last; None without one."""
-    def written(path: Path) -> float:
-        return (path / STATE).stat().st_mtime
-
-    for path in sorted(list_checkpoints(folder), key=written, reverse=True):
-        with contextlib.suppress(CheckpointError):
-            return read_state(path)
-    return None
+    return LogDir(root, folder, folder / BEST_MODELS if folder else None)
 
 
 def _raise_or_warn(error: UserError, lenient: bool) -> None:
@@ -233,9 +220,7 @@ def _is_empty(folder: Path) -> bool:
 def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
-    if (root / STATE).is_file():
-        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
-                        f"{root.absolute().parent}, to go on from there, or choose another logdir.")
+    _refuse_checkpoint(root)
     if _is_empty(root):
         if options.continue_learning:
             raise UserError(f"--continue_learning was given, but the log directory {root} is empty or missing: "
@@ -250,6 +235,12 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
         raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
                               f"{_elsewhere(root, options)}: choose another logdir to start from scratch.")
     return checkpoint
+
+
+def _refuse_checkpoint(root: Path) -> None:
+    if (root / STATE).is_file():
+        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
+                        f"{root.absolute().parent}, to go on from there, or choose another logdir.")
 
 
 def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
@@ -316,6 +307,7 @@ class LogDirLock:
     def __enter__(self) -> LogDirLock:
         if self._path is None:
             return self
+        _refuse_checkpoint(self._path.parent)  # a file in it would outlive it
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__

@@ -228,6 +228,15 @@ def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
     return ("averaged", averaged) if averaged else ("latest", find_checkpoints(folder))
 
 
+def written_last(logdir: LogDir) -> Mapping[str, Any] | None:
+    """Returns the state of the checkpoint that was written last, by whichever run; None without one."""
+    paths = list_checkpoints(logdir.checkpoint_dir) if logdir.checkpoint_dir is not None else []
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True):
+        with contextlib.suppress(CheckpointError):
+            return read_state(path)
+    return None
+
+
 def finished(logdir: LogDir, params: Mapping[str, Any], of_config: str | None = None) -> Checkpoint:
     """Reads the checkpoint that evaluation and inference use: the best, the average, or the newest.
 

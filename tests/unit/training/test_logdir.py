@@ -163,6 +163,9 @@ def test_a_checkpoint_as_logdir(tmp_path):
     for given in ({}, {"continue_learning": True}):
         with pytest.raises(UserError, match=f"is a checkpoint: give the folder that holds it, {tmp_path}/run, "):
             check_logdir(options(**given), params)
+    with pytest.raises(UserError, match="is a checkpoint"), LogDirLock(made):
+        pass
+    assert os.listdir(made) == ["state.json"]
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

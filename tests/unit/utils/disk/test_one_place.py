@@ -80,7 +80,7 @@ def writes(call: ast.Call) -> bool:
         modes = [arg.value for arg in call.args[1:] if isinstance(arg, ast.Constant)]
         reads = name in ("ZipFile", "memmap") and not any(WRITING & set(str(mode)) for mode in modes)
         target = call.args[0] if call.args else None
-        into_file = isinstance(target, ast.Name) and target.id in ("file", "out") or any(
+        into_file = isinstance(target, ast.Name) and target.id in ("file", "out", "content") or any(
             keyword.arg == "fileobj" for keyword in call.keywords)
         return not (reads or into_file)
     return False
