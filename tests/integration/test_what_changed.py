@@ -58,7 +58,8 @@ def test_each_difference_that_changes_a_resumed_run_is_said(trained, command):
     found = lines_with(out, CHANGED, "model.ckpt-2")
     assert code == 0 and len(found) == 7
     for words in ("'batch_size_per_gpu' is 8, and was 16", "'optimizer_params/beta2' is 0.99, and was 0.997",
-                  "'dtype' is 'mixed_bfloat16', and was 'float32'", "'loss_params/label_smoothing' is 0.2, and was 0.1"):
+                  "'dtype' is 'mixed_bfloat16', and was 'float32'",
+                  "'loss_params/label_smoothing' is 0.2, and was 0.1"):
         assert len(lines_with(out, words)) == 1
 
 
@@ -114,7 +115,8 @@ def test_a_vocabulary_that_is_gone_does_not_stop_a_run(workspace, command):
     assert (workspace / "run/model.ckpt-8/assets/tgt_vocab_file").read_bytes() == true
 
 
-@pytest.mark.parametrize("action", ['open(root + "/dev.tgt", "w").write("f f\\n" * 20)', 'os.remove(root + "/dev.tgt")'])
+@pytest.mark.parametrize("action", [
+    'open(root + "/dev.tgt", "w").write("f f\\n" * 20)', 'os.remove(root + "/dev.tgt")'])
 def test_evaluation_with_lines_that_were_not_read_is_refused(workspace, command, action):
     meddle(workspace, action)
     code, out, err = command("--mode=train_eval", "--max_steps=8")

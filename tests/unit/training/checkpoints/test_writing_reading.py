@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import threading
 from pathlib import Path
 
