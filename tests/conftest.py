@@ -38,6 +38,7 @@ for name in [name for name, module in sys.modules.items() if module is None]:
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
 
+from tests.hostile.summary import pytest_terminal_summary  # noqa: E402, F401
 from tests.known_speeds import ALL_GAIN, write_known_speeds  # noqa: E402
 
 write_known_speeds(Path(CACHE), ALL_GAIN)
