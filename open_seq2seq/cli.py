@@ -32,7 +32,7 @@ _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps
                 "--infer_files")
 _SWITCHES = {
     "--continue_learning": "resume training from the newest checkpoint in logdir",
-    "--no_dir_check": "turn problems of the logdir into warnings",
+    "--no_dir_check": "turn problems of the logdir, and a config that does not fit its checkpoint, into warnings",
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step by XLA",
     "--elastic": "go on when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",

@@ -242,12 +242,11 @@ class DataLayer(Component):
         Args:
           kinds: of the files; both by default.
         """
-        found: dict[str, str] = {}
+        named: dict[str, list[str]] = {}
         for file in named_files(type(self), self.params):
             if file.kind in (kinds or (DATA, LIST)) and file.value is not None:
-                number = sum(name.startswith(f"{asset_name(file)} ") for name in found)
-                found[f"{asset_name(file)} {number}"] = file.value
-        return found
+                named.setdefault(asset_name(file), []).append(file.value)
+        return {f"{name} {number}": path for name, paths in named.items() for number, path in enumerate(paths)}
 
     def example_files(self) -> Sequence[str]:
         """Returns the files of which each holds an example, such as recordings, where a list names them."""

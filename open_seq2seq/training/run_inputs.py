@@ -27,6 +27,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, DataError
 
 Contents = dict[str, bytes]
+_SAMPLED = "the parts that were compared"
 _WORDS = {"train": "training", "eval": "evaluation"}
 _BLOCK_BYTES = 1 << 20
 # Hashing whole files in the background takes one part of so many of a core's time, and of the disk's.
@@ -114,8 +115,12 @@ class RunInputs:
         """What ``describe_data`` returns, by section."""
         return {name: describe_data(layer) for name, layer in self._layers.items()}
 
-    def check(self, checkpoint: Checkpoint) -> None:
+    def check(self, checkpoint: Checkpoint, whole: bool = False) -> None:
         """Compares what the run has read with what a checkpoint's run had read; says how the data has changed.
+
+        Args:
+          checkpoint: that the run goes on from.
+          whole: whether large files are compared byte for byte, and it is said too where nothing has changed.
 
         Raises:
           CheckpointError: a vocabulary, or another file that checkpoints hold, is another one.
@@ -128,8 +133,12 @@ class RunInputs:
                                       "config.")
         before = checkpoint.state.get("data", {})  # older checkpoints have none
         for section, now in self.described.items():
-            for line in data_changes(before.get(section, {}), now):
+            lines = data_changes(before.get(section, {}), now, whole)
+            for line in lines:
                 deco_print(f"The {_WORDS[section]} data has changed since {checkpoint.path.name}: {line}.")
+            if whole and section in before and not lines:
+                deco_print(f"The {_WORDS[section]} data is that of {checkpoint.path.name}: " + " ".join(
+                    f"{file['path']} (SHA-256 {hash_slowly(file['path'], 0)})" for file in now["files"].values()))
 
 
 def describe_data(layer: DataLayer) -> dict[str, Any]:
@@ -172,8 +181,10 @@ def _file_changes(before: Mapping[str, Any] | None, now: Mapping[str, Any], whol
         return []
     if whole and "whole" in before:
         return [] if hash_slowly(path, 0) == before["whole"] else [f"the content of {path} is another"]
-    return [f"{path} was written at another time, and may be another in places that were not compared; --check "
-            "compares all of it"] if before["mtime_ns"] != now["mtime_ns"] else []
+    if before["mtime_ns"] == now["mtime_ns"]:
+        return []
+    return [f"{path} was written at another time; its size and {_SAMPLED} are the same" + (
+        "" if whole else ", and --check --continue_learning compares all of it")]
 
 
 def hash_slowly(path: str, idle_parts: float) -> str:
@@ -213,6 +224,8 @@ def check_read(model: Model, before: Contents) -> None:
     """Raises DataError when a file that checkpoints hold has changed while a model was built; see ``RunInputs``."""
     for path in assets_of(model).values():
         _held(path, before)
+    if isinstance(model.data_layer, DataLayer):
+        model.data_layer.check_unchanged()
 
 
 def _content(path: str) -> bytes | None:

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import threading
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from open_seq2seq.training.checkpoints import (
     write_snapshot,
     writing,
 )
+from open_seq2seq.training.logdir import list_checkpoints
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -384,3 +384,38 @@ def test_a_checkpoint_that_an_older_version_was_about_to_replace(logdir, make_sn
     write_snapshot(make_snapshot(1), logdir / ".tmp-replaced-model.ckpt-1")
     remove_unfinished(logdir)
     assert names(logdir) == ["model.ckpt-1"]
+
+
+@pytest.mark.parametrize("name", ["model.ckpt-900", "model.ckpt-1", "val_loss=0.5000-step-3"])
+def test_a_folder_whose_name_says_another_step_is_passed_over(logdir, make_snapshot, capsys, name):
+    write_snapshot(make_snapshot(5), logdir / name)
+    write_snapshot(make_snapshot(4), logdir / "model.ckpt-4")
+    assert load_first_whole([logdir / name, logdir / "model.ckpt-4"]).state["step"] == 4
+    assert f"{name} is of step 5, as its state.json says" in capsys.readouterr().out
+
+
+def test_one_without_its_state_is_listed_and_passed_over(logdir, make_snapshot, capsys):
+    for step in (4, 5):
+        write_snapshot(make_snapshot(step), logdir / f"model.ckpt-{step}")
+    (logdir / "model.ckpt-5" / "state.json").unlink()
+    (logdir / "model.ckpt-7").mkdir()
+    (logdir / "model.ckpt-7" / "notes.txt").write_text("somebody's", encoding="utf-8")
+    assert load_first_whole(list_checkpoints(logdir)).state["step"] == 4
+    out = capsys.readouterr().out
+    assert out.count("WARNING") == 1 and "model.ckpt-5" in out and "state.json" in out
+
+
+@pytest.mark.parametrize(("place", "resuming", "refused"), [("weights", False, True), ("optimizer", False, False),
+                                                            ("optimizer", True, True)])
+def test_numbers_that_are_not_finite_are_named(logdir, make_snapshot, place, resuming, refused):
+    snapshot = make_snapshot(1)
+    del snapshot.optimizer["odd"]
+    name = next(name for name in getattr(snapshot, place) if name.endswith("kernel"))
+    getattr(snapshot, place)[name][-1, -1] = np.inf
+    write_snapshot(snapshot, logdir / "model.ckpt-1")
+    checkpoint = load_checkpoint(logdir / "model.ckpt-1")
+    if not refused:
+        checkpoint.check_finite(resuming)
+        return
+    with pytest.raises(CheckpointError, match=f"{name} has values that are infinite or no numbers"):
+        checkpoint.check_finite(resuming)
