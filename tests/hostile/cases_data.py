@@ -40,9 +40,10 @@ from tests.hostile.faults import (
 
 RATE = 8000
 SKIP = "--data_layer_params/on_bad_example=skip"
-# Trains until a fault has come, with the loss of every step printed.
-LONG = (CONFIG, "--mode=train", "--logdir=new", "--max_steps=4000", "--print_loss_steps=1",
-        "--save_checkpoint_steps=4000")
+# Trains long enough for a fault to come meanwhile, after these words.
+LONG = (CONFIG, "--mode=train", "--logdir=new", "--max_steps=100", "--print_loss_steps=10",
+        "--save_checkpoint_steps=100")
+BEGUN = "10: train loss"
 COMMANDS = {"check": CHECK, "train": TRAIN_ANEW, "evaluate": EVALUATE, "infer": INFER}
 
 # What may stand in the place of any data file, and what is said of it; by what it is.
@@ -172,16 +173,16 @@ def _cases_of_index() -> list[Case]:
     cases += [Case(f"{name} becomes another text of equal size and time", command, Said("the text has changed"),
                    fault=_same_times(name, lambda content: content.replace(b"a", b"b")))
               for name, command in (("train.src", TRAIN_ANEW), ("dev.tgt", EVALUATE), ("dev.src", INFER))]
-    cases += [Case(f"the index of train.src {what} while it is trained on", LONG[:3] + ("--max_steps=300",),
-                   Said("is made anew"), meanwhile=after("step 20", _on_index("train.src", change)))
+    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("is made anew"),
+                   meanwhile=after(BEGUN, _on_index("train.src", change)))
               for what, change in {"is cut short": lambda path: os.truncate(path, 10),
                                    "is emptied": lambda path: os.truncate(path, 0),
                                    "is overwritten": lambda path: path.write_bytes(bytes(path.stat().st_size)),
                                    }.items()]
-    cases += [Case("the index of train.src is removed while it is trained on", (*TRAIN_ANEW, "--max_steps=300"), Same(),
-                   meanwhile=after("step 20", _on_index("train.src", lambda path: path.unlink()))),
-              Case("a training text is removed while it is trained on", (*TRAIN_ANEW, "--max_steps=300"), Same(),
-                   meanwhile=after("step 20", delete("train.src")))]
+    cases += [Case("the index of train.src is removed while it is trained on", LONG, Same(),
+                   meanwhile=after(BEGUN, _on_index("train.src", lambda path: path.unlink()))),
+              Case("a training text is removed while it is trained on", LONG, Same(),
+                   meanwhile=after(BEGUN, delete("train.src")))]
     return cases
 
 
