@@ -214,6 +214,7 @@ class ElasticTraining:
         assert self._logdir is not None or not runner.is_chief
         logdir = self._logdir or LogDir(None)
         checkpoint, state = session.resumed(logdir, runner)
+        self._logdir = self._logdir and self._logdir.of_run(state)
         self._specs = settle_precision(self._specs, runner, state)
         trainer = self._make_trainer(runner, session.shared_seed(self._specs["train"], state, runner))
         session.start(trainer, logdir, checkpoint, state)

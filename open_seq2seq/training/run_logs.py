@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import traceback
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 
@@ -66,12 +67,13 @@ class RunLogs:
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             extension = os.path.splitext(self._config_file)[1]
-            shutil.copyfile(self._config_file, self._root / f"config_{stamp}{extension}")
+            stamp = self._unused(stamp)
+            disk.copy_new(self._config_file, self._root / f"config_{stamp}{extension}")
             self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
             git = git_info()
             if git is not None:
                 self._write(f"git-info_{stamp}.log", git)
-            self._files = [open(self._root / f"{name}_{stamp}.log", "a", encoding="utf-8", buffering=1)
+            self._files = [disk.new_file(self._root / f"{name}_{stamp}.log", "x", buffering=1)
                            for name in ("stdout", "stderr")]
         except OSError as error:
             raise UserError(f"--enable_logs cannot write to {self._root}: {error.strerror}.") from error
@@ -81,7 +83,13 @@ class RunLogs:
         return self
 
     def _write(self, name: str, text: str) -> None:
-        (self._root / name).write_text(text, encoding="utf-8")
+        disk.write_new(self._root / name, text)
+
+    def _unused(self, stamp: str) -> str:
+        """Returns a stamp that no file of the directory's has: that of a moment, or with a number."""
+        stamps = {path.stem.partition("_")[2] for path in self._root.iterdir()}
+        return stamp if stamp not in stamps else next(
+            free for number in itertools.count(2) if (free := f"{stamp}-{number}") not in stamps)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,16 +21,18 @@ from open_seq2seq.training.checkpoints import (
     assign_strictly,
     average_checkpoints,
     check_resumable,
+    files_of,
     load_checkpoint,
     load_first_whole,
     match,
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, TEMPORARY
+from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, RUN
 from open_seq2seq.training.kept_files import assets_of, check_assets
-from open_seq2seq.training.logdir import AVERAGED, LogDir, list_checkpoints
+from open_seq2seq.training.logdir import AVERAGED, LogDir, find_checkpoints, list_checkpoints, refuse_links
 from open_seq2seq.training.precision_choice import choice_of
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
@@ -53,6 +54,8 @@ def _regular_order(name: str) -> float | None:
 class RunSaver:
     """Saves a run's checkpoints, its best models and the average at its end.
 
+    Checkpoints of other runs in the same folder are neither read nor removed.
+
     Args:
       logdir: where they go.
       model: the training model: its variables and its parts' files are saved.
@@ -61,15 +64,16 @@ class RunSaver:
 
     def __init__(self, logdir: LogDir, model: Model, config_yaml: str) -> None:
         assert logdir.checkpoint_dir is not None and logdir.best_dir is not None
-        self._directory, self._best_dir = Path(logdir.checkpoint_dir), Path(logdir.best_dir)
+        self._directory, self._best_dir, self._run = Path(logdir.checkpoint_dir), Path(logdir.best_dir), logdir.run
         self._model = model
         self._config_yaml = config_yaml
         params = model.params
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
         keep = params["num_checkpoints"]
-        self._regular = Checkpointer(self._directory, max(keep, params["average_checkpoints"] or 0), _regular_order)
-        self._best = Checkpointer(self._best_dir, keep, self._best_order)
+        self._regular = Checkpointer(self._directory, max(keep, params["average_checkpoints"] or 0), _regular_order,
+                                     self._run)
+        self._best = Checkpointer(self._best_dir, keep, self._best_order, self._run)
         self._saved_step = -1
 
     @property
@@ -99,21 +103,29 @@ class RunSaver:
             self._saved_step = trainer.step
 
     def regular(self) -> list[tuple[int, Path]]:
-        """Returns (step, folder) of the regular checkpoints, the newest first."""
-        return [(int(path.name.rpartition("-")[2]), path) for path in list_checkpoints(self._directory)]
+        """Returns (step, folder) of the run's regular checkpoints, the newest first."""
+        return [(int(path.name.rpartition("-")[2]), path) for path in list_checkpoints(self._directory)
+                if files_of(path, self._run) is not None]
 
     def set_aside(self, after: int, before: int) -> None:
-        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others."""
+        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others.
+
+        Raises:
+          CheckpointError: one cannot be renamed or removed; a resumed run would take it.
+        """
         paths = [path for step, path in self.regular() if after < step < before]
-        for number, path in enumerate(paths):
-            aside = path.with_name(("" if number == 0 else TEMPORARY) + path.name.replace("model", "diverged"))
-            path.rename(aside)
-            if number > 0:
-                shutil.rmtree(aside, ignore_errors=True)
-        if paths:
-            removed = "".join(f", {path.name} is removed" for path in paths[1:])
-            deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to "
-                       f"{paths[0].name.replace('model', 'diverged')}{removed}.", offset=1)
+        if not paths:
+            return
+        try:
+            aside = disk.move_aside(paths[0], paths[0].with_name(paths[0].name.replace("model", "diverged")))
+            for path in paths[1:]:
+                disk.remove_folder(path, files_of(path, self._run) or [])
+        except OSError as error:
+            raise CheckpointError(f"{error.filename}, on the way to divergence, cannot be set aside: {error.strerror}: "
+                                  "mend that, and go on with --continue_learning.") from error
+        removed = "".join(f", {path.name} is removed" for path in paths[1:])
+        deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
+                   offset=1)
 
     def wait(self) -> None:
         """Waits until everything is on disk."""
@@ -131,6 +143,10 @@ class RunSaver:
                                + did_you_mean(self._metric, metrics)])
         value = metrics[self._metric]
         self._best.wait()
+        if self._best_dir.is_symlink():
+            deco_print(f"WARNING: {self._best_dir} has become a link, through which nothing is written: this model "
+                       "is not kept there.")
+            return False
         if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
             return False
         self._best.save(f"{self._metric}={value:.4f}-step-{trainer.step}",
@@ -140,6 +156,7 @@ class RunSaver:
     def average(self, trainer: Trainer, count: int) -> int:
         """Writes the mean of the last ``count`` checkpoints, and gives it to the model; returns how many there were."""
         self.wait()
+        refuse_links(self._directory)
         paths = [path for step, path in self.regular() if step > 0][:count]
         average = average_checkpoints(paths[::-1])
         write_snapshot(average, self.averaged_dir / f"model.ckpt-{trainer.step}")
@@ -164,7 +181,7 @@ class RunSaver:
     def _snapshot(self, trainer: Trainer, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
-                 "micro_batch": trainer.micro_batch,
+                 "micro_batch": trainer.micro_batch, RUN: self._run,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(),
                  "mixed_choice": choice_of(trainer.model.params), **more}
         kept = {**trainer.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
@@ -191,7 +208,7 @@ def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
     """
     if logdir.checkpoint_dir is None or logdir.checkpoint is None:
         raise CheckpointError("There is no checkpoint: name the logdir of a trained model by --logdir.")
-    kind, paths = "latest", list_checkpoints(logdir.checkpoint_dir)
+    kind, paths = "latest", find_checkpoints(logdir.checkpoint_dir)
     averaged = list_checkpoints(Path(logdir.checkpoint_dir) / AVERAGED)
     best = list_checkpoints(logdir.best_dir, best=True) if logdir.best_dir else []
     if params["restore_best_checkpoint"] and best:

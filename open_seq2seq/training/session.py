@@ -142,6 +142,7 @@ def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner
 
 def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, runner: Runner) -> int:
     checkpoint, state = resumed(logdir, runner)
+    logdir = logdir.of_run(state)
     specs = settle_precision(specs, runner, state)
     seed = shared_seed(specs["train"], state, runner)
     if state is not None and (dtype := kept_dtype(specs["train"].params, state)):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import os
 import select
 import shutil
@@ -15,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
 
@@ -32,14 +31,6 @@ def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
         raise UserError(f"{flag} names standard input (-) twice, but it can be read but once.")
 
 
-@functools.cache
-def temporary_folder() -> str:
-    """Returns a folder that lives as long as the process."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
 def spooled_input(name: str, flag: str = "--infer_files") -> str:
     """Puts what comes by standard input into a file that lives as long as the process; returns its path.
 
@@ -52,12 +43,17 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
     """
     if sys.stdin is None or _is_device(sys.stdin.buffer):
         raise UserError(f"{flag} - reads from standard input, but that is closed, or a device.")
-    path = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), name)
-    with open(path, "wb") as out:
+    path = _new_name(name)
+    with disk.new_file(path) as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
             raise UserError(f"{flag} - reads from standard input, but nothing came.")
     return path
+
+
+def _new_name(name: str) -> str:
+    """Returns a path that lives as long as the process, for a file of this name."""
+    return os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
 
 
 def _is_device(stream: BinaryIO) -> bool:
@@ -85,8 +81,8 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
              _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
     if len(paths) == 1:
         return paths[0]
-    target = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), "given-files.txt")
-    with open(target, "wb") as out:
+    target = _new_name("given-files.txt")
+    with disk.new_file(target) as out:
         for name, path in zip(files, paths, strict=True):
             _append(out, name, path)
     return target
@@ -117,10 +113,10 @@ def _spooled_pipe(name: str) -> str:
     Raises:
       DataError: nobody has opened the pipe for writing within some seconds.
     """
-    path = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), "pipe.txt")
+    path = _new_name("pipe.txt")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     until, has_begun = time.monotonic() + _PATIENCE, False
-    with open(descriptor, "rb", buffering=0) as pipe, open(path, "wb") as out:
+    with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
         while True:
             block = pipe.read(1 << 20)  # None: there is a writer, who takes his time; empty: there is none
             if block:

@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 import io
 import os
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from open_seq2seq.data.speech2text.audio_files import AudioError, AudioInfo, read_info
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
 
@@ -104,14 +104,8 @@ def _write_array(path: str, array: np.ndarray) -> None:
     """
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            file.write(sealed(content.getvalue()))
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    with disk.writing(path, disk.always) as file:
+        file.write(sealed(content.getvalue()))
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

@@ -8,13 +8,13 @@ import io
 import json
 import os
 import threading
-import uuid
 import zipfile
 import zlib
 from typing import Any
 
 import numpy as np
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
 
@@ -78,14 +78,10 @@ class FeatureCache:
         try:
             path = self.path_of(recording)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-            try:
-                _write(temporary, sealed(_packed(array, self._format) + _stamp(recording)))
-                os.replace(temporary, path)
-                self._written.add(path)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)
+            content = sealed(_packed(array, self._format) + _stamp(recording))
+            with disk.writing(path, disk.always) as file:
+                file.write(content)
+            self._written.add(path)
         except OSError as error:
             self._broken = True
             deco_print(f"Features cannot be cached in {self.folder}: {error.strerror or error}; going on without.")
@@ -104,11 +100,6 @@ def _read(path: str, file_format: str, stamp: bytes) -> np.ndarray | None:
         return _unpacked(content[:-_STAMP_BYTES], file_format)
     except (OSError, ValueError, KeyError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return None
-
-
-def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as out:
-        out.write(content)
 
 
 def _unpacked(packed: bytes, file_format: str) -> np.ndarray:

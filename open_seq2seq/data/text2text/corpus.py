@@ -13,7 +13,6 @@ import io
 import os
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -32,10 +31,10 @@ from open_seq2seq.data.text2text.corpus_index import (
 )
 from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens, rounded_up
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.own_files import without_links
 
 # Tokenising less than this takes about a second, so it is not worth a file.
 INDEX_FROM_BYTES = 16 << 20
@@ -289,12 +288,10 @@ def _locked(path: str) -> Iterator[None]:
       DataError: what stands there is a link or a pipe, which somebody else has made.
     """
     try:
-        file = open(path, "ab", opener=without_links)  # noqa: SIM115 (held below)
-    except OSError as error:
-        if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
-            raise DataError(f"{path}, the lock of a text's index, is a link or no file: remove it, or give another "
-                            "index_dir.") from error
-        raise
+        file = disk.open_lock(path, disk.always)
+    except disk.ForeignError as error:
+        raise DataError(f"{path}, the lock of a text's index, is a link or no file: remove it, or give another "
+                        "index_dir.") from error
     with file:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
@@ -307,17 +304,8 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
     """Writes tokens, offsets, line starts and a description, and only then gives the file its name."""
     identity, began = identity_of(path), time.perf_counter()
     deco_print(f"Tokenising {path} ({identity['size'] / 1e6:.0f} MB) to {index}")
-    temporary = f"{index}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as out:
-            sentences = _write_arrays(out, path, tokenizer, threads, identity)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, index)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with disk.writing(index, disk.always, durable=True) as out:
+        sentences = _write_arrays(out, path, tokenizer, threads, identity)
     deco_print(f"{sentences} sentences in {time.perf_counter() - began:.1f} s", offset=1)
 
 

@@ -17,8 +17,9 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
-from open_seq2seq.utils.given_files import check_given, one_text, temporary_folder
+from open_seq2seq.utils.given_files import check_given, one_text
 
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens", "max_length_param", "shared_params"]
 
@@ -276,7 +277,7 @@ class ParallelTextDataLayer(DataLayer):
         check_given(files)
         path = one_text(files)
         # The files' folder is the user's, and the one of the config another's: no index is left behind there.
-        index_dir = temporary_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
+        index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 

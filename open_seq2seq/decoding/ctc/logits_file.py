@@ -13,6 +13,7 @@ import numpy as np
 
 from open_seq2seq.utils.data_files import opened_data
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 _PICKLES = (".pickle", ".pkl")
 _PROTOCOL = 3
@@ -95,8 +96,8 @@ def _pickled(value: Any) -> bytes:
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
     """Writes a dump: ``.npz``, which holds plain arrays; or ``.pickle`` or ``.pkl``, the original's pickled dict."""
-    with open(path, "wb") as out:
-        dump = LogitsFile(out, is_pickle(path))
+    with OutputFiles() as outputs:
+        dump = LogitsFile(outputs.open(path, "wb"), is_pickle(path))
         for name, value in logits.items():
             dump.write(name, value)
         dump.finish(labels, step_seconds, normalization)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from open_seq2seq.decoding.ctc.decoder import Transcript
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 HEADER = ("wav_filename", "rank", "score", "acoustic", "lm", "transcript")
 
@@ -30,8 +31,8 @@ def rows_of(name: str, transcripts: Sequence[Transcript | Candidate]) -> Iterato
 
 def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
     """Writes lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
-    with open(path, "w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, delimiter="\t", lineterminator="\n")
+    with OutputFiles() as outputs:
+        writer = csv.writer(outputs.open(path, newline=""), delimiter="\t", lineterminator="\n")
         writer.writerow(HEADER)
         for name, transcripts in n_best.items():
             writer.writerows(rows_of(name, transcripts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import os
 import re
@@ -14,6 +15,7 @@ import numpy as np
 from open_seq2seq.decoding.ngram.model import NgramModel, Order
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 _LN10 = math.log(10.0)
 _MOST = 1e30
@@ -21,11 +23,11 @@ _COUNT = re.compile(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})\s*$")
 _SECTION = re.compile(r"\\(\d{1,3})-grams:\s*$")
 
 
-def open_text(path: str, mode: str = "r") -> IO[str]:
-    """Opens a UTF-8 text file, gzipped when its name ends in ``.gz``."""
+def open_text(path: str) -> IO[str]:
+    """Opens a UTF-8 text file for reading, gzipped when its name ends in ``.gz``."""
     if path.endswith(".gz"):
-        return gzip.open(path, mode + "t", encoding="utf-8", newline="\n")  # type: ignore[return-value]
-    return open(path, mode, encoding="utf-8", newline="\n")
+        return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
+    return open(path, encoding="utf-8", newline="\n")
 
 
 class _Reader:
@@ -172,7 +174,7 @@ def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[i
 
 def write_arpa(path: str, model: NgramModel) -> None:
     """Writes a model, gzipped when the name ends in ``.gz``."""
-    with open_text(path, "w") as out:
+    with OutputFiles() as outputs, _text_to(outputs.open(path, "wb"), path) as out:
         out.write("\n\\data\\\n")
         out.writelines(f"ngram {n}={count}\n" for n, count in enumerate(model.counts, 1))
         names: list[str] = []
@@ -187,3 +189,9 @@ def write_arpa(path: str, model: NgramModel) -> None:
             else:
                 out.writelines(f"{p / _LN10:.6g}\t{name}\n" for p, name, _ in rows)
         out.write("\n\\end\\\n")
+
+
+def _text_to(file: IO[bytes], path: str) -> IO[str]:
+    if path.endswith(".gz"):
+        file = gzip.GzipFile(os.path.basename(path), "wb", fileobj=file)  # type: ignore[assignment]
+    return io.TextIOWrapper(file, encoding="utf-8", newline="\n")  # type: ignore[type-var]

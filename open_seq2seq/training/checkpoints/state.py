@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from open_seq2seq.training.checkpoints.files import (
+    ASSETS,
     CONFIG,
     FORMAT_VERSION,
     OPTIMIZER,
+    RUN,
     STATE,
     STATE_CHECKSUM,
     WEIGHTS,
@@ -22,6 +24,7 @@ from open_seq2seq.utils.own_files import NotOwnFileError, read_own
 CHECKSUMS = "sha256"
 _MOST_BYTES = 1 << 22
 _MOST_STEPS = 2 ** 50
+_LONGEST_RUN = 100
 _RESUMED = ("step", "random_seed", "micro_batch")
 
 
@@ -42,6 +45,26 @@ def read_state(path: Path) -> dict[str, Any]:
     for problem in _problems(state):
         raise CheckpointError(f"The checkpoint {path} is damaged: in {STATE} {problem}.")
     return state
+
+
+def files_of(path: Path, run: str | None = None) -> list[str] | None:
+    """Returns the files of a checkpoint, which may be deleted with it: those that its verified state lists.
+
+    Args:
+      path: a folder.
+      run: the run whose checkpoint it has to be; None for any.
+
+    Returns:
+      None where the folder is no checkpoint that this package wrote, or one of another run.
+    """
+    try:
+        state = read_state(path)
+    except CheckpointError:
+        return None
+    if run is not None and state.get(RUN, "") != run:
+        return None
+    known = (WEIGHTS, OPTIMIZER, CONFIG)
+    return [STATE, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
 
 
 def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
@@ -103,6 +126,7 @@ def _is_divergence(value: Any) -> bool:
 
 
 _VALUES = {
+    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "the name of a run"),
     "step": (_is_count, "a number of steps"),
     "micro_batch": (_is_count, "a number of batches"),
     "epoch": (_is_count, "a number of epochs"),
