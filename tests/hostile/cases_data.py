@@ -27,6 +27,7 @@ from tests.hostile.case import (
     Refused,
     Said,
     Same,
+    Works,
 )
 from tests.hostile.faults import (
     after,
@@ -331,7 +332,7 @@ def _cases_of_names() -> list[Case]:
         Case("standard input is endless", (*INFER_TEXT[:-1], "-"), Refused("standard input"),
              shell='exec "$@" < /dev/zero'),
         Case("standard input is closed", (*INFER_TEXT[:-1], "-"), Refused("standard input"), shell='exec "$@" <&-'),
-        Case("text comes through a pipe of the shell", (*INFER_TEXT[:-1], "/dev/fd/9"), Said("out.txt"),
+        Case("text comes through a pipe of the shell", (*INFER_TEXT[:-1], "/dev/fd/9"), Works(),
              shell='exec 9< <(cat dev.src); "$@"'),
     ]
 
