@@ -43,12 +43,17 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
     """
     if sys.stdin is None or _is_device(sys.stdin.buffer):
         raise UserError(f"{flag} - reads from standard input, but that is closed, or a device.")
-    path = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
+    path = _new_name(name)
     with disk.new_file(path) as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
             raise UserError(f"{flag} - reads from standard input, but nothing came.")
     return path
+
+
+def _new_name(name: str) -> str:
+    """Returns a path that lives as long as the process, for a file of this name."""
+    return os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
 
 
 def _is_device(stream: BinaryIO) -> bool:
@@ -76,7 +81,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
              _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
     if len(paths) == 1:
         return paths[0]
-    target = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), "given-files.txt")
+    target = _new_name("given-files.txt")
     with disk.new_file(target) as out:
         for name, path in zip(files, paths, strict=True):
             _append(out, name, path)
@@ -108,7 +113,7 @@ def _spooled_pipe(name: str) -> str:
     Raises:
       DataError: nobody has opened the pipe for writing within some seconds.
     """
-    path = os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), "pipe.txt")
+    path = _new_name("pipe.txt")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     until, has_begun = time.monotonic() + _PATIENCE, False
     with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:

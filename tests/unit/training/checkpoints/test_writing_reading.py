@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import threading
 from pathlib import Path
 
