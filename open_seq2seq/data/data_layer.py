@@ -232,7 +232,7 @@ class DataLayer(Component):
                 if file.kind == ASSET and file.value is not None}
 
     def example_paths(self) -> Iterable[str]:
-        """Returns the files that hold one example each, where the parameters do not name them, but their lists."""
+        """Returns all files that hold one example each, where the parameters do not name them, but their lists."""
         return ()
 
     @classmethod
