@@ -249,7 +249,7 @@ class DataLayer(Component):
         return {f"{name} {number}": path for name, paths in named.items() for number, path in enumerate(paths)}
 
     def example_files(self) -> Sequence[str]:
-        """Returns the files of which each holds an example, such as recordings, where a list names them."""
+        """Returns all files of which each holds one example, such as recordings, where a list names them."""
         return ()
 
     @property

@@ -75,8 +75,7 @@ class Trainer:
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
                  saver: RunSaver | None = None, summaries_dir: str | None = None) -> None:
         self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
-        self.saver = saver
-        self.saves = runner.share(saver is not None)
+        self.saver, self.saves = saver, runner.share(saver is not None)
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
@@ -176,9 +175,8 @@ class Trainer:
 
         An update that loss scaling skipped does not count towards ``max_steps``.
         """
-        if self.step < self.last_step:
-            return False
-        return bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step
+        return self.step >= self.last_step and (
+            bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step)
 
     @property
     def objects(self) -> int:

@@ -86,7 +86,7 @@ def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) 
 
 def passes_through(name: str) -> bool:
     """Whether what is written there goes on at once: a pipe, a terminal, ``/dev/null``, or this process's output."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         mode = os.stat(name).st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
     return False
@@ -106,7 +106,7 @@ def beside(name: str, ending: str) -> str:
 def _standard_stream(name: str) -> int | None:
     """The descriptor of this process's output that the name stands for, as ``/dev/stdout`` does; None for others."""
     for descriptor in (1, 2):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             if os.path.samestat(os.stat(name), os.fstat(descriptor)):
                 return descriptor
     return None
