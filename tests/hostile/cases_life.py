@@ -75,9 +75,9 @@ def streams() -> list[Case]:
 def environments() -> list[Case]:
     """Variables that are missing, or that say what is not so."""
     variables = {
-        "without HOME": {"HOME": None}, "with a missing HOME": {"HOME": "/nowhere/at/all"},
+        "without HOME": {"HOME": None}, "with a missing HOME": {"HOME": "/proc/nowhere/at/all"},
         "with a file as HOME": {"HOME": "/etc/hostname", "XDG_CACHE_HOME": None},
-        "with a missing TMPDIR": {"TMPDIR": "/nowhere"}, "with COLUMNS=0": {"COLUMNS": "0"},
+        "with a missing TMPDIR": {"TMPDIR": "/proc/nowhere"}, "with COLUMNS=0": {"COLUMNS": "0"},
         "with a relative XDG_CACHE_HOME": {"XDG_CACHE_HOME": "cache"},
         "with TERM unknown": {"TERM": "no-such-terminal"}, "without PATH": {"PATH": ""},
     }
@@ -112,7 +112,7 @@ def environments() -> list[Case]:
              shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'),
         *(Case(f"{mode} without any temporary folder", MODES[mode], Same(), task=task,
                fault=write("sitecustomize.py", "import tempfile\n"
-                           "tempfile._candidate_tempdir_list = lambda: ['/nowhere']\n"),
+                           "tempfile._candidate_tempdir_list = lambda: ['/proc/nowhere']\n"),
                shell='PYTHONPATH="$PWD:$PYTHONPATH" exec "$@"')
           for mode, task in itertools.product(("training", "evaluation", "inference"), ("text", "speech"))),
         Case("an umask that takes all rights", TRAIN_ANEW, Same(), shell='umask 777; exec "$@"'),
