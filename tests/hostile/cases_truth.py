@@ -229,8 +229,8 @@ def other_data() -> Iterator[Case]:
 
 
 def meanwhile() -> Iterator[Case]:
-    train = (CONFIG, "--mode=train_eval", "--logdir=new", "--max_steps=1500", "--eval_steps=500",
-             "--save_checkpoint_steps=500")
+    train = (CONFIG, "--mode=train_eval", "--logdir=new", "--max_steps=40", "--eval_steps=20",
+             "--save_checkpoint_steps=20")
     started = "Starting training from scratch"
     for name in ("dev.tgt", "dev.src"):
         for what, fault in (("replaced", write(name, "f f f\n" * 20)), ("deleted", delete(name))):
