@@ -110,7 +110,7 @@ def environments() -> list[Case]:
              Works(), shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'),
         Case("a config relative to a working folder that is gone", EVALUATE, Refused("No such file"),
              shell='mkdir gone; cd gone; rmdir ../gone; exec "$@"'),
-        *(Case(f"{mode} without any temporary folder", MODES[mode], Same(), task=task,
+        *(Case(f"{mode} of {task} without any temporary folder", MODES[mode], Same(), task=task,
                fault=write("sitecustomize.py", "import tempfile\n"
                            "tempfile._candidate_tempdir_list = lambda: ['/proc/nowhere']\n"),
                shell='PYTHONPATH="$PWD:$PYTHONPATH" exec "$@"')
