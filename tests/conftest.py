@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,9 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 # Processes that tests start find the package, and not what the tests alone brought.
 os.environ["PYTHONPATH"] = f"{TESTS.parent}:{TESTS / 'user_environment'}"
+
+# Under nohup the runs that tests start would ignore it, as they should.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # What mixed computes in bfloat16 depends on the processor; for the tests' runs it is everything, on any processor.
 CACHE = tempfile.mkdtemp(prefix="os2s-tests-")

@@ -22,7 +22,8 @@ _HINTS = {
     errno.ENOSPC: "make room there", errno.EDQUOT: "make room within the quota",
     errno.EFBIG: "raise the largest size of files (ulimit -f)",
     errno.EMFILE: "raise the number of open files (ulimit -n)", errno.EACCES: "see to its access rights",
-    errno.EROFS: "name a place that can be written",
+    errno.EROFS: "name a place that can be written", errno.ENAMETOOLONG: "give a shorter name",
+    errno.ELOOP: "its links lead in a circle",
 }
 
 
