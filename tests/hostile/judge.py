@@ -125,7 +125,7 @@ def judge(case: Case, ending: Ending, before: Files, after: Files, made: Files, 
 def _changed_files(case: Case, ending: Ending, before: Files, after: Files, made: Files) -> Iterable[Finding]:
     refused = ending.code == 2 or isinstance(case.expect, Refused)
     for name, entry in before.items():
-        if after.get(name) == entry or _matches(name, case.writes):
+        if after.get(name) == entry or _matches(name, case.writes) or _is_aside(name, entry, ending, after):
             continue
         became = f"{name} ({entry.kind}) " + (
             "is gone" if name not in after else "has another content" if after[name].kind == entry.kind
@@ -136,6 +136,14 @@ def _changed_files(case: Case, ending: Ending, before: Files, after: Files, made
             yield Finding(FILES, f"{became}, but had to stay")
         elif refused and _lies_in_checkpoint(name):
             yield Finding(FILES, f"{became}, although the command was refused")
+
+
+def _is_aside(name: str, entry: Entry, ending: Ending, after: Files) -> bool:
+    """Whether a thing of the user's that stood in the way has been renamed, it or its folder, and that is said."""
+    parts = name.split("/")
+    places = ("/".join([*parts[:depth - 1], f"{parts[depth - 1]}.aside", *parts[depth:]])
+              for depth in range(1, len(parts) + 1))
+    return ".aside" in ending.out and any(after.get(place) == entry for place in places)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import threading
+import weakref
 import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
@@ -186,7 +187,7 @@ class MappedIndex:
     end of a mapped file there is nothing to be read, and whoever tries ends by a signal.
 
     Args:
-      file: the index; it stays open.
+      file: the index; it stays open as long as this object is there.
       description: what its end says.
       end: of the arrays, in bytes.
       vocab_size: ids are below it.
@@ -200,6 +201,7 @@ class MappedIndex:
 
     def __init__(self, file: BinaryIO, description: dict[str, Any], end: int, vocab_size: int) -> None:
         self._file, self._stamp, self._vocab_size = file, _stamp(file), vocab_size
+        weakref.finalize(self, file.close)
         self.description = description
         tokens, sentences, token_type = (description.get(key) for key in ("tokens", "sentences", "token_type"))
         if type(tokens) is not int or type(sentences) is not int or min(tokens, sentences) < 0 \
