@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from open_seq2seq.config.files import ASSET
@@ -24,12 +23,14 @@ from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.checkpoints.files import ASSETS
 from open_seq2seq.training.kept_files import assets_of, model_files
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import CheckpointError, DataError
 
 Contents = dict[str, bytes]
 _SAMPLED = "the parts that were compared"
 _WORDS = {"train": "training", "eval": "evaluation"}
 _BLOCK_BYTES = 1 << 20
+_MOST_ASSET_BYTES = 1 << 30  # more belongs beside the checkpoints (file="large")
 # Hashing whole files in the background takes one part of so many of a core's time, and of the disk's.
 _IDLE_PARTS = 20
 
@@ -56,8 +57,9 @@ def read_assets(spec: ModelSpec) -> Contents:
     found: Contents = {}
     for file in model_files(spec.model_class, spec.params):
         if file.kind == ASSET and file.value and os.path.isfile(file.value):
-            with contextlib.suppress(OSError):
-                found[file.value] = Path(file.value).read_bytes()
+            with contextlib.suppress(OSError, DataError):
+                if os.path.getsize(file.value) <= _MOST_ASSET_BYTES:
+                    found[file.value] = read_data(file.value)
     return found
 
 
@@ -229,15 +231,14 @@ def check_read(model: Model, before: Contents) -> None:
 
 
 def _content(path: str) -> bytes | None:
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return None
+    with contextlib.suppress(DataError):
+        return read_data(path, most_bytes=_MOST_ASSET_BYTES)
+    return None
 
 
 def _held(path: str, before: Contents) -> Asset:
     """Returns a file as it is after the model was built, which has to be as before."""
-    identity, content = identity_of(path), _content(path)
-    if content is None or before.get(path, content) != content:
+    identity, content = identity_of(path), read_data(path, most_bytes=_MOST_ASSET_BYTES)
+    if before.get(path, content) != content:
         raise DataError(f"{path} changed while it was read: start again when nothing writes to it.")
     return Asset(path, content, identity)
