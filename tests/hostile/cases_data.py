@@ -264,7 +264,7 @@ def _cases_of_recordings() -> list[Case]:
         cases.append(Case(f"transcribe: a recording {what}", INFER_SPEECH, Said("dev-0000.wav:"), task="speech",
                           fault=write("wav/dev-0000.wav", content)))
     for thing, (make, said) in NO_FILES.items():
-        words = "is an empty file" if "kernel" in thing else said
+        words = "does not exist" if thing == "a link to itself" else said
         cases += [
             Case(f"train: a recording is {thing}", TRAIN_ANEW, Refused("train.csv:3", "train-0001.wav", words),
                  task="speech", fault=make("wav/train-0001.wav")),

@@ -86,7 +86,8 @@ def of_folders() -> Iterator[Case]:
                            fault=fault(f"{LOGDIRS[when]}/{name}"), quick=when == "going on" and "link" in way)
     for name in ("best_models", "language_models"):
         yield Case(f"{name} is a link, with --no_dir_check", (*START_AGAIN, "--max_steps=20"),
-                   Refused(f"{name} is a link"), fault=both(VICTIM, link(f"run/{name}", "victim")), keeps=["run/*"])
+                   Refused(f"{name} is a link"), fault=both(VICTIM, link(f"run/{name}", "victim")),
+                   keeps=["run/model*", "run/best*"])
 
 
 def of_locks() -> Iterator[Case]:
