@@ -7,7 +7,6 @@ import contextlib
 import difflib
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -17,9 +16,11 @@ from open_seq2seq.config.loader import ConfigFile, check_exists, load_config
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
+from open_seq2seq.utils.console import enduring_output, need_output
+from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file, with_home
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
-from open_seq2seq.utils.output_file import check_output_file
+from open_seq2seq.utils.output_file import check_output_file, is_standard_output
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
@@ -31,7 +32,7 @@ _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps
                 "--infer_files")
 _SWITCHES = {
     "--continue_learning": "resume training from the newest checkpoint in logdir",
-    "--no_dir_check": "turn problems of the logdir into warnings",
+    "--no_dir_check": "turn problems of the logdir, and a config that does not fit its checkpoint, into warnings",
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step by XLA",
     "--elastic": "go on when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
@@ -78,15 +79,19 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not _is_count(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of steps of at least 1")
     return int(text)
 
 
 def _from_zero(text: str) -> int:
-    if not text.isdecimal():
+    if not _is_count(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of a step, from 0")
     return int(text)
+
+
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 15
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -124,17 +129,18 @@ def main(argv: Sequence[str] | None = None) -> int:
       error, but ends at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if is_alone():
-        return _exit_code(arguments)
-    try:
-        code = _exit_code(arguments)
-    except Exception as error:
-        # Collective operations fail where another rank is gone; the watchdog then knows better what happened.
-        let_others_speak(after_collective=_is_from_tensorflow(error))
-        sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.{_place()}\n")
-        announce(f"{type(error).__name__}: {_first_line(error)}", 1)
-        code = 1
-    return end_all(code) if code in (1, EXIT_USER_ERROR, EXIT_INTERRUPTED) else code
+    with enduring_output(needed=True):
+        if is_alone():
+            return _exit_code(arguments)
+        try:
+            code = _exit_code(arguments)
+        except Exception as error:
+            # Collective operations fail where another rank is gone; the watchdog then knows better what happened.
+            let_others_speak(after_collective=_is_from_tensorflow(error))
+            sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.{_place()}\n")
+            announce(f"{type(error).__name__}: {_first_line(error)}", 1)
+            code = 1
+        return end_all(code) if code in (1, EXIT_USER_ERROR, EXIT_INTERRUPTED) else code
 
 
 def _exit_code(arguments: list[str]) -> int:
@@ -147,23 +153,42 @@ def _exit_code(arguments: list[str]) -> int:
             end_all(code)
         return code
     except ConfigError as error:
-        _report(error.problems)
+        _report([*error.problems[:-1], _with_notes(error.problems[-1], error)])
     except UserError as error:
-        _report([str(error)])
+        _report([_with_notes(str(error), error)])
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         announce("it was interrupted", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except Exception as error:
-        if not _is_out_of_memory(error):
+        problem = _explained(error)
+        if problem is None:
             raise
-        _report([f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
-                 f"({_first_line(error)[:200]}): give a smaller batch_size_per_gpu (with a larger iter_size for the "
-                 "same update), a smaller max_length, or dtype=mixed."])
+        _report([_with_notes(problem, error)])
     return EXIT_USER_ERROR
 
 
+def _explained(error: Exception) -> str | None:
+    """What went wrong, as a sentence, where that is no defect of the toolkit's; None for others."""
+    if _is_out_of_memory(error):
+        return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
+                f"({_first_line(error)[:200]}): give a smaller batch_size_per_gpu (with a larger iter_size for the "
+                "same update), a smaller max_length, or dtype=mixed.")
+    if problem := problem_of(error):
+        return problem
+    # A note tells what the run was about when something failed that it calls, such as a hook or a metric.
+    if hasattr(error, "__notes__") and (is_alone() or not _is_from_tensorflow(error)):
+        return f"{failing_line(error)}{type(error).__name__}: {_first_line(error)}"
+    return None
+
+
+def _with_notes(text: str, error: BaseException) -> str:
+    notes = getattr(error, "__notes__", ())
+    return " ".join([text if not notes or text.endswith((".", "?", "!")) else f"{text}.", *notes])
+
+
 def _report(problems: Sequence[str]) -> None:
+    need_output(False)  # what it was for has failed
     sys.stdout.flush()
     let_others_speak()
     for problem in problems:
@@ -173,6 +198,8 @@ def _report(problems: Sequence[str]) -> None:
 
 
 def _one_line(text: str) -> str:
+    # Control characters of a name in somebody else's file would be the terminal's.
+    text = "".join(char if char.isprintable() or char.isspace() else repr(char)[1:-1] for char in text)
     words = " ".join(line.strip() for line in text.splitlines()).split(" ")
     return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…" for word in words)
 
@@ -210,8 +237,10 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
       UserError: a mistake in either; a ``ConfigError`` has all of them.
     """
     parser = make_parser()
-    flags, leftover = parser.parse_known_args(_plain_switches(arguments))
+    flags, leftover = parser.parse_known_args(_plain_switches([with_home(argument) for argument in arguments]))
     check_mode(flags.mode)
+    need_output(flags.check or flags.benchmark or flags.mode in ("eval", "interactive_infer")
+                or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
@@ -278,6 +307,7 @@ def _model_problems(base_model: Any, params: dict[str, Any], section: str, given
 def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[str]) -> RunOptions:
     return RunOptions(
         mode=config.mode, config=config, infer_output_file=flags.infer_output_file,
+        infer_files=flags.infer_files or (),
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
         benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
         check=flags.check, argv=arguments)
@@ -293,6 +323,7 @@ def import_tensorflow() -> None:
     """
     if "tensorflow" in sys.modules:
         return
+    check_limits()
     quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
     try:
         with _stderr_held_back() if quiet else contextlib.nullcontext():
@@ -307,7 +338,7 @@ def _stderr_held_back() -> Iterator[None]:
     """Keeps what is written to file descriptor 2, C++ code included, and shows it only after an error."""
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as buffer:
+    with scratch_file() as buffer:
         os.dup2(buffer.fileno(), 2)
         failed = True
         try:

@@ -20,6 +20,7 @@ from open_seq2seq.decoding.ngram import LanguageModel, estimate, load_language_m
 from open_seq2seq.decoding.ngram.text import characters_of_lines, read_transcripts, words_of_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
 
@@ -52,6 +53,7 @@ def check(args: argparse.Namespace) -> None:
         raise UserError("Give --output, the ARPA file to write.")
     if args.model and not args.perplexity:
         raise UserError("Give --perplexity with the texts to judge the model on.")
+    check_no_input([args.output], [*args.text, args.vocabulary, *args.perplexity])
     if args.order < 1:
         raise UserError(f"--order is {args.order} but has to be at least 1.")
     if args.prune[0] != 0 or sorted(args.prune) != args.prune:

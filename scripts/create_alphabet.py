@@ -22,6 +22,7 @@ from open_seq2seq.data.speech2text.transcripts import text_normalizer
 from open_seq2seq.data.text2text.preparation import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
 _SHOWN = 60
@@ -71,6 +72,7 @@ def describe(counts: Counter[str], places: dict[str, str]) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     """Writes the alphabet."""
     args = parse_args(argv)
+    check_no_input([args.output], args.lists)
     utterances = read_manifests(args.lists, None, True)
     counts, places = count_characters(utterances, text_normalizer(vars(args)))
     if not counts:

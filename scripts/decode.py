@@ -39,7 +39,7 @@ from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
-from open_seq2seq.utils.output_file import check_output_file, make_folder_of
+from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_output_file
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
@@ -124,6 +124,9 @@ def check(args: argparse.Namespace) -> None:
     for name in OUTPUTS:
         if name in given:
             check_output_file(getattr(args, name), f"--{name}")
+    check_no_input((getattr(args, name) for name in OUTPUTS),
+                   (args.logits, args.vocab, args.n_best, getattr(args, "lm_path", None),
+                    getattr(args, "lm_vocabulary", None), *(args.labels or ())))
 
 
 def _flags(names: Sequence[str]) -> str:
@@ -207,9 +210,8 @@ def best_of_grid(pairs: list[tuple[float, float]], texts: list[Texts], reference
 
 def write_transcripts(path: str, texts: Texts) -> None:
     """Writes a CSV with the header wav_filename,transcript."""
-    make_folder_of(path)
-    with open(path, "w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
+    with OutputFiles() as outputs:
+        writer = csv.writer(outputs.open(path, newline=""), lineterminator="\n")
         writer.writerow(("wav_filename", "transcript"))
         writer.writerows(texts.items())
     deco_print(f"{path}: {len(texts)} transcripts")
@@ -237,7 +239,6 @@ def write_results(args: argparse.Namespace, found: Mapping[str, Sequence[Transcr
     if args.infer_output_file is not None:
         write_transcripts(args.infer_output_file, {name: n_best[0].text for name, n_best in found.items()})
     if args.dump_all_beams_to is not None:
-        make_folder_of(args.dump_all_beams_to)
         write_n_best(args.dump_all_beams_to, found)
 
 

@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.cli import import_tensorflow, parse_options
 from open_seq2seq.utils.errors import ConfigError, UserError
+from open_seq2seq.utils.output_file import OutputFiles, check_no_input
 from open_seq2seq.utils.script import run_script
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def main(argv: list[str] | None = None) -> None:
     scales = parse_scales(args.loss_scales)
     if args.batches < 1:
         raise UserError(f"--batches is {args.batches} but has to be at least 1.")
+    check_no_input([args.output], [args.config_file])
     import_tensorflow()
     model, checkpoint = restored_model(args, overrides)
     from open_seq2seq.training.precision import PrecisionProbe, conversions_of, format_report, pick_batches
@@ -119,9 +121,8 @@ def main(argv: list[str] | None = None) -> None:
             + format_report(found, conversions, present, detailed=args.by == "tensor"))
     print(text, end="")
     if args.output:
-        os.makedirs(os.path.dirname(os.path.abspath(args.output)), exist_ok=True)
-        with open(args.output, "w", encoding="utf-8") as file:
-            file.write(text)
+        with OutputFiles() as outputs:
+            outputs.open(args.output).write(text)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.speech2text.audio_files import read_audio, read_info
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
@@ -143,7 +144,8 @@ def write_strings(strings: list[tuple[str, np.ndarray, int]], output_dir: str, n
     rows = []
     for number, (text, audio, rate) in enumerate(strings):
         file = f"strings/{name}-{number:04d}.flac"
-        soundfile.write(os.path.join(output_dir, file), audio, rate)
+        with disk.writing(os.path.join(output_dir, file), disk.always) as out:
+            soundfile.write(out, audio, rate, format="FLAC")
         rows.append((file, os.path.getsize(os.path.join(output_dir, file)), text))
     write_csv(os.path.join(output_dir, f"{name}.csv"), rows)
     deco_print(f"{os.path.join(output_dir, name)}.csv: {len(rows)} strings")

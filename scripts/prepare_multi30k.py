@@ -9,6 +9,7 @@ them as plain text, and a SentencePiece model spm8k.model that both languages sh
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 
@@ -17,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.text2text.preparation import read_pairs, train_sentencepiece, write_pairs
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
 SPLITS = ("train", "val", "test_2016_flickr")
@@ -50,6 +52,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     inputs = {split: [find_file(args.data_dir, f"{split}.{language}") for language in args.languages]
               for split in SPLITS}
+    check_no_input((os.path.join(args.output_dir, f"{split}.{language}") for split in SPLITS
+                    for language in args.languages), itertools.chain(*inputs.values()))
     for split, (source, target) in inputs.items():
         outputs = [os.path.join(args.output_dir, f"{split}.{language}") for language in args.languages]
         deco_print(f"{' and '.join(outputs)}: {write_pairs(read_pairs(source, target), *outputs)} pairs")

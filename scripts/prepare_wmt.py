@@ -34,6 +34,7 @@ from open_seq2seq.data.text2text.preparation import (
 )
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
 
@@ -79,6 +80,26 @@ def check(args: argparse.Namespace) -> None:
     missing = [path for path in files if not os.path.isfile(path)]
     if missing:
         raise UserError(f"These files do not exist: {', '.join(missing)}.")
+    plain = [*clean_files(args), *(f"{path}.shuffled" for path in clean_files(args)),
+             *(path for split in ("dev", "test") for path in plain_files(args, split))]
+    check_no_input([*plain, *(encoded_file(args, path) for path in plain)], files)
+
+
+def clean_files(args: argparse.Namespace) -> list[str]:
+    """Returns where the cleaned training text goes, source and target."""
+    return [os.path.join(args.output_dir, f"train.clean.{side}") for side in (args.source_lang, args.target_lang)]
+
+
+def plain_files(args: argparse.Namespace, split: str) -> list[str]:
+    """Returns where the text of the development or test set goes, source and target."""
+    stem = f"{getattr(args, f'{split}_name')}-{args.source_lang}-{args.target_lang}"
+    return [os.path.join(args.output_dir, f"{stem}.{side}") for side in ("src", "ref")]
+
+
+def encoded_file(args: argparse.Namespace, text: str) -> str:
+    """Returns where the pieces of a text file go."""
+    size = f"{args.vocab_size // 1024}K" if args.vocab_size % 1024 == 0 else str(args.vocab_size)
+    return f"{text}.BPE_common.{size}.tok"
 
 
 def clean_and_shuffle(args: argparse.Namespace) -> list[str]:
@@ -88,8 +109,7 @@ def clean_and_shuffle(args: argparse.Namespace) -> list[str]:
       DataError: no pair passes cleaning.
     """
     cleaning = Cleaning(args.min_length, args.max_length, args.max_ratio)
-    languages = (args.source_lang, args.target_lang)
-    clean = [os.path.join(args.output_dir, f"train.clean.{language}") for language in languages]
+    clean = clean_files(args)
     pairs = (pair for files in zip(args.train_source, args.train_target, strict=True) for pair in read_pairs(*files))
     write_pairs(cleaning.filter(pairs), *clean)
     deco_print(f"{' and '.join(clean)}: {cleaning.kept} pairs, {cleaning.dropped} dropped")
@@ -110,13 +130,11 @@ def main(argv: list[str] | None = None) -> None:
     for split in ("dev", "test"):
         source, target = getattr(args, f"{split}_source"), getattr(args, f"{split}_target")
         if source:
-            stem = f"{getattr(args, f'{split}_name')}-{args.source_lang}-{args.target_lang}"
-            plain = [os.path.join(args.output_dir, f"{stem}.{side}") for side in ("src", "ref")]
+            plain = plain_files(args, split)
             write_pairs(read_pairs(source, target), *plain)
             texts += plain
-    size = f"{args.vocab_size // 1024}K" if args.vocab_size % 1024 == 0 else str(args.vocab_size)
     for text in texts:
-        output = f"{text}.BPE_common.{size}.tok"
+        output = encoded_file(args, text)
         deco_print(f"{output}: {encode_file(model, text, output)} lines")
 
 

@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.text2text.preparation import decode_file, encode_file, train_sentencepiece
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
 NEEDED = {
@@ -60,6 +61,9 @@ def main(argv: list[str] | None = None) -> None:
     missing = [f"--{name}" for name in NEEDED[args.mode] if not getattr(args, name)]
     if missing:
         raise UserError(f"Mode {args.mode} needs {', '.join(missing)} too.")
+    models = [model_path(prefix) for prefix in (args.model_prefix, args.model_prefix1, args.model_prefix2) if prefix]
+    check_no_input([args.tokenized_output, args.tokenized_output1, args.tokenized_output2, args.decoded_output],
+                   [*(args.text_input or "").split(","), args.text_input1, args.text_input2, *models])
     if args.mode == "train":
         train_sentencepiece(args.text_input.split(","), args.model_prefix.removesuffix(".model"), args.vocab_size,
                             args.model_type, args.character_coverage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,9 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 # Processes that tests start find the package, and not what the tests alone brought.
 os.environ["PYTHONPATH"] = f"{TESTS.parent}:{TESTS / 'user_environment'}"
+
+# Under nohup the runs that tests start would ignore it, as they should.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # What mixed computes in bfloat16 depends on the processor; for the tests' runs it is everything, on any processor.
 CACHE = tempfile.mkdtemp(prefix="os2s-tests-")
@@ -38,6 +42,7 @@ for name in [name for name, module in sys.modules.items() if module is None]:
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
 
+from tests.hostile.summary import pytest_terminal_summary  # noqa: E402, F401
 from tests.known_speeds import ALL_GAIN, write_known_speeds  # noqa: E402
 
 write_known_speeds(Path(CACHE), ALL_GAIN)

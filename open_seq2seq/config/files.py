@@ -9,7 +9,9 @@ from typing import Any
 from open_seq2seq.config.params import Param
 
 ASSET, LARGE = "asset", "large"
-_PARAMS = "_params"
+# Files with the examples: those whose lines are read again during a run, and those that are read once.
+DATA, LIST = "data", "list"
+PARAMS = "_params"
 
 # (what a config names, the kind of part) → its class, or the value itself where that is no part.
 Resolve = Callable[[Any, str], Any]
@@ -22,7 +24,7 @@ class NamedFile:
     Attributes:
       part: path of the parameters of its part: ``("data_layer_params",)``; () for the model's own.
       keys: path of the parameter below them: ``("vocab_file",)``, ``("tokenizer", "model")``.
-      kind: ``asset`` or ``large``; see ``Param``.
+      kind: ``asset``, ``large``, ``data`` or ``list``; see ``Param``.
       value: the file that is named, or None.
     """
 
@@ -50,10 +52,11 @@ def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...
         value = params.get(name, spec.default)
         entries: list[tuple[tuple[str, ...], str, Any]]
         if isinstance(spec.file, str):
-            entries = [((name,), spec.file, value)] if spec.file else []
+            values = value if isinstance(value, (list, tuple)) else [value]
+            entries = [((name,), spec.file, one) for one in values] if spec.file else []
         else:
-            values = value if isinstance(value, Mapping) else {}
-            entries = [((name, entry), kind, values.get(entry)) for entry, kind in spec.file.items()]
+            found_in = value if isinstance(value, Mapping) else {}
+            entries = [((name, entry), kind, found_in.get(entry)) for entry, kind in spec.file.items()]
         found += [NamedFile(part, keys, kind, value if isinstance(value, str) and value else None)
                   for keys, kind, value in entries]
     return found
@@ -73,13 +76,13 @@ def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resol
     """
     yield from named_files(part_class, params, part)
     declared = _declared(part_class)
-    for name in [name for name in params if name + _PARAMS in params or name + _PARAMS in declared]:
+    for name in [name for name in params if name + PARAMS in params or name + PARAMS in declared]:
         kind = declared[name].names if name in declared else ""
         inside = resolve(params[name], kind)
         if isinstance(inside, type) and hasattr(inside, "declared_params"):
-            below = params.get(name + _PARAMS)
+            below = params.get(name + PARAMS)
             yield from named_files_below(inside, below if isinstance(below, Mapping) else {}, resolve,
-                                         (*part, name + _PARAMS))
+                                         (*part, name + PARAMS))
 
 
 def _declared(part_class: Any) -> dict[str, Param]:

@@ -11,13 +11,15 @@ from typing import Any
 
 import yaml
 
+from open_seq2seq.config.merge import copy_nested, size_problem
 from open_seq2seq.config.overrides import SECTIONS
-from open_seq2seq.config.user_code import execute_config, untrusted
+from open_seq2seq.config.params import shown
+from open_seq2seq.config.user_code import describe_error, execute_config, untrusted
 from open_seq2seq.config.yaml_text import describe_yaml_error, load_yaml
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
-_MOST_CHARACTERS = 1 << 22
+_MOST_BYTES = 1 << 22
 # What the toolkit writes beside a config: the first in a checkpoint, the second with a batch that a run diverged on.
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Folders of a logdir that hold checkpoints; "" is the logdir itself.
@@ -34,12 +36,15 @@ class ConfigFile:
       sections: ``base_params`` and those of ``train_params``, ``eval_params``,
         ``infer_params``, ``interactive_infer_params`` that are there.
       trusted: whether it may name code from outside the package.
+      checkpoint: folder of the checkpoint that it was taken from together with all else; None for a file that the user
+        named.
     """
 
     path: str
     base_model: Any
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     trusted: bool = True
+    checkpoint: str | None = None
 
     def in_use(self) -> AbstractContextManager[None]:
         """The context in which names of this config are to be resolved."""
@@ -91,10 +96,13 @@ def check_exists(path: str | os.PathLike[str]) -> None:
     """Raises ConfigError when there is no such config file; needs no TensorFlow."""
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if os.path.isfile(path):
+        if os.path.getsize(path) > _MOST_BYTES:
+            raise ConfigError([f"The config file {path} has more than {_MOST_BYTES:,} bytes."])
         return
-    what = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
+    what = ("is a folder, not a file" if os.path.isdir(path) else "is no file" if os.path.exists(path)
+            else "is a link that leads nowhere" if os.path.islink(path) else "does not exist")
     folder, name = os.path.split(path)
-    others = os.listdir(folder) if os.path.isdir(folder) else []
+    others = os.listdir(folder) if os.path.isdir(folder) and not os.path.lexists(path) else []
     raise ConfigError([f"The config file {path} {what}." + did_you_mean(name, others)])
 
 
@@ -113,26 +121,56 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
         if section is None:
             continue
         if isinstance(section, Mapping):
-            sections[name] = dict(section)
+            sections[name], problem = _copied(section)
         else:
-            problems.append(f"In {path} {name} is of type {type(section).__name__} but has to be a dict.")
+            problem = f"is of type {type(section).__name__} but has to be a dict"
+        problems += [f"In {path} {name} {problem}."] if problem else []
     if problems:
         raise ConfigError(problems)
     return ConfigFile(path, base_model, sections)
 
 
+def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
+    """Returns (a section as plain dicts and lists, what is wrong with it)."""
+    try:
+        wrong = [key for key in section if not isinstance(key, str)]
+        if wrong:
+            return {}, f"has the key {shown(wrong[0])}, but keys are text"
+        if problem := size_problem(section):
+            return {}, problem
+        return copy_nested(section), ""
+    except Exception as error:  # of a mapping whose class the config defines
+        return {}, f"cannot be read: {describe_error(error)}"
+
+
 def _read_yaml(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read(_MOST_CHARACTERS + 1)
-        if len(text) > _MOST_CHARACTERS:
-            raise ConfigError([f"The config file {path} has more than {_MOST_CHARACTERS:,} characters."])
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"The config file {path} cannot be read: {error}."]) from error
+    return _names_in(text, path)
+
+
+def parse_config(text: str, path: str) -> ConfigFile:
+    """Returns the config that YAML text holds; nothing in it is resolved.
+
+    Args:
+      text: as ``serialize.to_yaml`` writes it.
+      path: of its file, for messages.
+
+    Raises:
+      ConfigError: it is no YAML, or something is missing in it.
+    """
+    return _config_file(path, _names_in(text, path))
+
+
+def _names_in(text: str, path: str) -> dict[str, Any]:
+    try:
         names = load_yaml(text)
     except yaml.YAMLError as error:
         line, problem = describe_yaml_error(error)
         raise ConfigError([f"{path}{f', line {line}' if line else ''}: not valid YAML: {problem}."]) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"The config file {path} cannot be read: {error}."]) from error
     if not isinstance(names, dict):
         raise ConfigError([f"{path} has to be a mapping with the keys base_model and base_params."])
     known = ("base_model", *SECTIONS)

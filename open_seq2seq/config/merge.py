@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from typing import Any
+
+# Far beyond what a config has; whatever walks through its values does so by recursion, and visits each of them.
+DEEPEST = 50
+_MOST_VALUES = 1_000_000
+
+
+def size_problem(value: Any) -> str:
+    """Returns what keeps a value from being a config's, as in ``holds itself``; nothing for those that can be.
+
+    A value that stands in several places counts in each, as in a copy.
+    """
+    level, count = [value], 0
+    for _ in range(DEEPEST):
+        level = list(islice(chain.from_iterable(map(_children, level)), _MOST_VALUES + 1 - count))
+        count += len(level)
+        if count > _MOST_VALUES:
+            return f"stands for more than {_MOST_VALUES:,} values"
+        if not level:
+            return ""
+    return f"holds itself, or is nested more than {DEEPEST} deep"
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if type(value) in (list, tuple) else ()
 
 
 def copy_nested(value: Any) -> Any:

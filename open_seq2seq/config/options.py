@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from open_seq2seq.config.resolve import ResolvedConfig
@@ -16,6 +17,7 @@ class RunOptions:
         ``train`` under ``benchmark``.
       config: the config, merged, overridden and checked for this mode.
       infer_output_file: where inference writes.
+      infer_files: what it reads instead of the config's data; empty without ``--infer_files``.
       continue_learning: resume training from the newest checkpoint of the logdir.
       no_dir_check: problems of the logdir are warnings; implied by ``benchmark``.
       benchmark: the config was rewritten for timing.
@@ -28,6 +30,7 @@ class RunOptions:
     mode: str
     config: ResolvedConfig
     infer_output_file: str = "infer-out.txt"
+    infer_files: Sequence[str] = ()
     continue_learning: bool = False
     no_dir_check: bool = False
     benchmark: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from open_seq2seq.config.merge import copy_nested, merge_params
+from open_seq2seq.config.merge import DEEPEST, copy_nested, merge_params, size_problem
 from open_seq2seq.config.yaml_text import load_yaml_value
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -51,7 +51,7 @@ def parse_value(text: str) -> Any:
         return text
     try:
         value = ast.literal_eval(stripped)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         if stripped[0] not in "[{":
             return text
         return load_yaml_value(stripped, default=text)
@@ -105,7 +105,9 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
         keys = tuple(name[2:].split("/"))
         section = keys[0] if keys[0] in SECTIONS else None
         below = keys[1:] if section else keys
-        if not all(keys):
+        if len(keys) > DEEPEST:
+            problems.append(f"'{name}' has {len(keys):,} parts, but a config is not nested more than {DEEPEST} deep.")
+        elif not all(keys):
             problems.append(f"'{name}' has an empty part: write --key/subkey=value.")
         elif not below:
             problems.append(f"'{name}' names a whole section: write {name}/key=value.")
@@ -156,6 +158,8 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
     key = override.keys[-1]
     old = place.get(key)
     value = typed_like(override.text, old)
+    if problem := size_problem(value):
+        return f"'{override.name}' {problem}."
     if isinstance(old, dict) and value is not None and not isinstance(value, dict):
         return (f"'{override.name}' is {override.text!r}, but this is a dict: "
                 f"give {override.name}/key=value, or {override.name}='{{key: value}}'.")

@@ -17,7 +17,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from open_seq2seq.utils.errors import did_you_mean
@@ -26,6 +26,8 @@ Specs = Mapping[str, Any]
 
 _LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
 _LARGEST_INT = 2 ** 63 - 1
+# What a changed value means where a run goes on, or its weights are used: see ``Param.on_change``.
+REFUSE, SAY, FREE = "refuse", "say", "free"
 _SHOWN = 200  # characters of a value in a message
 
 
@@ -42,7 +44,12 @@ class Param:
       names: what a string names, such as ``encoder`` or ``initializer``; "" where strings are just text.
       file: whether it names a file that inference needs: ``asset`` for one that each checkpoint has a copy of,
         ``large`` for one that is kept once beside the checkpoints; for a dict, which of its entries do:
-        ``{"model": "asset"}``. See ``config.files``.
+        ``{"model": "asset"}``. See ``config.files``. Files with the examples are ``data``, or ``list`` where they are
+        read but once; a checkpoint has fingerprints of them.
+      on_change: what another value than a checkpoint's means: ``refuse`` where the weights would compute another
+        function, or read another kind of input; ``say`` where a resumed run would go on in another way, which is the
+        default; ``free`` where results do not depend on it, or searching alone does. For a dict, or a list of dicts,
+        also by the entry: ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
       minimum: smallest number allowed; the bounds hold for each number of a list too.
       maximum: largest number allowed.
       above: number that it has to be more than.
@@ -56,6 +63,7 @@ class Param:
     derived: bool = False
     names: str = ""
     file: str | Mapping[str, str] = ""
+    on_change: str | Mapping[str, str] = ""
     minimum: float | None = None
     maximum: float | None = None
     above: float | None = None
@@ -65,6 +73,12 @@ class Param:
 def as_param(spec: Any) -> Param:
     """Returns the spec as a ``Param``."""
     return spec if isinstance(spec, Param) else Param(spec)
+
+
+def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
+    """Returns declarations with the same ``on_change``, all but those that have one of their own."""
+    return {name: replace(spec, on_change=spec.on_change or on_change) if isinstance(spec, Param) else spec
+            for name, spec in specs.items()}
 
 
 def describe_type(spec: Any) -> str:
@@ -161,8 +175,10 @@ def shown(value: Any) -> str:
     """Returns a value as messages show it: its repr, shortened where it is long."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of so many digits
-        text = f"a {type(value).__name__} with a number of thousands of digits"
+    except Exception as error:
+        # Python writes no whole number of so many digits; and a class that the config defines may fail.
+        digits = isinstance(error, ValueError) and "digits" in str(error)
+        text = f"a {type(value).__name__} " + ("with a number of thousands of digits" if digits else "without a text")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from open_seq2seq.config.user_code import source_file
 from open_seq2seq.config.yaml_text import dump_yaml
+from open_seq2seq.utils import disk
 
 _PACKAGE = __name__.partition(".")[0]
 _TF_PLACES = ("tf.nn", "tf.math", "tf", "tf.keras.activations", "tf.keras.initializers", "tf.keras.regularizers",
@@ -130,8 +131,5 @@ def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
       sections: ``base_model``, ``base_params``, … as from ``ResolvedConfig.as_sections``.
       path: file to write.
     """
-    path = os.fspath(path)
-    temporary = f"{path}.tmp-{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(to_yaml(sections))
-    os.replace(temporary, path)
+    with disk.writing(path, disk.always) as file:
+        file.write(to_yaml(sections).encode())

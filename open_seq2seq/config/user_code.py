@@ -169,7 +169,7 @@ def _innermost_module(parts: list[str], what: str) -> tuple[ModuleType, int]:
             return module, depth - 1
         name = ".".join(parts[:depth])
         try:
-            with _reported("", what, (UserError, ModuleNotFoundError)):
+            with _reported("", what, (UserError, KeyboardInterrupt, ModuleNotFoundError)):
                 module = importlib.import_module(name)
         except ModuleNotFoundError as error:
             if module is None or error.name != name:  # the latter: a module that is there lacks one
@@ -195,20 +195,30 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
 
 
 @contextmanager
-def _reported(path: str, what: str, passed: tuple[type[Exception], ...] = (UserError,)) -> Iterator[None]:
+def _reported(path: str, what: str,
+              passed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
     """Turns what goes wrong in code that is executed into one sentence."""
     try:
         yield
     except passed:
         raise
     except SyntaxError as error:
-        place = f"{error.filename or path}, line {error.lineno}"
+        place = f"{error.filename or path}{f', line {error.lineno}' if error.lineno else ''}"
         raise ConfigError([f"{_begin(path, what)}{place}: {error.msg}."]) from error
     except SystemExit as error:
         raise ConfigError([f"{what} ended the program with sys.exit({error.code!r})."]) from error
-    except Exception as error:
-        raise ConfigError([f"{_begin(path, what)}{_where(path, error)}{type(error).__name__}: {error}."
-                           f"{_hint(error)}"]) from error
+    except BaseException as error:
+        said = f"{_begin(path, what)}{_where(path, error)}{describe_error(error)}.{_hint(error)}"
+        raise ConfigError([said]) from error
+
+
+def describe_error(error: BaseException) -> str:
+    """Returns an error as Python shows it, whatever class the config has made it of: ``ValueError: text``."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return type(error).__name__ + (f": {text}" if text else "")
 
 
 def _begin(path: str, what: str) -> str:
@@ -216,15 +226,16 @@ def _begin(path: str, what: str) -> str:
     return "" if path and what.endswith(path) else f"{what}, but " if path else f"{what}: "
 
 
-def _where(path: str, error: Exception) -> str:
+def _where(path: str, error: BaseException) -> str:
     """The innermost line of the file, or of one beside it, that the error passed through."""
     folder = os.path.dirname(path)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if path and os.path.dirname(f.filename) == folder]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else f"{path}: " if path else ""
 
 
-def _hint(error: Exception) -> str:
-    wanted = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
+def _hint(error: BaseException) -> str:
+    text = str(error) if isinstance(error, ImportError) else ""
+    wanted = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", text)
     if wanted:
         return did_you_mean(wanted[1], dir(sys.modules.get(wanted[2])))
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == "tensorflow":
@@ -246,15 +257,18 @@ def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) 
     """
     for name in forgotten:
         sys.modules.pop(name, None)
-    before = set(sys.modules)
+    before, places = set(sys.modules), list(sys.path)
     sys.path.insert(0, folder)
     try:
         yield
     finally:
-        sys.path.remove(folder)
-        # Behind everything else it still serves imports that run later, inside functions.
-        if folder not in sys.path:
-            sys.path.append(folder)
+        if not isinstance(sys.path, list):
+            sys.path = []
+        if folder in sys.path:
+            sys.path.remove(folder)
+        # Behind everything else it still serves imports that run later, inside functions. What the code took away, the
+        # toolkit's own imports need.
+        sys.path.extend(place for place in dict.fromkeys((*places, folder)) if place not in sys.path)
         new = set(sys.modules) - before - set(_named)
         _siblings.update({name: str(sys.modules[name].__file__) for name in new if _lies_in(name, folder)})
 

@@ -39,6 +39,15 @@ class Loader(yaml.SafeLoader):
             _count_values(root, {})
         return root
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Makes a value; what is written as a number, a date or the like and is none is an error with its place."""
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # PyYAML lets them all through
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{repr(node.value)[:60]} cannot be read as {kind}", node.start_mark) from None
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Makes a dict; a key that comes twice is an error, not a silent replacement."""
         seen: set[Any] = set()
@@ -98,12 +107,14 @@ def load_yaml(text: str) -> Any:
       yaml.YAMLError: it is not YAML, names Python objects, repeats a key, is nested too deeply, or has values without
         end.
     """
+    loader = None
     try:
-        return yaml.load(text, Loader=Loader)  # noqa: S506 (Loader is a SafeLoader)
+        loader = Loader(text)
+        return loader.get_single_data()
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
-    except ValueError as error:  # of what looks like a date or a number
-        raise yaml.YAMLError(str(error)) from error
+    except ValueError as error:  # of an escaped character beyond Unicode
+        raise yaml.scanner.ScannerError(None, None, str(error), loader.get_mark() if loader else None) from error
 
 
 def load_yaml_value(text: str, default: Any) -> Any:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.files import ASSET, NamedFile, named_files
+from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
 from open_seq2seq.config.names import register
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.datasets import dataset_batches
 from open_seq2seq.data.fields import fields_of, signature_of
+from open_seq2seq.data.fingerprints import Fingerprint, digest_of_beginnings, fingerprint
 from open_seq2seq.data.loader import Wanted, made_singly
 from open_seq2seq.parts.component import Component
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import DataError, UserError
 
 _COUNTING_UNITS = ("sentences", "utterances", "images", "examples")
 """Units of the batch size in which each example counts as one."""
@@ -55,6 +56,7 @@ class DataLayer(Component):
     """
 
     seed: int = 0
+    _fingerprints: Mapping[str, Fingerprint] | None = None
     contiguous: bool = False
     _is_arithmetic = False
 
@@ -92,7 +94,8 @@ class DataLayer(Component):
                                      "or in padded tokens of its longer side."),
             "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "
                              "by default in training only, and not where examples continue one another."),
-            "repeat": Param(bool, True, "Accepted for old configs; training repeats, evaluation never does."),
+            "repeat": Param(bool, True, "Accepted for old configs; training repeats, evaluation never does.",
+                            on_change=FREE),
             "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of floating-point features."),
             "length_buckets": Param(bool, True, "Whether examples of like length are batched together."),
         }
@@ -230,6 +233,52 @@ class DataLayer(Component):
         """
         return {asset_name(file): file.value for file in named_files(type(self), self.params)
                 if file.kind == ASSET and file.value is not None}
+
+    def data_files(self, *kinds: str) -> dict[str, str]:
+        """Returns the files that hold the examples, or list them: name → path.
+
+        By default those that parameters declared with ``file="data"`` or ``file="list"`` name.
+
+        Args:
+          kinds: of the files; both by default.
+        """
+        named: dict[str, list[str]] = {}
+        for file in named_files(type(self), self.params):
+            if file.kind in (kinds or (DATA, LIST)) and file.value is not None:
+                named.setdefault(asset_name(file), []).append(file.value)
+        return {f"{name} {number}": path for name, paths in named.items() for number, path in enumerate(paths)}
+
+    def example_files(self) -> Sequence[str]:
+        """Returns all files of which each holds one example, such as recordings, where a list names them."""
+        return ()
+
+    @property
+    def fingerprints(self) -> dict[str, Fingerprint]:
+        """Fingerprints of ``data_files`` as they were when this was first asked for: before they are read, best.
+
+        Inference has none.
+        """
+        if self._fingerprints is None:
+            files = self.data_files() if self.mode in ("train", "eval") else {}
+            found = {name: fingerprint(path) for name, path in files.items()}
+            self._fingerprints = MappingProxyType({name: file for name, file in found.items() if file is not None})
+        return dict(self._fingerprints)
+
+    def sample_digest(self) -> str:
+        """Returns the checksum of what some of ``example_files`` begin with, the same ones each time."""
+        return digest_of_beginnings(self.example_files())
+
+    def check_unchanged(self, *kinds: str) -> None:
+        """Raises DataError when a file of the data is not as it was when its fingerprint was taken.
+
+        Args:
+          kinds: of the files: ``data`` for those that are read again and again; all by default.
+        """
+        names = self.data_files(*kinds)
+        for name, file in self.fingerprints.items():
+            if name in names and not file.is_current:
+                raise DataError(f"{file.path} has changed since this run read it: results would belong neither to the "
+                                "old file nor to the new one. Put the old one back, or start again with the new one.")
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.beam_search import BeamResult, StepFunction, beam_search
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
@@ -33,7 +33,7 @@ class PrefixScorer(Protocol):
 
 def sampling_params() -> dict[str, Any]:
     """Returns the parameters of sampling, which all autoregressive decoders have."""
-    return {
+    return with_change(FREE, {
         "sampling_temperature": Param(
             (float, type(None)), None, "Evaluation and inference draw n_best hypotheses from the model's distribution "
             "instead of searching for the best; logits are divided by this number first, so that 1.0 leaves the "
@@ -44,18 +44,18 @@ def sampling_params() -> dict[str, Any]:
                                 "drawn whose probabilities together reach this share. Faster with sampling_top_k too.",
                                 above=0.0, maximum=1.0),
         "sampling_seed": Param(int, 0, "What samples follow from, beside the example's number."),
-    }
+    })
 
 
 def search_params() -> dict[str, Any]:
     """Returns the parameters of the search, sampling included, as ``AutoregressiveDecoder`` names them."""
-    return {
+    return with_change(FREE, {
         "beam_size": Param(int, 1, "Hypotheses kept for each example; 1 is greedy.", minimum=1, maximum=10**4),
         "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
         "n_best": Param(int, 1, "How many hypotheses of an example are returned: at most beam_size, or any number of "
                         "samples.", minimum=1, maximum=10**4),
         **sampling_params(),
-    }
+    })
 
 
 class AutoregressiveDecoder(Decoder):

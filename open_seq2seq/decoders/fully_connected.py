@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.greedy import greedy_decode
@@ -52,9 +52,10 @@ class FullyConnectedCTCDecoder(Decoder):
             "hidden_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them by "
                                  "default.", "channels", minimum=1),
             "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
-                                        "the language model lm_path if given, instead of greedy decoding."),
+                                        "the language model lm_path if given, instead of greedy decoding.",
+                                        on_change=FREE),
             "infer_logits_to_pickle": Param(bool, False, "Whether inference writes the logits to the output file for "
-                                            "scripts/decode.py, instead of texts."),
+                                            "scripts/decode.py, instead of texts.", on_change=FREE),
             **{name: Param(object, None, f"Refused: {why}.") for name, why in _OBSOLETE.items()},
         }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from open_seq2seq.config.names import resolve_name
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.ctc.prefix_scores import CtcPrefixScorer
@@ -33,9 +33,10 @@ class JointCTCAttentionDecoder(Decoder):
             "ctc_decoder_params": Param(dict, doc="Parameters of the CTC decoder."),
             "beam_search_params": Param(dict, doc="More of the attention decoder's: beam_width, length_penalty, "
                                         "n_best, sampling_temperature and the like; and ctc_weight: what CTC's log "
-                                        "probabilities count in the search, from 0 to 1, 0.3 by default."),
+                                        "probabilities count in the search, from 0 to 1, 0.3 by default.",
+                                        on_change=FREE),
             "language_model_params": Param(dict, doc="More of the attention decoder's: use_language_model, which has "
-                                           "to be False."),
+                                           "to be False.", on_change=FREE),
             "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True,
                                minimum=0),
             "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True,

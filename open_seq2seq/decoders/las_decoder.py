@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.parts.dense import add_bias
@@ -30,6 +30,7 @@ _ATTENTION_OPTIONAL = {
     "num_heads": Param(int, 1, "How many attend.", minimum=1, maximum=1000),
     "plot_attention": Param(bool, False, "Whether the decoder also returns alignments [batch, time, heads, source]."),
 }
+_ATTENTION_CHANGES = {"": REFUSE, "plot_attention": FREE}
 
 
 class ListenAttendSpellDecoder(AutoregressiveDecoder):
@@ -56,7 +57,8 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
                                     minimum=1),
             "tgt_emb_size": Param(int, doc="Channels of an embedded symbol.", minimum=1),
             "attention_params": Param(dict, doc="attention_dim, attention_type (bahdanau, chorowski, zhaopeng), and "
-                                      "optionally use_coverage, num_heads, plot_attention."),
+                                      "optionally use_coverage, num_heads, plot_attention.",
+                                      on_change=_ATTENTION_CHANGES),
             "rnn_type": Param(["lstm", "gru"], doc="Cell."),
             "hidden_dim": Param(int, doc="Units of each recurrent layer.", minimum=1),
             "num_layers": Param(int, doc="Recurrent layers.", minimum=1, maximum=1000),
@@ -70,15 +72,18 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
                                        "layer and before the output layer.", above=0.0, maximum=1.0),
             "pos_embedding": Param(bool, False, "Whether learned embeddings of positions are added to the encoder's "
                                    f"outputs and to embedded symbols; positions from {MAX_POSITIONS} on share one."),
-            "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy.", minimum=1, maximum=10**4),
-            "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0),
+            "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy.", minimum=1, maximum=10**4,
+                                on_change=FREE),
+            "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0,
+                                    on_change=FREE),
             "n_best": Param((int, type(None)), None, "How many transcripts of an utterance are returned: at most "
                             "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1,
-                            maximum=10**4),
+                            maximum=10**4, on_change=FREE),
             **sampling_params(),
             "max_length_factor": Param(float, 1.0, "Longest transcript, by the encoder's outputs.", "symbols a frame",
-                                       above=0.0, maximum=1000.0),
-            "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect."),
+                                       above=0.0, maximum=1000.0, on_change=FREE),
+            "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect.",
+                                        on_change=FREE),
             "encoder_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them "
                                   "by default.", minimum=1),
             "batch_size": Param((int, type(None)), None, "Set by the model; has no effect.", "utterances",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.beam_search import BeamResult
@@ -125,12 +125,12 @@ class TransformerDecoder(AutoregressiveDecoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "EOS_ID": Param(int, doc="Id that ends a sentence.", minimum=0),
+            "EOS_ID": Param(int, doc="Id that ends a sentence.", minimum=0, on_change=REFUSE),
             "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result.",
                                                minimum=0.0, below=1.0),
             "num_hidden_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
             "hidden_size": Param(int, doc="Channels of the residual stream; the encoder's.", minimum=1),
-            "num_heads": Param(int, doc="Attention heads.", minimum=1),
+            "num_heads": Param(int, doc="Attention heads.", minimum=1, on_change=REFUSE),
             "attention_dropout": Param(float, doc="Dropout rate of attention weights.", minimum=0.0, below=1.0),
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
             "filter_size": Param(int, doc="Channels inside the feed-forward sublayer.", minimum=1),
@@ -138,24 +138,28 @@ class TransformerDecoder(AutoregressiveDecoder):
                                 derived=True, minimum=1),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "beam_size": Param(int, doc="Hypotheses kept for each sentence.", minimum=1, maximum=10**4),
-            "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
+            "beam_size": Param(int, doc="Hypotheses kept for each sentence.", minimum=1, maximum=10**4,
+                               on_change=FREE),
+            "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0,
+                           on_change=FREE),
             "extra_decode_length": Param(int, doc="How much longer than its source a translation may be.",
-                                         unit="tokens", minimum=0, maximum=10**6),
+                                         unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            "GO_SYMBOL": Param(int, None, "Accepted for old configs: sequences start with a zero vector.", minimum=0),
+            "GO_SYMBOL": Param(int, None, "Accepted for old configs: sequences start with a zero vector.", minimum=0,
+                               on_change=FREE),
             "PAD_SYMBOL": Param(int, 0, "Id of padding; has to be 0."),
             "END_SYMBOL": Param(int, None, "Another name of EOS_ID.", minimum=0),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
-                                 "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
-            "recompute": Param(bool, False, "Gradient checkpointing: see the encoder."),
+                                 "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
+                                 on_change=REFUSE),
+            "recompute": Param(bool, False, "Gradient checkpointing: see the encoder.", on_change=FREE),
             "n_best": Param(int, 1, "How many translations of a sentence are returned: at most beam_size, or any "
-                            "number of samples.", minimum=1, maximum=10**4),
+                            "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
             **sampling_params(),
         }
 

@@ -7,20 +7,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 
 NUM_AUDIO_FEATURES = Param((int, type(None)), None, "Columns of the features; set from the data layer.", derived=True,
                            minimum=1)
-BN_EPSILON = Param(float, 1e-3, "Added to the variance.", above=0.0)
+BN_EPSILON = Param(float, 1e-3, "Added to the variance.", above=0.0, on_change=REFUSE)
 # Of encoders whose convolutions are over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; activations are "
-                    "channels last, and the weights do not depend on it.")
+                    "channels last, and the weights do not depend on it.", on_change=FREE)
+# Of lists of convolutions and of recurrent layers.
+LAYER_CHANGES = {"": REFUSE, "dropout_keep_prob": SAY}
 
 
 def activation_param(where: str = "") -> Param:
     """Declares ``activation_fn``; ``where`` says of which layers: `` of convolutions``."""
     return Param((callable, str, type(None)), doc=f"Activation{where}: a function, or its name: relu, relu20 (which "
-                 "clips at 20)…", names="activation")
+                 "clips at 20)…", names="activation", on_change=REFUSE)
 
 
 def momentum_param(default: float) -> Param:

@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param, check_entries
+from open_seq2seq.config.params import FREE, Param, check_entries
 from open_seq2seq.encoders.audio_params import (
     BN_EPSILON,
+    LAYER_CHANGES,
     NUM_AUDIO_FEATURES,
     activation_param,
     audio_features,
@@ -58,13 +59,13 @@ class DeepSpeech2Encoder(SpeechEncoder):
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, after recurrent layers "
                                        "and the dense one.", above=0.0, maximum=1.0),
             "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
-                                 "padding. May be empty."),
+                                 "padding. May be empty.", on_change=LAYER_CHANGES),
             "activation_fn": activation_param(" of convolutions and of the dense layer"),
             "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none.", minimum=0, maximum=1000),
             "row_conv": Param(bool, doc="Whether a row convolution of row_conv_width follows the recurrent layers."),
             "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs.", minimum=1),
             "use_cudnn_rnn": Param(bool, doc="Whether GPUs run the recurrence in cuDNN, where that computes rnn_type; "
-                                   "weights and results do not depend on it."),
+                                   "weights and results do not depend on it.", on_change=FREE),
             "rnn_cell_dim": Param(int, doc="Units of each direction of a recurrent layer.", minimum=1),
             "rnn_type": Param(list(RNN_TYPES), doc="Cell. gru resets after the product, as cuDNN's, classic_gru before "
                               "it. With the prefix cudnn_ dropout is between layers; else behind the last one too."),
@@ -78,7 +79,8 @@ class DeepSpeech2Encoder(SpeechEncoder):
             "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames",
                                     minimum=0, maximum=10**5),
             "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
-                                 "convolutions in memory; activations are BTFC, and the weights do not depend on it."),
+                                 "convolutions in memory; activations are BTFC, and the weights do not depend on it.",
+                                 on_change=FREE),
             "bn_momentum": momentum_param(0.99),
             "bn_epsilon": BN_EPSILON,
             "num_audio_features": NUM_AUDIO_FEATURES,

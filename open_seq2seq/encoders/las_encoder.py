@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param, check_entries
+from open_seq2seq.config.params import REFUSE, Param, check_entries
 from open_seq2seq.encoders.audio_params import (
     BN_EPSILON,
     DATA_FORMAT,
+    LAYER_CHANGES,
     NUM_AUDIO_FEATURES,
     activation_param,
     audio_features,
@@ -86,9 +87,10 @@ class ListenAttendSpellEncoder(SpeechEncoder):
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where a layer does not "
                                        "say.", above=0.0, maximum=1.0),
             "recurrent_layers": Param(list, doc="Recurrent layers: type (lstm, gru), num_layers, hidden_dim, and "
-                                      "optionally dropout_keep_prob, pool, pool_size, stride. May be empty."),
+                                      "optionally dropout_keep_prob, pool, pool_size, stride. May be empty.",
+                                      on_change=LAYER_CHANGES),
             "convnet_layers": Param(list, doc="Convolutions, as TDNNEncoder has them, without residual connections. "
-                                    "May be empty."),
+                                    "May be empty.", on_change=LAYER_CHANGES),
             "activation_fn": activation_param(" of convolutions"),
         }
 
@@ -97,7 +99,8 @@ class ListenAttendSpellEncoder(SpeechEncoder):
         return {
             **SpeechEncoder.get_optional_params(),
             "data_format": DATA_FORMAT,
-            "normalization": Param(["batch_norm", None], "batch_norm", "Normalisation after each convolution."),
+            "normalization": Param(["batch_norm", None], "batch_norm", "Normalisation after each convolution.",
+                                   on_change=REFUSE),
             "bn_momentum": momentum_param(0.90),
             "bn_epsilon": BN_EPSILON,
             "num_audio_features": NUM_AUDIO_FEATURES,

@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.audio_params import (
     BN_EPSILON,
     DATA_FORMAT,
+    LAYER_CHANGES,
     NUM_AUDIO_FEATURES,
     activation_param,
     audio_features,
@@ -49,7 +50,8 @@ class TDNNEncoder(SpeechEncoder):
             "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where an entry of "
                                        "convnet_layers does not say.", above=0.0, maximum=1.0),
             "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
-                                    "optionally dilation, dropout_keep_prob, residual, residual_dense."),
+                                    "optionally dilation, dropout_keep_prob, residual, residual_dense.",
+                                    on_change=LAYER_CHANGES),
             "activation_fn": activation_param(),
         }
 
@@ -59,11 +61,13 @@ class TDNNEncoder(SpeechEncoder):
             **SpeechEncoder.get_optional_params(),
             "data_format": DATA_FORMAT,
             "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution; layer_norm is "
-                                   "over the channels of a frame, instance_norm over an utterance's frames."),
+                                   "over the channels of a frame, instance_norm over an utterance's frames.",
+                                   on_change=REFUSE),
             "bn_momentum": momentum_param(0.90),
             "bn_epsilon": BN_EPSILON,
             "use_conv_mask": Param(bool, True, "Whether padding is zero before each convolution and left out of "
-                                   "statistics; if not, results depend on what an utterance is batched with."),
+                                   "statistics; if not, results depend on what an utterance is batched with.",
+                                   on_change=REFUSE),
             "drop_block_prob": Param(float, 0.0, "Probability that training leaves a residual block out, all but its "
                                      "residual connection.", minimum=0.0, below=1.0),
             "drop_block_index": Param(int, -1, "Block that evaluation and inference leave out likewise, from 0; -1 is "

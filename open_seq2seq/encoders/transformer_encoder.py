@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
@@ -68,7 +68,7 @@ class TransformerEncoder(Encoder):
             **Encoder.get_required_params(),
             "encoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
             "hidden_size": Param(int, doc="Channels of the residual stream; a multiple of num_heads.", minimum=1),
-            "num_heads": Param(int, doc="Attention heads.", minimum=1),
+            "num_heads": Param(int, doc="Attention heads.", minimum=1, on_change=REFUSE),
             "attention_dropout": Param(float, doc="Dropout rate of attention weights.", minimum=0.0, below=1.0),
             "filter_size": Param(int, doc="Channels inside the feed-forward sublayer.", minimum=1),
             "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
@@ -76,7 +76,8 @@ class TransformerEncoder(Encoder):
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
             "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result.",
                                                minimum=0.0, below=1.0),
-            "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are equal."),
+            "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are equal.",
+                                    on_change=FREE),
         }
 
     @staticmethod
@@ -85,9 +86,11 @@ class TransformerEncoder(Encoder):
             **Encoder.get_optional_params(),
             "pad_embeddings_2_eight": Param(bool, False, "Whether the table's rows are rounded up to a multiple of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
-                                 "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings."),
+                                 "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
+                                 on_change=REFUSE),
             "recompute": Param(bool, False, "Gradient checkpointing: training keeps of each layer only its input, and "
-                               "computes the rest again in the backward pass. Less memory, more time, equal results."),
+                               "computes the rest again in the backward pass. Less memory, more time, equal results.",
+                               on_change=FREE),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "transformer_encoder",

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.names import register
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, SAY, Param, with_change
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.encoders.encoder import Encoder
@@ -22,6 +22,7 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
+from open_seq2seq.parts.randomness import LARGEST_SEED
 
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
              "variable_norm", "larc_summaries", "loss_scale", "skipped_updates", "gradient_overflows",
@@ -69,7 +70,7 @@ class Model(Component):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {**_run_params(), **_optimization_params(), **_reporting_params()}
+        return with_change(FREE, {**_run_params(), **with_change(SAY, _optimization_params()), **_reporting_params()})
 
     @staticmethod
     def get_parts() -> dict[str, Part]:
@@ -216,7 +217,7 @@ def _run_params() -> dict[str, Any]:
                                   "both off.", "seconds", above=0.0,
                                   maximum=10.0**7),
         "sync_batch_norm": Param(bool, False, "On several replicas batch norm takes the statistics of all batches "
-                                 "together, in place of each its own."),
+                                 "together, in place of each its own.", on_change=SAY),
         "elastic_commit_steps": Param(int, 10, "With --elastic: every so many updates the run's state is kept in host "
                                       "memory, and processes may join; after the loss of one, the updates since are "
                                       "made again.", "updates", minimum=1),
@@ -226,7 +227,7 @@ def _run_params() -> dict[str, Any]:
         "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: into how many batches side "
                             "by side evaluation and inference divide the data. So many devices share the work at most; "
                             "results depend on it, and on the batch size, but not on the number of devices.",
-                            "batches", minimum=1, maximum=10**6),
+                            "batches", minimum=1, maximum=10**6, on_change=SAY),
         "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run whose model carries state from "
                                          "batch to batch does when it resumes with another number of batches an update "
                                          "(devices × iter_size) or another batch size, so that the states kept "
@@ -234,7 +235,8 @@ def _run_params() -> dict[str, Any]:
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
         "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),
-        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default.", minimum=0),
+        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default.", minimum=0,
+                             maximum=LARGEST_SEED),
         "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs",
                             minimum=1, maximum=10**9),
         "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates",
@@ -244,9 +246,9 @@ def _run_params() -> dict[str, Any]:
         "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
         "xla_buckets": Param(_STEPS, None, "With use_xla_jit: pad the training batches to so many static shapes, "
                              "chosen from the data's lengths, so that XLA compiles at most so often.", "shapes",
-                             minimum=1, maximum=1000),
+                             minimum=1, maximum=1000, on_change=SAY),
         "tf32": Param((bool, type(None)), None, "Whether GPUs may multiply float32 matrices in TensorFloat-32; None "
-                      "leaves it as the system has it. One setting for the whole process."),
+                      "leaves it as the system has it. One setting for the whole process.", on_change=SAY),
     }
 
 
@@ -277,20 +279,22 @@ def _optimization_params() -> dict[str, Any]:
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
                                "stop; go back to the last good checkpoint with a lower rate; or go back to it and on "
-                               "in the next of mixed_float16, mixed_bfloat16, float32."),
+                               "in the next of mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
         "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence; more where Backoff "
-                                     "may need more to get from scale_max to scale_min.", "updates", minimum=1),
+                                     "may need more to get from scale_max to scale_min.", "updates", minimum=1,
+                                     on_change=FREE),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Losses over so many times those of the first "
-                                        "updates, ten updates in a row, mean divergence; None is off.", above=1.0),
+                                        "updates, ten updates in a row, mean divergence; None is off.", above=1.0,
+                                        on_change=FREE),
         "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time.",
-                                      above=0.0, below=1.0),
-        "max_recoveries": Param(int, 5, "How often a run may recover before it stops.", minimum=0),
+                                      above=0.0, below=1.0, on_change=FREE),
+        "max_recoveries": Param(int, 5, "How often a run may recover before it stops.", minimum=0, on_change=FREE),
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update", minimum=1, maximum=10**6),
         "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
                                         "fixed."),
         "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder.",
-                             names="initializer"),
-        "initializer_params": Param(dict, {}, "Arguments of the initialiser."),
+                             names="initializer", on_change=FREE),
+        "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
         "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of encoder and decoder.",
                              names="regularizer"),
         "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),

@@ -7,7 +7,7 @@ from typing import Any
 
 from open_seq2seq.utils.contracts import comes_first
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.output_file import OutputFiles
+from open_seq2seq.utils.output_file import OutputFiles, check_not_protected
 
 
 class ResultWriter:
@@ -120,7 +120,12 @@ class CollectingWriter(ResultWriter):
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:
-    """Returns the model's writer, or one for its ``finalize_inference``; see ``utils.contracts.comes_first``."""
+    """Returns the model's writer, or one for its ``finalize_inference``; see ``utils.contracts.comes_first``.
+
+    Raises:
+      UserError: the output is a file that this run reads or keeps.
+    """
+    check_not_protected(output_file)
     if comes_first(model, "open_results", "finalize_inference"):
         return model.open_results(output_file)
     return CollectingWriter(model, output_file)

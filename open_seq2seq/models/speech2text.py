@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION
 from open_seq2seq.data.static_batches import without_empty_rows
@@ -62,9 +62,9 @@ class Speech2Text(EncoderDecoderModel):
         return {
             **EncoderDecoderModel.get_optional_params(),
             "worst_utterances": Param(int, 3, "How many of the utterances with most errors evaluation lists.",
-                                      "utterances", minimum=0),
+                                      "utterances", minimum=0, on_change=FREE),
             "write_word_times": Param(bool, False, "Whether inference also writes <output>.words.csv: each word with "
-                                      "its start, end (seconds) and confidence; for CTC."),
+                                      "its start, end (seconds) and confidence; for CTC.", on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:

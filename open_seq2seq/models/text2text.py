@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.metrics.bleu import corpus_bleu
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
@@ -25,9 +25,10 @@ class Text2Text(EncoderDecoderModel):
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
-            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the set and prints BLEU and chrF."),
+            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the set and prints BLEU and chrF.",
+                                     on_change=FREE),
             "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
-                                  "the decoder's n_best hypotheses instead of the best text alone."),
+                                  "the decoder's n_best hypotheses instead of the best text alone.", on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.names import resolve_names
-from open_seq2seq.config.params import Param, check_params, shown
+from open_seq2seq.config.params import FREE, Param, check_params, shown
 from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.initializers import checked_regularizer, make_named
 from open_seq2seq.parts.observation import observed_call
@@ -165,8 +165,8 @@ class Component(Module):
                            derived=True),
             "initializer": Param((type, callable, str, type(None)), None,
                                  "Initialiser of the component's variables; its own choice by default.",
-                                 names="initializer"),
-            "initializer_params": Param(dict, {}, "Arguments of the initialiser."),
+                                 names="initializer", on_change=FREE),
+            "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
             "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels.",
                                  names="regularizer"),
             "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),

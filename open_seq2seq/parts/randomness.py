@@ -10,6 +10,9 @@ import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
 
+LARGEST_SEED = 2 ** 43 - 1
+"""Of a run: seeds of operations have 64 bits, of which 20 number the draws, and one is the sign."""
+
 _SCOPES = Stack()
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from open_seq2seq.parts.precision import KINDS
+from open_seq2seq.utils import disk
 
 TYPES = ("float32", "bfloat16")
 # GFLOP/s by kind of operation and type.
@@ -68,18 +67,11 @@ def write_speeds(identity: Identity, speeds: Speeds) -> bool:
     path = speeds_file(identity)
     if path is None:
         return False
-    aside = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".speeds-", delete=False,
-                                         encoding="utf-8") as file:
-            aside = file.name
-            json.dump({"machine": dict(identity), "gflops": speeds}, file, indent=1)
-        os.replace(aside, path)
+        with disk.writing(path, disk.always) as file:
+            file.write(json.dumps({"machine": dict(identity), "gflops": speeds}, indent=1).encode())
     except OSError:
-        if aside:
-            with contextlib.suppress(OSError):
-                os.unlink(aside)
         return False
     return True
 

@@ -11,7 +11,11 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.runners import Runner
+from open_seq2seq.training import saving
+from open_seq2seq.training.changed_config import check_config
+from open_seq2seq.training.logdir import check_logdir
 from open_seq2seq.training.report import print_parameter_table
+from open_seq2seq.training.run_inputs import RunInputs
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 
@@ -21,9 +25,11 @@ _EXAMPLES = 200
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
     """Builds what the mode would use, reads the first examples, runs one step, and prints what it found."""
     lender = None
+    built: dict[str, Model] = {}
     for section, spec in specs.items():
         with runner.scope():
             model = build_model(spec, lender=lender)
+        built[section] = model
         if section == "train":
             lender = model
         _check_data(section, model)
@@ -31,8 +37,19 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
             with runner.scope():
                 trainer = Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0)
             _check_training(trainer)
+    if options.continue_learning and lender is not None and runner.is_chief:
+        _check_resuming(options, lender, built.get("eval"))
     deco_print("The config can be run.")
     return 0
+
+
+def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
+    """Says what has changed since the checkpoint that training would go on from; files of data are compared whole."""
+    logdir = check_logdir(options, model.params)
+    if logdir.checkpoint is not None:
+        checkpoint = saving.newest(logdir)
+        check_config(options, checkpoint)
+        RunInputs(model, eval_model, {}).check(checkpoint, whole=True)
 
 
 def _check_data(section: str, model: Model) -> None:

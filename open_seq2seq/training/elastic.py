@@ -15,7 +15,7 @@ from open_seq2seq.parts.component import carried_states
 from open_seq2seq.runners.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.watchdog import Watchdog, watched
-from open_seq2seq.training import session
+from open_seq2seq.training import saving, session
 from open_seq2seq.training.good_state import GoodState
 from open_seq2seq.training.hooks import Hook
 from open_seq2seq.training.logdir import LogDir, LogDirLock, take_over
@@ -213,7 +213,8 @@ class ElasticTraining:
             deco_print(note)
         assert self._logdir is not None or not runner.is_chief
         logdir = self._logdir or LogDir(None)
-        checkpoint, state = session.resumed(logdir, runner)
+        checkpoint, state = session.resumed(self._options, logdir, runner)
+        self._logdir = self._logdir and self._logdir.of_run(state)
         self._specs = settle_precision(self._specs, runner, state)
         trainer = self._make_trainer(runner, session.shared_seed(self._specs["train"], state, runner))
         session.start(trainer, logdir, checkpoint, state)
@@ -271,7 +272,7 @@ class ElasticTraining:
                 time.sleep(0.2)
         if self._options.enable_logs and logdir.root is not None:
             self._held.enter_context(RunLogs(logdir.root, self._options.config_file, self._options.argv))
-        return logdir
+        return logdir.of_run(saving.written_last(logdir))
 
 
 def _ranks(number: int) -> str:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Base of hooks; a config's own are made as ``Hook(train_model=…, eval_model=…)``."""
+    """Base of hooks; a config's own are made as ``Hook(train_model=…, eval_model=…)``.
+
+    An error of a hook ends the run in one sentence, with the state after the last update on disk.
+    """
 
     def __init__(self, train_model: Any = None, eval_model: Any = None) -> None:
         self.train_model = train_model

@@ -131,8 +131,7 @@ class Incident:
                    "nonfinite_variables": self._found.values, "nonfinite_gradients": self._found.gradients}
         folder = trainer.saver.directory / DIVERGENCE / f"step-{self.step}"
         try:
-            write_batch(folder, self._batch, details, trainer.saver.config_yaml, self._carried)
-            self._folder = folder
+            self._folder = write_batch(folder, self._batch, details, trainer.saver.config_yaml, self._carried)
         except OSError as error:
             deco_print(f"WARNING: the batch could not be kept in {folder}: {error.strerror}.")
 

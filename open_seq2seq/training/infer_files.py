@@ -14,6 +14,7 @@ from open_seq2seq.training.checkpoints import first_whole, verified_assets
 from open_seq2seq.training.checkpoints.files import CONFIG
 from open_seq2seq.training.kept_files import kept_files_of, part_class
 from open_seq2seq.training.logdir import find_checkpoints
+from open_seq2seq.training.saving import offered
 from open_seq2seq.utils.errors import UserError
 
 _SECTION, _DATA = "infer_params", "data_layer_params"
@@ -33,8 +34,14 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
       CheckpointError: no checkpoint in it is whole.
       ConfigError: a config that cannot be read.
     """
-    checkpoint = _checkpoint(_given(overrides, "logdir"), str(_given(overrides, "restore_best_checkpoint")))
+    folder, found = _checkpoints(_given(overrides, "logdir"), str(_given(overrides, "restore_best_checkpoint")))
+    checkpoint = first_whole(found, _whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
+    _, wanted = offered(folder, _merged(file, mode, overrides))
+    if wanted != found:  # as this config says: the best ones, or the average
+        checkpoint = first_whole(wanted, _whole)
+        file = load_config(checkpoint / CONFIG, trusted=trust_code)
+    file.checkpoint = str(checkpoint)
     with file.in_use():
         return file, kept_files_of(checkpoint, mode, file.base_model, _merged(file, mode, overrides))
 
@@ -70,16 +77,17 @@ def _given(overrides: Sequence[Override], name: str) -> str | None:
     return found[-1] if found else None
 
 
-def _checkpoint(logdir: str | None, restore_best: str) -> Path:
-    """Returns the checkpoint of a logdir whose config is to be used: the first one whose small files are whole."""
+def _checkpoints(logdir: str | None, restore_best: str) -> tuple[Path, list[Path]]:
+    """Returns a logdir and its checkpoints, the preferred one first."""
     if not logdir:
         raise UserError("--infer_files needs a trained model: give --logdir=FOLDER, or --config_file=FILE.")
-    found = find_checkpoints(Path(logdir).expanduser(), restore_best.lower() == "true")
+    folder = Path(logdir).expanduser()
+    found = find_checkpoints(folder, restore_best.lower() == "true")
     if not found:
         raise UserError(f"--logdir is {logdir}, which has no checkpoint: name the folder that training wrote to.")
+    return folder, found
 
-    def whole(path: Path) -> Path:
-        verified_assets(path)
-        return path
 
-    return first_whole(found, whole)
+def _whole(path: Path) -> Path:
+    verified_assets(path)
+    return path

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from open_seq2seq.config.files import ASSET, NamedFile, named_files_below
+from open_seq2seq.config.files import ASSET, LARGE, NamedFile, named_files_below
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.config.overrides import Override
 from open_seq2seq.data.data_layer import DataLayer, asset_name
@@ -32,7 +32,7 @@ _COMPRESSED = ".gz"  # stays in the name: it tells how to read the file
 
 def assets_of(model: Model) -> dict[str, str]:
     """Returns the files that each checkpoint of a model has a copy of: name in its folder ``assets`` → path."""
-    declared = {_asset_name(file): file.value for file in _files(type(model), model.params)
+    declared = {_asset_name(file): file.value for file in model_files(type(model), model.params)
                 if file.kind == ASSET and file.part != _DATA and file.value is not None}
     return {**declared, **model.data_layer.assets()}
 
@@ -57,9 +57,10 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
       base_model: the model's class, or its name.
       params_of: the model's parameters in ``train`` and each of ``MODES``; what a mode lacks is not kept.
     """
-    trained = {file.path: file.value for file in _files(base_model, params_of.get(_TRAIN, {})) if file.kind == ASSET}
+    trained = {file.path: file.value for file in model_files(base_model, params_of.get(_TRAIN, {}))
+               if file.kind == ASSET}
     wanted = {_beside_name(mode, file): Path(file.value)
-              for mode in MODES for file in _files(base_model, params_of.get(mode, {}))
+              for mode in MODES for file in model_files(base_model, params_of.get(mode, {}))
               if file.value is not None and trained.get(file.path) != file.value}
     copies = KeptCopies(folder / LANGUAGE_MODELS)
     for name, source in wanted.items():
@@ -88,7 +89,7 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
     assets = verified_assets(checkpoint)
     moved: dict[tuple[str, ...], str] = {}
     of_data: dict[str, str] = {}
-    files = list(_files(base_model, params))
+    files = list(model_files(base_model, params))
     for file in files:
         copy = None if file.value is None else _beside(checkpoint, mode, file) or assets.get(_asset_name(file))
         if copy is not None and file.part == _DATA and file.kind == ASSET:
@@ -125,10 +126,11 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[
     return found
 
 
-def _files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
-    """Returns the files that a model's parameters name, whichever part declares them."""
+def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
+    """Returns the files, other than data, that a model's parameters name, whichever part declares them."""
     model_class = part_class(base_model, "model")
-    return list(named_files_below(model_class, params, part_class)) if isinstance(model_class, type) else []
+    found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
+    return [file for file in found if file.kind in (ASSET, LARGE)]
 
 
 def part_class(value: Any, kind: str) -> Any:

@@ -8,15 +8,16 @@ import fcntl
 import os
 import re
 import socket
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from open_seq2seq.config.options import RunOptions
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
-from open_seq2seq.utils.own_files import without_links
 
 BEST_MODELS = "best_models"
 AVERAGED = "averaged_models"
@@ -26,13 +27,18 @@ SAMPLES = "samples"
 LOCK = ".lock"
 STATE = "state.json"
 DIVERGENCE = "divergence"
-TEMPORARY = ".tmp-"
 
 # Not so events and samples: a new run's would be mixed with those of another one.
 _HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
-_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, LANGUAGE_MODELS, DIVERGENCE)
+_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, LANGUAGE_MODELS, DIVERGENCE, SAMPLES)
+# A folder with one of these is a checkpoint, though perhaps a damaged one.
+_CHECKPOINT_FILES = (STATE, "weights.safetensors", "optimizer.safetensors", "config.yaml")
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r".+=(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
+
+
+_LOCKED = re.compile(rb"process \d+ on host \S*")
+_LONGEST_LOCK = 400
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class LogDir:
       best_dir: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
       base_checkpoint: checkpoint folder of ``load_model`` that gives the initial weights; None without one.
+      run: names the run in its checkpoints, by which it knows them from those of others.
     """
 
     root: Path | None
@@ -52,10 +59,18 @@ class LogDir:
     best_dir: Path | None = None
     checkpoint: Path | None = None
     base_checkpoint: Path | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
+        """Returns it for the run that a checkpoint's ``state.json`` is of; of None, it stays that of a new run."""
+        # Older versions gave runs no name: such a run goes on without one.
+        return self if state is None else replace(self, run=str(state.get("run", "")))
 
 
 def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list[Path]:
-    """Returns the finished checkpoints in a folder, that of the highest step first.
+    """Returns the checkpoints in a folder, that of the highest step first, as their names say.
+
+    They are finished; one whose files were damaged or removed since is among them: its reader says what is wrong.
 
     Args:
       folder: holds ``model.ckpt-<step>`` folders, or with ``best`` those named
@@ -67,9 +82,15 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
     with contextlib.suppress(OSError):
         for entry in Path(folder).iterdir():
             match = pattern.match(entry.name)
-            if match and (entry / STATE).is_file():
+            if match and any((entry / name).is_file() for name in _CHECKPOINT_FILES):
                 found.append((int(match[1]), entry.name, entry))
     return [entry for _, _, entry in sorted(found, reverse=True)]
+
+
+def step_in_name(name: str) -> int | None:
+    """Returns the step in a checkpoint folder's name; None where the folder has another name."""
+    match = _CHECKPOINT.match(name) or _BEST.match(name)
+    return int(match[1]) if match else None
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
@@ -102,6 +123,31 @@ def refuse_links(folder: Path) -> None:
                                   "in its place.")
 
 
+def _refuse_files(folder: Path) -> None:
+    """Raises CheckpointError when a file has the name of a folder that a run writes to."""
+    for name in _FOLDERS:
+        if os.path.lexists(folder / name) and not (folder / name).is_dir():
+            raise CheckpointError(f"{folder / name} is no folder, but a run puts its files in one of that name: move "
+                                  "it, or choose another logdir.")
+
+
+def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
+    """Raises CheckpointError when what no run has made has the name of a checkpoint after the given one."""
+    step = -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        match = _CHECKPOINT.match(entry.name)
+        if match and int(match[1]) > step and not _may_be_checkpoint(entry):
+            raise CheckpointError(f"{entry} has the name of a checkpoint, but no run has made it: move it, or choose "
+                                  "another logdir.")
+
+
+def _may_be_checkpoint(entry: Path) -> bool:
+    if entry.is_symlink() or not entry.is_dir():
+        return False
+    names = os.listdir(entry)
+    return not names or any(name in names for name in _CHECKPOINT_FILES)
+
+
 def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Checks that the log directory fits what the run is to do. Writes nothing.
 
@@ -122,6 +168,9 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         refuse_links(root)
         refuse_links(folder)
     training = options.mode.startswith("train")
+    for place in (root, folder) if training else ():
+        if place is not None:
+            _refuse_files(place)
     checkpoint = base = None
     try:
         if root is None or folder is None:
@@ -131,6 +180,8 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         checkpoint = check(options, params, root, folder)
     except UserError as error:
         _raise_or_warn(error, lenient)
+    if training and folder is not None:
+        _refuse_foreign(folder, checkpoint)
     if training and checkpoint is None and params.get("load_model"):
         try:
             base = _base_checkpoint(options, params)
@@ -159,7 +210,7 @@ def _is_empty(folder: Path) -> bool:
     A lock, unfinished writes, copies and the batches on which earlier runs diverged do not count.
     """
     try:
-        return all(entry.name in _HARMLESS or entry.name.startswith(TEMPORARY) for entry in folder.iterdir())
+        return all(entry.name in _HARMLESS or entry.name.startswith(disk.TEMPORARY) for entry in folder.iterdir())
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -169,6 +220,7 @@ def _is_empty(folder: Path) -> bool:
 def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
+    _refuse_checkpoint(root)
     if _is_empty(root):
         if options.continue_learning:
             raise UserError(f"--continue_learning was given, but the log directory {root} is empty or missing: "
@@ -183,6 +235,12 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
         raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
                               f"{_elsewhere(root, options)}: choose another logdir to start from scratch.")
     return checkpoint
+
+
+def _refuse_checkpoint(root: Path) -> None:
+    if (root / STATE).is_file():
+        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
+                        f"{root.absolute().parent}, to go on from there, or choose another logdir.")
 
 
 def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
@@ -224,6 +282,11 @@ def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
     return checkpoint
 
 
+def _is_lock(file: BinaryIO) -> bool:
+    content = file.read(_LONGEST_LOCK + 1)
+    return not content or _LOCKED.fullmatch(content) is not None
+
+
 class LogDirLock:
     """Holds a log directory for this process while a run writes there: a context manager.
 
@@ -239,32 +302,33 @@ class LogDirLock:
 
     def __init__(self, root: str | os.PathLike[str] | None) -> None:
         self._path = None if root is None else Path(root).expanduser() / LOCK
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
 
     def __enter__(self) -> LogDirLock:
         if self._path is None:
             return self
+        _refuse_checkpoint(self._path.parent)  # a file in it would outlive it
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._path, "a+", encoding="utf-8", opener=without_links)  # noqa: SIM115 (held until __exit__)
+            self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
+        except disk.ForeignError as error:
+            what = ("holds something else than the lock of a run" if error.strerror == disk.FOREIGN
+                    else "is a link, or no file")
+            raise UserError(f"{self._path} {what}: move it, or choose another logdir.") from error
         except OSError as error:
-            if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
-                raise UserError(f"{self._path} is a link, or no file: remove it, or choose another logdir.") from error
             raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror}.") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._refused(error)
         else:
-            self._file.truncate(0)
-            self._file.write(f"process {os.getpid()} on host {socket.gethostname()}")
-            self._file.flush()
+            disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
         return self
 
     def _refused(self, error: OSError) -> None:
         assert self._file is not None and self._path is not None
         self._file.seek(0)
-        holder = self._file.read(200).strip() or "another process"
+        holder = self._file.read(_LONGEST_LOCK).decode(errors="replace").strip() or "another process"
         self._file.close()
         self._file = None
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):

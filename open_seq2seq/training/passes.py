@@ -24,6 +24,10 @@ from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.trail import TRAIL
 
 
+class PassStopped(Exception):
+    """A pass was given up before its end."""
+
+
 class EvaluationPass:
     """Computes the validation loss and the task's metrics over the whole set.
 
@@ -47,18 +51,25 @@ class EvaluationPass:
         means, units = local_means(terms)
         return means, units, outputs
 
-    def run(self, training_step: int | None = None, report_progress: bool = False) -> dict[str, float]:
+    def run(self, training_step: int | None = None, report_progress: bool = False,
+            stops: Callable[[], bool] = lambda: False) -> dict[str, float]:
         """Evaluates; prints and returns ``val_loss`` and the metrics.
 
         Args:
           training_step: number of the update, when called during training.
           report_progress: print how many batches are done, and the speed.
+          stops: asked before each batch: whether the pass is given up.
+
+        Raises:
+          PassStopped: it was given up.
         """
         losses: list[tuple[int, Any]] = []
         results: list[tuple[int, Any]] = []
         plan = _one_pass(self.model, self._runner)
         with contextlib.closing(plan), _Progress(self.model, self._runner, len(plan), report_progress) as progress:
             for batches in progress.over(plan):
+                if stops():
+                    raise PassStopped
                 for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
                     means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
                     losses.append((number, (means, units)))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.training.checkpoints.files import TEMPORARY
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
@@ -58,31 +56,39 @@ def unflatten(arrays: Mapping[str, Any]) -> Any:
 
 
 def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], config_yaml: str,
-                carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> None:
+                carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Path:
     """Writes a batch and what happened on it: aside first, then renamed.
 
     Args:
-      folder: to be made; one that is there already is replaced.
+      folder: to be made; where there is one already it stays, and the new one gets a number.
       batch: nested dict and lists of arrays.
       event: what JSON can hold.
       config_yaml: the resolved config.
       carried: states that the model went on from, by path.
 
+    Returns:
+      The folder.
+
     Raises:
       OSError: it cannot be written.
     """
-    aside = folder.parent / f"{TEMPORARY}{folder.name}"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    if folder.parent.is_symlink():
+        raise disk.ForeignError(folder.parent, disk.LINK)
+    disk.remove_unfinished(folder.parent)
+    folder = disk.free_name(folder)
     arrays: dict[str, Any] = {path: _plain(array) for path, array in flatten(batch).items()}
-    np.savez_compressed(aside / BATCH, **arrays)
-    if carried:
-        named: dict[str, Any] = dict(carried)
-        np.savez_compressed(aside / CARRIED, **named)
-    (aside / EVENT).write_text(json.dumps(event, indent=1) + "\n", encoding="utf-8")
-    (aside / CONFIG).write_text(config_yaml, encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(aside, folder)
+    with disk.new_folder(folder, (BATCH, CARRIED, EVENT, CONFIG), lambda _: None) as aside:
+        _write_arrays(aside / BATCH, arrays)
+        if carried:
+            _write_arrays(aside / CARRIED, carried)
+        disk.write_new(aside / EVENT, json.dumps(event, indent=1) + "\n")
+        disk.write_new(aside / CONFIG, config_yaml)
+    return folder
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    with disk.new_file(path) as file:
+        np.savez_compressed(file, **dict(arrays))
 
 
 def _plain(array: Any) -> np.ndarray:

@@ -6,7 +6,6 @@ import contextlib
 import io
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ import soundfile
 import tensorflow as tf
 
 from open_seq2seq.models.reporter import Reporter
-from open_seq2seq.training.logdir import SAMPLES, TEMPORARY
+from open_seq2seq.training.logdir import SAMPLES
 from open_seq2seq.training.summaries import Summaries
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KEPT_STEPS = 20
 """How many folders of samples are kept: those written last."""
+LIST = "samples.json"
+"""A list of them in their folder: nothing else there is ever replaced or removed."""
 
 _STEP = re.compile(r"step-\d+$")
 _LONGEST = 150  # bytes of a name
@@ -50,6 +52,7 @@ class RunReporter(Reporter):
         super().__init__(step)
         self._summaries, self._folder = summaries, folder
         self._taken: set[str] = set()
+        self._listed = None if folder is None else disk.ListedFolder(folder, LIST)
 
     def texts(self, texts: Mapping[str, str]) -> None:
         super().texts(texts)
@@ -69,7 +72,7 @@ class RunReporter(Reporter):
             tf.summary.image(name, pixels[np.newaxis])
         if self._folder is not None:
             with self.file(name, ".png") as path:
-                path.write_bytes(tf.io.encode_png(pixels).numpy())
+                tf.io.write_file(str(path), tf.io.encode_png(pixels))
 
     def figure(self, name: str, figure: Any) -> None:
         if self._summaries is not None or self._folder is not None:
@@ -91,47 +94,43 @@ class RunReporter(Reporter):
 
     @contextlib.contextmanager
     def file(self, name: str, suffix: str) -> Iterator[Path]:
-        if self._folder is None:
+        if self._folder is None or self._listed is None:
             with super().file(name, _plain(suffix)) as path:
                 yield path
             return
-        final = self._made_folder() / self._file_name(name, _plain(suffix))
-        temporary = final.with_name(TEMPORARY + final.name)
-        temporary.unlink(missing_ok=True)  # it may be anything, even a link
+        final = f"{self._step_folder()}/{self._file_name(name, _plain(suffix))}"
         try:
-            yield temporary
-            os.replace(temporary, final)
+            with self._listed.putting(final) as temporary:
+                yield temporary
         except OSError as error:
-            raise UserError(f"The sample {final} cannot be written: {error.strerror or error}.") from error
-        finally:
-            temporary.unlink(missing_ok=True)
+            link = next((place for place in (self._folder, self._folder / self._step_folder()) if place.is_symlink()),
+                        None)
+            reason = f"{link} is a link: remove it" if link else error.strerror or str(error)
+            raise UserError(f"The sample {self._folder / final} cannot be written: {reason}.") from error
 
     def _recording(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self._summaries is None else self._summaries.recording()
 
-    def _made_folder(self) -> Path:
-        """The folder of this step, made when the first file comes; then those of long ago are removed."""
-        assert self._folder is not None
-        folder = self._folder / f"step-{self.step}"
-        for place in (self._folder, folder):
-            if place.is_symlink():
-                raise UserError(f"{place}, where samples go, is a link: remove it.")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"Samples cannot be written to {folder}: {error.strerror}.") from error
-        if not self._taken:
-            _keep_last(self._folder, folder)
-        return folder
+    def _step_folder(self) -> str:
+        """The folder of this step; when its first file comes, those of long ago are removed."""
+        if not self._taken and self._listed is not None:
+            _keep_last(self._listed, f"step-{self.step}")
+        return f"step-{self.step}"
 
     def _file_name(self, name: str, suffix: str) -> str:
         plain = _plain(name).encode()[:_LONGEST].decode(errors="ignore").strip(".") or "sample"
         number, unique = 1, plain + suffix
-        while unique in self._taken:
+        while unique in self._taken or self._is_others(unique):
             number += 1
             unique = f"{plain}-{number}{suffix}"
         self._taken.add(unique)
         return unique
+
+    def _is_others(self, name: str) -> bool:
+        """Whether a file of this step has the name that is in no list, or was changed since."""
+        assert self._folder is not None and self._listed is not None
+        path = f"{self._step_folder()}/{name}"
+        return os.path.lexists(self._folder / path) and not self._listed.is_own(path)
 
 
 def reporter_of(trainer: Trainer) -> Reporter:
@@ -145,12 +144,16 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.+=-]", "_", name)
 
 
-def _keep_last(folder: Path, newest: Path) -> None:
-    """Removes the folders of steps written longest ago, which after a recovery are not those of the lowest steps."""
-    found = [path for path in folder.iterdir() if _STEP.match(path.name) and path != newest and not path.is_symlink()]
-    found.sort(key=lambda path: path.stat().st_mtime_ns)
-    for path in found[:max(0, len(found) + 1 - KEPT_STEPS)]:
-        shutil.rmtree(path, ignore_errors=True)
+def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
+    """Removes the files of steps written longest ago, which after a recovery are not those of the lowest steps."""
+    steps = {name.partition("/")[0] for name in listed.names} - {newest}
+    found = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
+    times = {step: (listed.folder / step).stat().st_mtime_ns for step in found if (listed.folder / step).exists()}
+    found.sort(key=lambda step: times.get(step, 0))
+    old = found[:max(0, len(found) + 1 - KEPT_STEPS)]
+    if old:
+        with contextlib.suppress(OSError):
+            listed.remove([name for name in listed.names if name.partition("/")[0] in old])
 
 
 def _pixels(name: str, image: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import traceback
@@ -14,13 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import EnduringStream
 from open_seq2seq.utils.errors import UserError
 
 
 class Tee:
     """A text stream that writes to two: the terminal and a file."""
 
-    def __init__(self, stream: TextIO, copy: TextIO) -> None:
+    def __init__(self, stream: TextIO, copy: EnduringStream) -> None:
         self._stream = stream
         self._copy = copy
 
@@ -58,7 +60,7 @@ class RunLogs:
         self._root = Path(root)
         self._config_file = config_file
         self._argv = list(argv)
-        self._files: list[TextIO] = []
+        self._files: list[EnduringStream] = []
         self._streams: tuple[TextIO, TextIO] | None = None
 
     def __enter__(self) -> RunLogs:
@@ -66,13 +68,15 @@ class RunLogs:
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             extension = os.path.splitext(self._config_file)[1]
-            shutil.copyfile(self._config_file, self._root / f"config_{stamp}{extension}")
+            stamp = self._unused(stamp)
+            disk.copy_new(self._config_file, self._root / f"config_{stamp}{extension}")
             self._write(f"cmd-args_{stamp}.log", shlex.join(self._argv) + "\n")
             git = git_info()
             if git is not None:
                 self._write(f"git-info_{stamp}.log", git)
-            self._files = [open(self._root / f"{name}_{stamp}.log", "a", encoding="utf-8", buffering=1)
-                           for name in ("stdout", "stderr")]
+            for name in ("stdout", "stderr"):
+                path = self._root / f"{name}_{stamp}.log"
+                self._files.append(EnduringStream(disk.new_file(path, "x", buffering=1), str(path)))
         except OSError as error:
             raise UserError(f"--enable_logs cannot write to {self._root}: {error.strerror}.") from error
         self._streams = (sys.stdout, sys.stderr)
@@ -81,7 +85,13 @@ class RunLogs:
         return self
 
     def _write(self, name: str, text: str) -> None:
-        (self._root / name).write_text(text, encoding="utf-8")
+        disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))
+
+    def _unused(self, stamp: str) -> str:
+        """Returns a stamp that no file of the directory's has: that of a moment, or with a number."""
+        stamps = {path.stem.partition("_")[2] for path in self._root.iterdir()}
+        return stamp if stamp not in stamps else next(
+            free for number in itertools.count(2) if (free := f"{stamp}-{number}") not in stamps)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
@@ -91,7 +101,7 @@ class RunLogs:
         if isinstance(error, UserError):
             self._files[1].write(f"Error: {error}\n")
         elif error is not None and not isinstance(error, SystemExit):
-            traceback.print_exception(kind, error, trace, file=self._files[1])
+            traceback.print_exception(kind, error, trace, file=self._files[1])  # type: ignore[arg-type]
         for file in self._files:
             file.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,16 +21,26 @@ from open_seq2seq.training.checkpoints import (
     assign_strictly,
     average_checkpoints,
     check_resumable,
+    files_of,
     load_checkpoint,
     load_first_whole,
     match,
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, TEMPORARY
-from open_seq2seq.training.kept_files import assets_of, check_assets
-from open_seq2seq.training.logdir import AVERAGED, LogDir, list_checkpoints
+from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED, RUN
+from open_seq2seq.training.kept_files import check_assets
+from open_seq2seq.training.logdir import (
+    AVERAGED,
+    BEST_MODELS,
+    LogDir,
+    find_checkpoints,
+    list_checkpoints,
+    refuse_links,
+)
 from open_seq2seq.training.precision_choice import choice_of
+from open_seq2seq.training.run_inputs import RunInputs
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
@@ -53,23 +62,29 @@ def _regular_order(name: str) -> float | None:
 class RunSaver:
     """Saves a run's checkpoints, its best models and the average at its end.
 
+    Checkpoints of other runs in the same folder are neither read nor removed.
+
     Args:
       logdir: where they go.
       model: the training model: its variables and its parts' files are saved.
       config_yaml: the resolved config.
+      inputs: what the run has read.
     """
 
-    def __init__(self, logdir: LogDir, model: Model, config_yaml: str) -> None:
+    def __init__(self, logdir: LogDir, model: Model, config_yaml: str, inputs: RunInputs) -> None:
         assert logdir.checkpoint_dir is not None and logdir.best_dir is not None
-        self._directory, self._best_dir = Path(logdir.checkpoint_dir), Path(logdir.best_dir)
+        self._directory, self._best_dir, self._run = Path(logdir.checkpoint_dir), Path(logdir.best_dir), logdir.run
         self._model = model
         self._config_yaml = config_yaml
+        self.inputs = inputs
+        self.inputs.state()  # the fingerprints are those of the beginning
         params = model.params
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
         keep = params["num_checkpoints"]
-        self._regular = Checkpointer(self._directory, max(keep, params["average_checkpoints"] or 0), _regular_order)
-        self._best = Checkpointer(self._best_dir, keep, self._best_order)
+        self._regular = Checkpointer(self._directory, max(keep, params["average_checkpoints"] or 0), _regular_order,
+                                     self._run)
+        self._best = Checkpointer(self._best_dir, keep, self._best_order, self._run)
         self._saved_step = -1
 
     @property
@@ -99,21 +114,29 @@ class RunSaver:
             self._saved_step = trainer.step
 
     def regular(self) -> list[tuple[int, Path]]:
-        """Returns (step, folder) of the regular checkpoints, the newest first."""
-        return [(int(path.name.rpartition("-")[2]), path) for path in list_checkpoints(self._directory)]
+        """Returns (step, folder) of the run's regular checkpoints, the newest first."""
+        return [(int(path.name.rpartition("-")[2]), path) for path in list_checkpoints(self._directory)
+                if files_of(path, self._run) is not None]
 
     def set_aside(self, after: int, before: int) -> None:
-        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others."""
+        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others.
+
+        Raises:
+          CheckpointError: one cannot be renamed or removed; a resumed run would take it.
+        """
         paths = [path for step, path in self.regular() if after < step < before]
-        for number, path in enumerate(paths):
-            aside = path.with_name(("" if number == 0 else TEMPORARY) + path.name.replace("model", "diverged"))
-            path.rename(aside)
-            if number > 0:
-                shutil.rmtree(aside, ignore_errors=True)
-        if paths:
-            removed = "".join(f", {path.name} is removed" for path in paths[1:])
-            deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to "
-                       f"{paths[0].name.replace('model', 'diverged')}{removed}.", offset=1)
+        if not paths:
+            return
+        try:
+            aside = disk.move_aside(paths[0], paths[0].with_name(paths[0].name.replace("model", "diverged")))
+            for path in paths[1:]:
+                disk.remove_folder(path, files_of(path, self._run) or [])
+        except OSError as error:
+            raise CheckpointError(f"{error.filename}, on the way to divergence, cannot be set aside: {error.strerror}: "
+                                  "mend that, and go on with --continue_learning.") from error
+        removed = "".join(f", {path.name} is removed" for path in paths[1:])
+        deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
+                   offset=1)
 
     def wait(self) -> None:
         """Waits until everything is on disk."""
@@ -131,6 +154,10 @@ class RunSaver:
                                + did_you_mean(self._metric, metrics)])
         value = metrics[self._metric]
         self._best.wait()
+        if self._best_dir.is_symlink():
+            deco_print(f"WARNING: {self._best_dir} has become a link, through which nothing is written: this model "
+                       "is not kept there.")
+            return False
         if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
             return False
         self._best.save(f"{self._metric}={value:.4f}-step-{trainer.step}",
@@ -140,11 +167,12 @@ class RunSaver:
     def average(self, trainer: Trainer, count: int) -> int:
         """Writes the mean of the last ``count`` checkpoints, and gives it to the model; returns how many there were."""
         self.wait()
+        refuse_links(self._directory)
         paths = [path for step, path in self.regular() if step > 0][:count]
         average = average_checkpoints(paths[::-1])
-        write_snapshot(average, self.averaged_dir / f"model.ckpt-{trainer.step}")
+        write_snapshot(average, self.averaged_dir / f"model.ckpt-{average.state['step']}")
         assign_matching(trainer.variables, average.weights)
-        return len(paths)
+        return len(average.state["averaged"])
 
     def _kept_scores(self) -> list[float]:
         if not self._best_dir.is_dir():
@@ -152,23 +180,25 @@ class RunSaver:
         scores = []
         for path in self._best_dir.iterdir():
             # A damaged one is no competitor; and the names hold but four decimals.
-            with contextlib.suppress(CheckpointError, OSError, KeyError):
+            with contextlib.suppress(CheckpointError, OSError, KeyError, OverflowError):
                 if self._best_order(path.name) is not None:
                     scores.append(self._sign * read_state(path)["metrics"][self._metric])
         return scores
 
     def _best_order(self, name: str) -> float | None:
         match = _BEST.match(name)
-        return self._sign * float(match[2]) if match and match[1] == self._metric else None
+        with contextlib.suppress(ValueError):  # a folder that somebody else has named so
+            return self._sign * float(match[2]) if match and match[1] == self._metric else None
+        return None
 
     def _snapshot(self, trainer: Trainer, more: Mapping[str, Any],
                   carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
         state = {"step": trainer.step, "random_seed": trainer.seed, "epoch": trainer.epoch,
-                 "micro_batch": trainer.micro_batch,
+                 "micro_batch": trainer.micro_batch, RUN: self._run,
                  "world_size": trainer.runner.world_size, "divergence": trainer.recovery.state(),
-                 "mixed_choice": choice_of(trainer.model.params), **more}
+                 "mixed_choice": choice_of(trainer.model.params), "data": self.inputs.state(), **more}
         kept = {**trainer.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
-        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, assets_of(self._model))
+        return Snapshot.take(trainer.variables, kept, state, self._config_yaml, self.inputs.contents())
 
 
 def newest(logdir: LogDir) -> Checkpoint:
@@ -180,25 +210,49 @@ def newest(logdir: LogDir) -> Checkpoint:
     assert logdir.checkpoint_dir is not None
     checkpoint = load_first_whole(list_checkpoints(logdir.checkpoint_dir))
     check_resumable(checkpoint.path, checkpoint.state)
+    checkpoint.check_finite(optimizer=True)
     return checkpoint
 
 
-def finished(logdir: LogDir, params: Mapping[str, Any]) -> Checkpoint:
+def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
+    """Returns what evaluation and inference choose from: (kind of checkpoint, folders, the preferred one first).
+
+    Args:
+      folder: of the checkpoints, or a checkpoint itself.
+      params: of the model; defaults may be missing.
+    """
+    best = list_checkpoints(folder / BEST_MODELS, best=True) if params.get("restore_best_checkpoint") else []
+    if best:
+        return "best", best
+    averaged = list_checkpoints(folder / AVERAGED) if params.get("average_checkpoints") else []
+    return ("averaged", averaged) if averaged else ("latest", find_checkpoints(folder))
+
+
+def written_last(logdir: LogDir) -> Mapping[str, Any] | None:
+    """Returns the state of the checkpoint that was written last, by whichever run; None without one."""
+    paths = list_checkpoints(logdir.checkpoint_dir) if logdir.checkpoint_dir is not None else []
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True):
+        with contextlib.suppress(CheckpointError):
+            return read_state(path)
+    return None
+
+
+def finished(logdir: LogDir, params: Mapping[str, Any], of_config: str | None = None) -> Checkpoint:
     """Reads the checkpoint that evaluation and inference use: the best, the average, or the newest.
 
+    Args:
+      logdir: where it is.
+      params: of the model.
+      of_config: the checkpoint whose config is in use, where it was chosen with its config; no other one is read then.
+
     Raises:
-      CheckpointError: there is none.
+      CheckpointError: there is none, or its weights are not finite.
     """
     if logdir.checkpoint_dir is None or logdir.checkpoint is None:
         raise CheckpointError("There is no checkpoint: name the logdir of a trained model by --logdir.")
-    kind, paths = "latest", list_checkpoints(logdir.checkpoint_dir)
-    averaged = list_checkpoints(Path(logdir.checkpoint_dir) / AVERAGED)
-    best = list_checkpoints(logdir.best_dir, best=True) if logdir.best_dir else []
-    if params["restore_best_checkpoint"] and best:
-        kind, paths = "best", best
-    elif params["average_checkpoints"] and averaged:
-        kind, paths = "averaged", averaged
-    checkpoint = load_first_whole(paths)
+    kind, paths = offered(logdir.checkpoint_dir, params)
+    checkpoint = load_first_whole(paths if of_config is None else [Path(of_config)])
+    checkpoint.check_finite()
     deco_print(f"Restoring from the {kind} checkpoint: {checkpoint.path}")
     return checkpoint
 
@@ -233,7 +287,8 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
       CheckpointError: the config does not fit the checkpoint.
     """
     assign_strictly(trainer.variables, checkpoint.weights, checkpoint.path)
-    check_assets(trainer.model, checkpoint)
+    if trainer.saver is not None:
+        trainer.saver.inputs.check(checkpoint)
     state = trainer.optimizer.state()
     values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
@@ -285,6 +340,7 @@ def load_base_model(trainer: Trainer, path: Path) -> None:
     """
     deco_print(f"Loading model from {path}")
     checkpoint = load_checkpoint(path)
+    checkpoint.check_finite()
     averages = checkpoint.averaged_weights
     if averages:
         deco_print("Its weights are taken from their moving average", offset=1)

@@ -8,7 +8,7 @@ import gc
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.serialize import to_plain, to_yaml
@@ -20,6 +20,7 @@ from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
 from open_seq2seq.runners.watchdog import watched
 from open_seq2seq.training import saving
+from open_seq2seq.training.changed_config import check_config
 from open_seq2seq.training.checkpoints import Checkpoint
 from open_seq2seq.training.interactive import InteractiveModel, prompt
 from open_seq2seq.training.kept_files import keep_files
@@ -27,14 +28,30 @@ from open_seq2seq.training.logdir import LogDir, LogDirLock, check_logdir
 from open_seq2seq.training.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.precision_choice import settle_precision
 from open_seq2seq.training.process import set_up_process
+from open_seq2seq.training.protected_files import protected_files
 from open_seq2seq.training.recovery import PrecisionLowered, keep_restart, kept_dtype
 from open_seq2seq.training.report import print_config, print_parameter_table
+from open_seq2seq.training.run_inputs import RunInputs, check_read, read_assets
 from open_seq2seq.training.run_logs import RunLogs
 from open_seq2seq.training.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import never_written
 
-Models = tuple[Model, Model | None]
+
+class Models(NamedTuple):
+    """The models of a training run.
+
+    Attributes:
+      train: the one that is trained.
+      eval: the one that is evaluated in between, or None.
+      inputs: what they have read.
+    """
+
+    train: Model
+    eval: Model | None
+    inputs: RunInputs
+
 
 TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
            "interactive_infer": "Inference config"}
@@ -81,13 +98,14 @@ def run(options: RunOptions) -> int:
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
         first = settle_precision(specs, runner)[options.config.sections[0]]
-        model = _restored_model(first, logdir, runner)
+        model = _restored_model(options, first, logdir, runner)
         if options.mode == "eval":
             deco_print("Running evaluation on a validation set:")
             EvaluationPass(model, runner).run(report_progress=True)
             deco_print("Finished evaluation")
         elif options.mode == "infer":
-            InferencePass(model, runner).run(options.infer_output_file)
+            with never_written(lambda: protected_files(options, model)):
+                InferencePass(model, runner).run(options.infer_output_file)
             deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
         else:
             prompt(InteractiveModel(model))
@@ -126,12 +144,15 @@ def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
     return int(time.time()) if given is None else int(given)
 
 
-def resumed(logdir: LogDir, runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
+def resumed(options: RunOptions, logdir: LogDir,
+            runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
     """Returns (the checkpoint to go on from, in the chief's process; its state, in all processes); None without one.
 
     The chief alone reads files of the logdir; the others, perhaps on other hosts, hear of them.
     """
     checkpoint = saving.newest(logdir) if logdir.checkpoint is not None else None
+    if checkpoint is not None:
+        check_config(options, checkpoint)
     return checkpoint, runner.share(None if checkpoint is None else dict(checkpoint.state))
 
 
@@ -141,13 +162,15 @@ def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner
 
 
 def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, runner: Runner) -> int:
-    checkpoint, state = resumed(logdir, runner)
+    checkpoint, state = resumed(options, logdir, runner)
+    logdir = logdir.of_run(state)
     specs = settle_precision(specs, runner, state)
     seed = shared_seed(specs["train"], state, runner)
     if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
         deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
         specs = _in_dtype(specs, dtype)
-    trainer = make_trainer(options, build_models(specs, seed, runner), logdir, seed, runner)
+    models = build_models(specs, seed, runner)
+    trainer = make_trainer(options, models, logdir, seed, runner)
     start(trainer, logdir, checkpoint, state)
     if nothing_left(trainer, logdir):
         return 0
@@ -158,10 +181,12 @@ def _train(options: RunOptions, specs: dict[str, ModelSpec], logdir: LogDir, run
         except PrecisionLowered as lowered:
             restart = lowered.restart
         # Out of the except clause, whose error holds the trainer: two of them need twice the memory.
-        del trainer
+        inputs = models.inputs
+        del trainer, models
         gc.collect()
         specs = _in_dtype(specs, str(restart.dtype))
-        trainer = make_trainer(options, build_models(specs, seed, runner), logdir, seed, runner)
+        models = build_models(specs, seed, runner, inputs)
+        trainer = make_trainer(options, models, logdir, seed, runner)
         restart.put_into(trainer)
         keep_restart(trainer, restart)
     return finish(trainer, signum)
@@ -175,11 +200,23 @@ def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
     return trainer.finished
 
 
-def build_models(specs: dict[str, ModelSpec], seed: int, runner: Runner) -> Models:
-    """Builds the model that is trained, and the one that is evaluated in between, where there is one."""
+def build_models(specs: dict[str, ModelSpec], seed: int, runner: Runner, earlier: RunInputs | None = None) -> Models:
+    """Builds the model that is trained, and the one that is evaluated in between, where there is one.
+
+    Args:
+      specs: their descriptions.
+      seed: the run's.
+      runner: who computes.
+      earlier: what the run has read before, where it builds its models anew.
+
+    Raises:
+      UserError: see ``build_model`` and ``RunInputs``.
+    """
+    before = read_assets(specs["train"])
     with runner.scope():
         model = build_model(specs["train"], seed)
-        return model, build_model(specs["eval"], lender=model) if "eval" in specs else None
+        eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+    return Models(model, eval_model, RunInputs(model, eval_model, before, earlier))
 
 
 def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int, runner: Runner) -> Trainer:
@@ -192,13 +229,13 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
       seed: the run's.
       runner: who computes.
     """
-    model, eval_model = models
+    model, eval_model, inputs = models
     for section, built in (("train", model), ("eval", eval_model)):
         if built is not None:
             check_data(runner, section, built.data_layer.lengths, built.data_layer.costs)
     saver = None
     if logdir.root is not None:
-        saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()))
+        saver = saving.RunSaver(logdir, model, to_yaml(options.config.as_sections()), inputs)
         with options.config.config_file.in_use():
             keep_files(saver.directory, options.config.base_model,
                        {mode: options.config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
@@ -259,13 +296,17 @@ def _average(trainer: Trainer) -> None:
         trainer.evaluate(keep_best=False)
 
 
-def _restored_model(spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
+def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
+    before = read_assets(spec)
     with runner.scope():
         model = build_model(spec)
+    check_read(model, before)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
         check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
     if runner.is_chief:
-        saving.restore_weights(model, saving.finished(logdir, model.params))
+        checkpoint = saving.finished(logdir, model.params, options.config.config_file.checkpoint)
+        check_config(options, checkpoint)
+        saving.restore_weights(model, checkpoint)
     runner.broadcast(named_variables(model))
     return model
 
@@ -276,4 +317,4 @@ def load_model(options: RunOptions) -> Model:
     set_up_process([spec.params])
     runner = Runner()
     spec = settle_precision({options.mode: spec}, runner)[options.mode]
-    return _restored_model(spec, check_logdir(options, spec.params), runner)
+    return _restored_model(options, spec, check_logdir(options, spec.params), runner)

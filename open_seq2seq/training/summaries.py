@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from open_seq2seq.utils.errors import UserError
+
 if TYPE_CHECKING:
     from open_seq2seq.training.trainer import Trainer
 
@@ -26,6 +28,7 @@ class Summaries:
     """
 
     def __init__(self, directory: str, trainer: Trainer) -> None:
+        self._directory = directory
         os.makedirs(directory, exist_ok=True)
         self._writer = tf.summary.create_file_writer(directory)
         self._trainer = trainer
@@ -39,9 +42,13 @@ class Summaries:
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
         """Within this context the functions of ``tf.summary`` write at the current step."""
-        with self._writer.as_default(step=self._trainer.step):
-            yield
-        self._writer.flush()
+        try:
+            with self._writer.as_default(step=self._trainer.step):
+                yield
+            self._writer.flush()
+        except tf.errors.OpError as error:
+            reason = str(error).partition("; ")[2].split("\n")[0] or str(error).split("\n")[0]
+            raise UserError(f"TensorBoard's events cannot be written to {self._directory}: {reason}.") from error
 
     def write_training(self, results: dict[str, Any], names: list[str]) -> None:
         """Writes the loss and the summaries that the config's list names."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.loader import LoaderGroup
@@ -32,11 +33,13 @@ from open_seq2seq.training import hooks as hook_module
 from open_seq2seq.training.carried import RunStates, carried_signature, setting_aside
 from open_seq2seq.training.diagnosis import Examiner
 from open_seq2seq.training.divergence import Divergence
-from open_seq2seq.training.passes import EvaluationPass
+from open_seq2seq.training.passes import EvaluationPass, PassStopped
 from open_seq2seq.training.recovery import Recovery
 from open_seq2seq.training.reporting import reporter_of
+from open_seq2seq.training.rescue import rescued
 from open_seq2seq.training.saving import RunSaver
 from open_seq2seq.training.signals import StopRequest
+from open_seq2seq.training.statistics import SharedStatistics
 from open_seq2seq.training.step import TrainStep
 from open_seq2seq.training.summaries import Summaries
 from open_seq2seq.utils.console import deco_print
@@ -63,6 +66,8 @@ class Trainer:
       paused: seconds spent on evaluation and checkpoints.
       underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
       recovery: watches for divergence and acts on it.
+      is_whole: whether the present state is that after ``step``; it is not while an update is made.
+      is_settled: whether ``settle`` has been called since the last update.
       carried: the states that the model carries from batch to batch, of all replicas.
       last_hooks: hooks that are called after all others.
     """
@@ -70,11 +75,11 @@ class Trainer:
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
                  saver: RunSaver | None = None, summaries_dir: str | None = None) -> None:
         self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
-        self.saver = saver
-        self.saves = runner.share(saver is not None)
+        self.saver, self.saves = saver, runner.share(saver is not None)
         model.data_layer.seed = seed
         self.offset = 0
-        self.step, self.waited, self.paused = 0, 0.0, 0.0
+        self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
+        self._stop: StopRequest | None = None
         self._objects, self._uncounted = 0, list[Any]()
         self._votes: Any = None
         self._votes_before = False
@@ -87,6 +92,7 @@ class Trainer:
         self.steps_per_epoch = self._stream.updates_per_epoch if params["num_epochs"] else None
         self.last_step = params["max_steps"] or self._steps_in(params["num_epochs"])
         self.variables = named_variables(model)
+        self._statistics = SharedStatistics(self.variables, runner)
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
         self.optimizer = self._make_optimizer()
@@ -169,9 +175,8 @@ class Trainer:
 
         An update that loss scaling skipped does not count towards ``max_steps``.
         """
-        if self.step < self.last_step:
-            return False
-        return bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step
+        return self.step >= self.last_step and (
+            bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step)
 
     @property
     def objects(self) -> int:
@@ -187,7 +192,7 @@ class Trainer:
           step: updates attempted.
           micro_batch: micro-batches consumed by then, where some updates took another number of them than now.
         """
-        self.step = step
+        self.step, self.is_settled = step, False
         self._train_step.batches.assign(step * self._iter_size)
         if micro_batch is not None:
             self.offset += micro_batch - self.micro_batch
@@ -205,7 +210,8 @@ class Trainer:
           PrecisionLowered: it diverged and is to go on in another type, by another trainer.
         """
         hooks = self._make_hooks()
-        with StopRequest() as stop:
+        with StopRequest() as stop, rescued(self):
+            self._stop = stop
             self.recovery.begin(self)
             for hook in hooks:
                 hook.begin(self)
@@ -215,7 +221,7 @@ class Trainer:
                 hook.end(self)
             if stop.requested:  # also where the config asks for no regular checkpoints
                 self.save_checkpoint()
-                self.wait_for_checkpoint()
+            self.wait_for_checkpoint()
         return stop.signum
 
     def _run_steps(self, hooks: list[hook_module.Hook], stop: StopRequest) -> bool:
@@ -229,8 +235,10 @@ class Trainer:
                         hook.after_step(self, results)
                 self.settle()
         except Divergence as divergence:
+            self.is_whole = False
             with self.pause():
                 self.recovery.recover(self, divergence)
+            self.is_whole = True
             return False
         return True
 
@@ -249,8 +257,9 @@ class Trainer:
         objects = sum(self.model.num_objects(batch) for batch in batches)
         TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
         several = self.runner.num_processes > 1
+        self.is_whole = self.is_settled = False
         results = self._train_step(batches, {"objects": objects, "stop_votes": stop.requested} if several else None)
-        self.step += 1
+        self.step, self.is_whole = self.step + 1, True
         self._uncounted.append(results["objects"] if several else objects)
         if several:
             self._votes_before, self._votes = self._votes is not None and float(self._votes) > 0, results["stop_votes"]
@@ -258,28 +267,14 @@ class Trainer:
         return results
 
     def settle(self) -> None:
-        """Makes sure that the present state is the same on all ranks and worth keeping; raises Divergence if not."""
-        self._average_statistics()
-        self.recovery.detector.settle({**self.variables, **self.optimizer.state()})
+        """Makes sure that the present state is the same on all ranks and worth keeping; raises Divergence if not.
 
-    def _average_statistics(self) -> None:
-        """Each rank has its own moving averages of what it saw (batch norm): all get their mean."""
-        if self.runner.world_size > 1 and self._statistics:
-            self._mean_statistics()
-
-    @property
-    def _statistics(self) -> dict[str, tf.Variable]:
-        return {name: v for name, v in self.variables.items() if not v.trainable and v.dtype == tf.float32}
-
-    @functools.cached_property
-    def _mean_statistics(self) -> Any:
-        def assign_means() -> None:
-            values = {name: variable.read_value() for name, variable in self._statistics.items()}
-            sums = self.runner.reduce(values, "statistics", exact=True)
-            for name, variable in self._statistics.items():
-                variable.assign(sums[name] / self.runner.world_size)
-
-        return self.runner.compile(assign_means, [])
+        Once after each update: the mean of means may have other last bits, and a resumed run would not take it.
+        """
+        if not self.is_settled:
+            self._statistics.average()
+            self.recovery.detector.settle({**self.variables, **self.optimizer.state()})
+            self.is_settled = True
 
     @property
     def state_variables(self) -> dict[str, tf.Variable]:
@@ -301,6 +296,8 @@ class Trainer:
         chief = self.runner.is_chief
         if params["print_loss_steps"] and chief:
             hooks.append(hook_module.ProgressHook(params["print_loss_steps"]))
+        if params["save_checkpoint_steps"] and self.saves:  # before all that can fail
+            hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
         if params["print_samples_steps"] and chief:
             hooks.append(hook_module.SamplesHook(params["print_samples_steps"]))
         if params["save_summaries_steps"]:
@@ -308,8 +305,6 @@ class Trainer:
         hooks.append(hook_module.BenchmarkHook(params["bench_start"], params["print_bench_info_steps"]))
         if self._evaluation is not None:
             hooks.append(hook_module.EvaluationHook(self._evaluation.model.params["eval_steps"]))
-        if params["save_checkpoint_steps"] and self.saves:
-            hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
         hooks += [hook(train_model=self.model, eval_model=self.eval_model) for hook in params["hooks"]]
         return hooks + self.last_hooks
 
@@ -344,21 +339,35 @@ class Trainer:
             self.paused = before + time.perf_counter() - start
 
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
-        """Evaluates now; with ``keep_best``, saves the weights when they are better than all before."""
+        """Evaluates now; with ``keep_best``, saves the weights when they are better than all before.
+
+        Returns:
+          The figures; none where a signal asked the run to stop while there was more to train.
+        """
         assert self._evaluation is not None
         with self.pause():
             self.settle()
+            self._evaluation.model.data_layer.check_unchanged(DATA)
             deco_print("Running evaluation on a validation set:")
             averages = self.optimizer.averaged_weights
             if averages:
                 deco_print("with the moving average of the weights", offset=1)
-            with exchanged(self.trainable, averages):
-                metrics = self._evaluation.run(self.step)
+            try:
+                with exchanged(self.trainable, averages):
+                    metrics = self._evaluation.run(self.step, stops=self._gives_evaluation_up)
+            except PassStopped:
+                deco_print("The evaluation is left out.", offset=1)
+                return {}
             if self.summaries is not None:
                 self.summaries.write({"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
                 self.saver.offer_best(self, metrics)
         return metrics
+
+    def _gives_evaluation_up(self) -> bool:
+        """Whether a signal is not to wait for an evaluation; several ranks agree on one after their next update."""
+        stop = self._stop
+        return stop is not None and stop.requested and not self.finished and self.runner.num_processes == 1
 
     def save_checkpoint(self) -> None:
         """Saves now, in the chief's process; the files are written in the background."""

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
+import contextlib
 import os
+import select
 import shutil
+import stat
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import BinaryIO
 
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, shown, too_long
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
-_BOM = b"\xef\xbb\xbf"
+_PATIENCE = 5.0
+"""Seconds in which somebody has to begin to write into a named pipe."""
 
 
 def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
     """Raises UserError when a file that a flag names does not exist, or standard input comes twice."""
     missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
     if missing:
-        raise UserError(f"{flag} names {missing[0]}, which does not exist.")
+        raise UserError(f"{flag} names {shown(missing[0])}, which does not exist.")
     if list(files).count(STANDARD_INPUT) > 1:
         raise UserError(f"{flag} names standard input (-) twice, but it can be read but once.")
-
-
-@functools.cache
-def temporary_folder() -> str:
-    """Returns a folder that lives as long as the process."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def spooled_input(name: str, flag: str = "--infer_files") -> str:
@@ -45,12 +41,26 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
     Raises:
       UserError: nothing came.
     """
-    content = sys.stdin.buffer.read()
-    if not content:
-        raise UserError(f"{flag} - reads from standard input, but nothing came.")
-    path = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), name)
-    Path(path).write_bytes(content)
+    if sys.stdin is None or _is_device(sys.stdin.buffer):
+        raise UserError(f"{flag} - reads from standard input, but that is closed, or a device.")
+    path = _new_name(name)
+    with disk.new_file(path) as out:
+        shutil.copyfileobj(sys.stdin.buffer, out)
+        if not out.tell():
+            raise UserError(f"{flag} - reads from standard input, but nothing came.")
     return path
+
+
+def _new_name(name: str) -> str:
+    """Returns a path that lives as long as the process, for a file of this name."""
+    return os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
+
+
+def _is_device(stream: BinaryIO) -> bool:
+    """Whether a stream comes from a device but a terminal: ``/dev/zero`` has no end."""
+    with contextlib.suppress(OSError, ValueError):  # of something in the place of a stream
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not os.isatty(stream.fileno())
+    return False
 
 
 def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
@@ -61,17 +71,18 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
       flag: that named them, for messages.
 
     Raises:
-      UserError: a folder, or nothing came by standard input.
+      UserError: a folder or a device, or nothing came by standard input.
       DataError: one of several files is empty, or not UTF-8.
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
-        raise UserError(f"{flag} names {folders[0]}, which is a folder: name text files, one sentence a line.")
-    paths = [spooled_input("standard-input.txt", flag) if name == STANDARD_INPUT else name for name in files]
-    if len(paths) == 1 and os.path.isfile(paths[0]):
-        return paths[0]  # a pipe can be read but once
-    target = os.path.join(tempfile.mkdtemp(dir=temporary_folder()), "given-files.txt")
-    with open(target, "wb") as out:
+        raise UserError(f"{flag} names {shown(folders[0])}, which is a folder: name text files, one sentence a line.")
+    paths = [spooled_input("standard-input.txt", flag) if name == STANDARD_INPUT else
+             _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
+    if len(paths) == 1:
+        return paths[0]
+    target = _new_name("given-files.txt")
+    with disk.new_file(target) as out:
         for name, path in zip(files, paths, strict=True):
             _append(out, name, path)
     return target
@@ -79,17 +90,43 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
 def _append(out: BinaryIO, name: str, path: str) -> None:
     """Copies a file's lines; mistakes in it are found here, where its name is still known."""
-    line = b""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            text = line.removeprefix(_BOM) if number == 1 else line
+    number, line = 0, b""
+    with opened_data(path, "The text file") as file:
+        while more := file.readline(MOST_LINE_BYTES + 1):
+            number, line = number + 1, more.removeprefix(BOM) if not number else more
+            if len(line) > MOST_LINE_BYTES:
+                raise too_long(name, number)
             try:
-                text.decode("utf-8")
+                line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(f"{name}:{number}: the line is not valid UTF-8: convert the file, for example by "
-                                "iconv.") from error
-            out.write(text)
-    if not line:
-        raise DataError(f"The text file {name} is empty.")
+                raise not_utf8(name, number) from error
+            out.write(line)
+    if not number:
+        raise DataError(f"The text file {shown(name)} is empty.")
     if not line.endswith(b"\n"):
         out.write(b"\n")
+
+
+def _spooled_pipe(name: str) -> str:
+    """Copies what comes through a named pipe, as the shell's ``<(command)`` makes one, to a file; returns its path.
+
+    Raises:
+      DataError: nobody has opened the pipe for writing within some seconds.
+    """
+    path = _new_name("pipe.txt")
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    until, has_begun = time.monotonic() + _PATIENCE, False
+    with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
+        while True:
+            block = pipe.read(1 << 20)  # None: there is a writer, who takes his time; empty: there is none
+            if block:
+                out.write(block)
+            elif block is None:
+                select.select([pipe], [], [])
+            elif has_begun:
+                return path
+            elif time.monotonic() > until:
+                raise DataError(f"{shown(name)} is a pipe, and nobody writes into it.")
+            else:
+                time.sleep(0.02)
+            has_begun = has_begun or block != b""

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
-import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 MARK = ".open_seq2seq-results"
 """A file in each folder of results: only a folder that has it is ever replaced."""
 
-_MARK_TEXT = b"This folder holds the results of an inference run, and the next one with this name replaces it.\n"
+_MARK_TEXT = "the results of an inference run; the next one with this name replaces the files that are as they are here"
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
+_MOST_MARK_BYTES = 1 << 28
 
 
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
@@ -29,26 +32,61 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     """
     if not name:
         raise UserError(f"{flag} is empty: name the file that results are written to.")
+    try:
+        _check_place(name, flag)
+    except (OSError, ValueError) as error:  # ValueError: the character NUL
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{flag} is {name!r:.200}, which cannot be written: {reason}.") from error
+
+
+def _check_place(name: str, flag: str) -> None:
     path = Path(os.path.realpath(name))
-    if path.is_dir() and not _is_replaceable(str(path)):
+    if _exists(path) and path.is_dir() and not _is_replaceable(str(path)):
         raise UserError(f"{flag} is {name}, which is a folder: name a file in it.")
-    existing = next(place for place in (path, *path.parents) if place.exists())
+    existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
         raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: name another place.")
+    descriptor = _standard_stream(name)
+    if descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise UserError(f"{flag} is {name}, but this process was started with that stream closed: name a file.")
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
         if not os.access(place, os.W_OK):
             raise UserError(f"{flag} is {name}, but {place} cannot be written: name another place.")
+    if not passes_through(name) and _is_full(beside):
+        raise UserError(f"{flag} is {name}, but there is no space left in {beside}: make room, or name another place.")
 
 
-def make_folder_of(name: str) -> None:
-    """Makes the folder of a file, where there is none."""
-    os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
+def _exists(path: Path) -> bool:
+    """Whether there is something, found without hiding that a name is impossible."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a file system has no block or no file left for this user; some do not tell."""
+    found = os.statvfs(folder)
+    root = os.geteuid() == 0
+    blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
+    return (found.f_blocks > 0 and blocks == 0) or (found.f_files > 0 and files == 0)
+
+
+def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
+    """Raises UserError where a file that is going to be written is one of those that are read; None counts for none."""
+    there = [path for path in inputs if path is not None and os.path.exists(path)]
+    for output in outputs:
+        if output is not None and os.path.isfile(output):
+            for path in there:
+                if os.path.samefile(output, path):
+                    raise UserError(f"{output} would be written, but it is {path}, which is read: name another place.")
 
 
 def passes_through(name: str) -> bool:
     """Whether what is written there goes on at once: a pipe, a terminal, ``/dev/null``, or this process's output."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         mode = os.stat(name).st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
     return False
@@ -68,15 +106,77 @@ def beside(name: str, ending: str) -> str:
 def _standard_stream(name: str) -> int | None:
     """The descriptor of this process's output that the name stands for, as ``/dev/stdout`` does; None for others."""
     for descriptor in (1, 2):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             if os.path.samestat(os.stat(name), os.fstat(descriptor)):
                 return descriptor
     return None
 
 
+def is_standard_output(name: str) -> bool:
+    """Whether what is written there goes to this process's standard output."""
+    return _standard_stream(name) == 1
+
+
+_protected: list[Callable[[], Iterable[str]]] = []
+
+
+@contextlib.contextmanager
+def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Within this context no output may be one of these files, whatever name it is given.
+
+    Args:
+      paths: gives the files that are read, or kept; called for each output that is there already.
+    """
+    _protected.append(paths)
+    try:
+        yield
+    finally:
+        _protected.remove(paths)
+
+
+def check_not_protected(name: str) -> None:
+    """Raises UserError where an output is a file that must not change, by a link or another spelling, too."""
+    try:
+        status = os.stat(name)
+    except (OSError, ValueError):
+        return
+    if stat.S_ISREG(status.st_mode):
+        for path in (path for paths in _protected for path in paths()):
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.samestat(status, os.stat(path)):
+                    raise UserError(f"The results would overwrite {name}, which this run reads or "
+                                    f"keeps{'' if path == name else f' as {path}'}: name another file.")
+
+
 def _is_replaceable(folder: str) -> bool:
-    held = os.listdir(folder)
-    return MARK in held and not os.path.islink(os.path.join(folder, MARK))
+    """Whether a folder is empty, or all that is in it are results as inference wrote them."""
+    return not os.listdir(folder) or results_in(Path(folder)) is not None
+
+
+def results_in(folder: Path) -> list[str] | None:
+    """Returns the files of a folder of results; None where it holds anything else, or a changed one."""
+    try:
+        listed = json.loads(read_own(folder, MARK, _MOST_MARK_BYTES))["files"]
+        found = _checksums(folder)
+        return [MARK, *found] if found == listed else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, NotOwnFileError):
+        return [] if not os.listdir(folder) else None
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """Returns the checksums of all files below a folder but its mark, by path.
+
+    Raises:
+      NotOwnFileError: something in it is a link, or no file.
+    """
+    found = {}
+    for parent, folders, names in os.walk(folder):
+        for name in (*names, *(name for name in folders if os.path.islink(os.path.join(parent, name)))):
+            path = os.path.relpath(os.path.join(parent, name), folder)
+            if path != MARK:
+                with open_own(folder, path) as file:
+                    found[path] = disk.checksum_of(file)
+    return found
 
 
 @dataclass
@@ -84,24 +184,20 @@ class _Pending:
     """One output that is being written.
 
     Attributes:
-      place: where it belongs, links followed.
-      temporary: where it is until then.
-      lock: a descriptor that keeps other processes from ``temporary``, and by which a file is synced.
+      work: where it is until it has its name.
       file: what writes it; None for a folder.
     """
 
-    place: str
-    temporary: str
-    lock: int
+    work: disk.Workplace
     file: IO[Any] | None = None
 
 
 class OutputFiles:
     """Files and folders that get their names together, when all are whole; a context manager.
 
-    Each is written beside its place as ``.<name>.unfinished``. Leaving the context syncs them to disk and renames
-    them one right after the other, the first opened last; an error removes them, and what stood there stays. A process
-    that is killed leaves the temporary file or folder, which the next one that writes the same output uses again.
+    Each is written beside its place in a folder ``.<name>.unfinished``. Leaving the context syncs them to disk and
+    renames them one right after the other, the first opened last; an error removes them, and what stood there stays. A
+    process that is killed leaves that folder, which the next one that writes the same output clears and uses again.
 
     Links are followed, and what they lead to is replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` get
     everything at once, line by line.
@@ -125,22 +221,23 @@ class OutputFiles:
         """
         text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
         self._names.append(name)
+        check_not_protected(name)
         with self.guarded():
             if passes_through(name):
                 descriptor = _standard_stream(name)
                 target: Any = name if descriptor is None else os.dup(descriptor)
-                self._direct.append(open(target, mode, **text, buffering=1 if text else -1))  # noqa: SIM115
+                self._direct.append(disk.open_stream(target, mode, **text, buffering=1 if text else -1))
                 return self._direct[-1]
             place = os.path.realpath(name)
             if os.path.isdir(place):
                 raise UserError(f"The results go to {name}, which is a folder: name a file.")
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            descriptor = _claim(_temporary(place), name)
-            pending = _Pending(place, _temporary(place), os.dup(descriptor))
+            pending = _Pending(_claim(place, name))
             self._pending.append(pending)
+            pending.file = disk.new_file(pending.work.written, mode.replace("w", "x"),
+                                         **({"newline": newline} if text else {}))
             with contextlib.suppress(FileNotFoundError):  # it is replaced, not made anew: who may read it stays
-                os.fchmod(descriptor, stat.S_IMODE(os.stat(place).st_mode))
-            pending.file = open(descriptor, mode, **text)  # noqa: SIM115 (closed by commit or discard)
+                os.fchmod(pending.file.fileno(), stat.S_IMODE(os.stat(place).st_mode))
             return pending.file
 
     def folder(self, name: str) -> Path:
@@ -153,19 +250,15 @@ class OutputFiles:
           UserError: it cannot be written, something else has the name, or it is being written by another process.
         """
         self._names.append(name)
+        check_not_protected(name)
         with self.guarded():
             place = os.path.realpath(name)
             _check_folder(place, name)
-            temporary = _temporary(place)
-            os.makedirs(temporary, exist_ok=True)
-            _check_folder(temporary, temporary)
-            lock = _claim(os.path.join(temporary, MARK), name)
-            os.write(lock, _MARK_TEXT)
-            self._pending.append(_Pending(place, temporary, lock))
-            for entry in os.scandir(temporary):  # left by a process that was killed
-                if entry.name != MARK:
-                    _remove(entry.path)
-            return Path(temporary)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            pending = _Pending(_claim(place, name))
+            self._pending.append(pending)
+            pending.work.written.mkdir()
+            return pending.work.written
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -188,8 +281,12 @@ class OutputFiles:
             for pending in self._pending:
                 _sync(pending)
             while self._pending:
-                _put_in_place(self._pending[-1])
-                os.close(self._pending.pop().lock)
+                pending = self._pending[-1]
+                if pending.file is None:
+                    pending.work.put(results_in)
+                else:
+                    pending.work.put_file()
+                self._pending.pop().work.close()
 
     def discard(self) -> None:
         """Removes what has not got its name."""
@@ -200,8 +297,8 @@ class OutputFiles:
             if pending.file is not None:
                 with contextlib.suppress(OSError):
                     pending.file.close()
-            _remove(pending.temporary)
-            os.close(pending.lock)
+            with contextlib.suppress(OSError):
+                pending.work.close()
         self._pending.clear()
         self._direct.clear()
 
@@ -216,91 +313,40 @@ class OutputFiles:
             self.discard()
 
 
-def _temporary(place: str) -> str:
-    folder, name = os.path.split(place)
-    if len(os.fsencode(name)) > _LONGEST_NAME:
-        name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return os.path.join(folder, f".{name}.unfinished")
-
-
-def _claim(path: str, name: str) -> int:
-    """Opens a temporary file that no living process has, and empties it; returns its descriptor, which locks it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-        try:
-            _lock(descriptor, path, name)
-            # Its owner may have given it its name, or removed it, before the lock was free.
-            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
-                os.ftruncate(descriptor, 0)
-                return descriptor
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, path: str, name: str) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise UserError(f"{path}, where {name} is written until it is whole, is no file: remove it.")
+def _claim(place: str, name: str) -> disk.Workplace:
+    """Makes the folder beside a place where it is written, which keeps other processes out."""
+    folder, last = os.path.split(place)
+    if len(os.fsencode(last)) > _LONGEST_NAME:
+        last = hashlib.sha256(os.fsencode(last)).hexdigest()
+    temporary = Path(folder, f".{last}.unfinished")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return disk.Workplace.claimed(temporary, Path(place))
     except BlockingIOError:
         raise UserError(f"{name} is being written by another process: wait for it to end, or name another "
                         "place.") from None
-    except OSError:
-        pass  # a file system without locks: nothing keeps a second process out
+    except disk.ForeignError as error:
+        if error.strerror == disk.LINK:
+            raise
+        raise UserError(f"{temporary}, where {name} is written until it is whole, holds what inference did not write: "
+                        "remove it, or name another place.") from error
 
 
 def _check_folder(place: str, name: str) -> None:
     """Raises UserError where a folder of results must not get this place."""
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
         raise UserError(f"The results are a folder, but {name} is none: remove it, or name another place.")
-    if os.path.isdir(place) and os.listdir(place) and not _is_replaceable(place):
+    if os.path.isdir(place) and not _is_replaceable(place):
         raise UserError(f"The folder {name} holds what inference did not write: name another one, or remove it.")
 
 
 def _sync(pending: _Pending) -> None:
+    """Syncs an output to disk; a folder gets the list by which it is known to be one of results."""
+    written = pending.work.written
     if pending.file is not None:
         pending.file.close()
-        os.fsync(pending.lock)
+        disk.sync(written)
         return
-    for folder, _, names in os.walk(pending.temporary, topdown=False):
+    disk.write_new(written / MARK, json.dumps({"about": _MARK_TEXT, "files": _checksums(written)}, indent=1))
+    for folder, _, names in os.walk(written, topdown=False):
         for path in (*(os.path.join(folder, name) for name in names), folder):
-            sync(path)
-
-
-def sync(path: str | os.PathLike[str]) -> None:
-    """Makes sure that a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _put_in_place(pending: _Pending) -> None:
-    place = pending.place
-    if pending.file is None:
-        _check_folder(place, place)
-        if os.path.isdir(place):
-            aside = _temporary(place + ".replaced")
-            _remove(aside)
-            os.rename(place, aside)
-            os.rename(pending.temporary, place)
-            _remove(aside)
-        else:
-            os.rename(pending.temporary, place)
-    else:
-        os.replace(pending.temporary, place)
-    with contextlib.suppress(OSError):  # not every file system can
-        sync(os.path.dirname(place))
-
-
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            disk.sync(path)

@@ -1,17 +1,24 @@
-"""How the programs in ``scripts/`` end."""
+"""How the programs in ``scripts/`` begin and end."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 
+from open_seq2seq.utils.console import enduring_output
+from open_seq2seq.utils.environment import problem_of, with_home
 from open_seq2seq.utils.errors import UserError
 
 
 def run_script(main: Callable[[], None]) -> None:
-    """Runs a script's main function; a user's mistake ends it with one sentence and exit code 2."""
-    try:
-        main()
-    except (UserError, OSError) as error:
-        sys.stderr.write(f"Error: {error}\n")
-        raise SystemExit(2) from error
+    """Runs a script's main function; a user's mistake ends it with one sentence and exit code 2.
+
+    Where nobody reads what it prints it ends as other programs do.
+    """
+    sys.argv[1:] = map(with_home, sys.argv[1:])
+    with enduring_output(needed=True):
+        try:
+            main()
+        except (UserError, OSError) as error:
+            sys.stderr.write(f"Error: {problem_of(error) or error}\n")
+            raise SystemExit(2) from error

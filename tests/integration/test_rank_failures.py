@@ -177,8 +177,8 @@ def test_bad_data_on_one_rank_are_named(workspace, launcher):
     with started(workspace, launcher, "--save_checkpoint_steps=null") as ranks:
         ranks.wait_for(lambda: "cannot be read" in ranks.output)
         ranks.end(SECONDS)
-        assert re.search(r"Error \(rank 1 on host \S+\): \S+train\.src:\d+ cannot be read: record it again\. This rank "
-                         r"was at step \d+, on examples", ranks.output)
+        assert re.search(r"Error \(rank 1 on host \S+\): \S+train\.src:\d+ cannot be read: record it again\. Training "
+                         r"ended after step \d+\. This rank was at step \d+, on examples", ranks.output)
         assert "open_seq2seq/cli.py" not in ranks.output
 
 

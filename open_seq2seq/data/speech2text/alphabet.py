@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
 
 from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 START, END = "<S>", "</S>"
@@ -142,23 +142,17 @@ def _visible(ids: Iterable[int], end_id: int | None) -> list[int]:
 
 
 def _read_characters(path: str) -> list[str]:
-    if not os.path.isfile(path):
-        raise DataError(f"The alphabet {path} does not exist: give a text file with one character a line.")
-    with open(path, "rb") as file:
-        try:
-            lines = file.read().decode("utf-8-sig").split("\n")
-        except UnicodeDecodeError as error:
-            raise DataError(f"The alphabet {path} is not valid UTF-8.") from error
-    characters: list[str] = []
-    for number, line in enumerate(lines, 1):
-        line = line.removesuffix("\r")
+    characters: dict[str, None] = {}
+    for number, line in enumerate(read_lines(path, "The alphabet", unpack=False), 1):
         if len(line) > 1:
-            raise DataError(f"{path}:{number}: {line!r} is several characters: the alphabet has one a line (for a "
+            raise DataError(f"{path}:{number}: {line[:60]!r} is several characters: the alphabet has one a line (for a "
                             "SentencePiece model set bpe to True).")
-        if line and line in characters:
+        if line == "\0":
+            raise DataError(f"{path}:{number}: the line is a NUL: this is no alphabet.")
+        if line in characters:
             raise DataError(f"{path}:{number}: {line!r} stands in the alphabet twice.")
         if line:
-            characters.append(line)
+            characters[line] = None
     if not characters:
         raise DataError(f"The alphabet {path} is empty: give one character a line.")
-    return characters
+    return list(characters)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.speech2text.audio_headers import Mismatch, flac_mismatch, header_mismatch, log_mismatch
+from open_seq2seq.utils.data_files import open_regular
 from open_seq2seq.utils.errors import DataError
 
 RATES = (1000, 768_000)
 """Sampling rates in Hz that a header may be believed to mean."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio is silent: one step of 16 bits."""
-# Programs that do not know the end when they begin write one of many lengths near 2 GiB or 4 GiB into a WAV.
-_UNKNOWN_BYTES = 0x7FFF0000
 # Of a FLAC that says nothing about its length the library says 2 ** 63 - 1.
 _UNKNOWN_SAMPLES = 2 ** 62
 # FLAC needs the fewest bytes, for silence: 11 for a frame of 65,535 samples.
@@ -95,13 +95,11 @@ def _header(path: str) -> AudioInfo:
     """Reads a file's header; ``_UNKNOWN_SAMPLES`` or more mean that it does not tell the length."""
     import soundfile
 
-    if not os.path.isfile(path):
-        raise AudioError("missing", "does not exist")
-    size = os.path.getsize(path)
+    size, mismatch = _look(path)
     if not size:
         raise AudioError("empty", "is an empty file")
     try:
-        found = soundfile.info(path)
+        found = soundfile.info(os.fsencode(path))
     except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
         raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
     if found.frames <= 0:
@@ -110,10 +108,21 @@ def _header(path: str) -> AudioInfo:
         raise AudioError("impossible rate", f"says that it has {found.samplerate} samples a second")
     if size * _MOST_SAMPLES_A_BYTE < found.frames < _UNKNOWN_SAMPLES:
         raise AudioError("impossible length", f"says that it has {found.frames:,} samples, but has {size:,} bytes")
-    missing = _missing_bytes(path)
-    if missing:
-        raise AudioError("truncated", f"is cut short: {missing:,} bytes of its samples are missing")
+    if mismatch := mismatch or log_mismatch(found.extra_info):
+        raise AudioError(*mismatch)
     return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
+
+
+def _look(path: str) -> tuple[int, Mismatch | None]:
+    """Returns a file's size, and what its own header says wrongly about it."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            return size, header_mismatch(file, size)
+    except FileNotFoundError as error:
+        raise AudioError("missing", "does not exist") from error
+    except OSError as error:
+        raise AudioError("unreadable", f"cannot be read: {error.strerror or error}") from error
 
 
 def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
@@ -123,7 +132,7 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
     left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
         # How far a file has been read is known of Python's alone, through which the library reads more slowly.
-        with open(path, "rb") as raw, soundfile.SoundFile(raw if is_endless else path) as file:
+        with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
                 try:
@@ -135,6 +144,8 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
                     count = int(np.count_nonzero(~np.isnan(block[:, 0])))
                 yield block[:count]
                 left = left - count if count == len(block) else 0
+            if not is_endless and (mismatch := flac_mismatch(raw, info.samples)):
+                raise AudioError(*mismatch)
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
         raise AudioError("truncated", f"cannot be read to its end: {_reason(error)}") from error
 
@@ -189,18 +200,3 @@ def is_silent(audio: np.ndarray) -> bool:
 def _reason(error: Exception) -> str:
     text = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
     return text.rpartition(": ")[2].rstrip(".") or text
-
-
-def _missing_bytes(path: str) -> int:
-    """Returns how many bytes of samples a RIFF WAV promises beyond its end; the library silently reads less."""
-    size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        head = file.read(12)
-        if head[:4] != b"RIFF" or head[8:] != b"WAVE":
-            return 0
-        while len(chunk := file.read(8)) == 8:
-            length = int.from_bytes(chunk[4:], "little")
-            if chunk[:4] == b"data":
-                return 0 if length >= _UNKNOWN_BYTES else max(0, file.tell() + length - size)
-            file.seek(length + length % 2, os.SEEK_CUR)
-    return 0

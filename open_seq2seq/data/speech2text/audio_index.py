@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from open_seq2seq.data.speech2text.audio_files import AudioError, AudioInfo, read_info
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.sealed import read_sealed, sealed
 
 _REMEMBERED_FROM = 1000
 """Sets of fewer files are read anew each time, which takes less than a second."""
-_COLUMNS = 5  # size in bytes, time of change in ns, samples, rate, channels
+_STAMP = 3
+"""Columns that tell whether a file has changed: size in bytes, times of change of content and status in ns."""
+_COLUMNS = _STAMP + 3
+"""Then samples, rate and channels."""
 
 
 class AudioIndex:
@@ -23,7 +29,7 @@ class AudioIndex:
 
     Args:
       paths: the files.
-      folder: where the headers of a large set are remembered. A file that has another
+      folder: where the headers of a large set are remembered, with a checksum. A file that has another
         size or time of change than then is read again; a folder that cannot be written does no harm. None to remember
         nothing, as in inference: it decodes every file once, and may have been given somebody's folder of recordings.
       threads: how many files are opened at the same time.
@@ -43,7 +49,8 @@ class AudioIndex:
 
         def look(number: int) -> None:
             stamp = _stamp(paths[number])
-            if known is not None and stamp is not None and tuple(known[number, :2]) == stamp and known[number, 3]:
+            if known is not None and stamp is not None and tuple(known[number, :_STAMP]) == stamp \
+                    and known[number, _STAMP + 1]:
                 table[number] = known[number]
                 return
             try:
@@ -51,12 +58,12 @@ class AudioIndex:
             except AudioError as error:
                 self.errors[number] = error
                 return
-            table[number] = (*(stamp or (0, 0)), info.samples, info.rate, info.channels)
+            table[number] = (*(stamp or (0,) * _STAMP), info.samples, info.rate, info.channels)
 
         with ThreadPoolExecutor(threads, "audio-index") as pool:
             for _ in pool.map(look, range(len(paths)), chunksize=64):
                 pass
-        self.samples, self.rates, self.channels = table[:, 2], table[:, 3], table[:, 4]
+        self.samples, self.rates, self.channels = table[:, _STAMP:].T
         if folder is not None and (known is None or not np.array_equal(table, known)):
             self._remember(paths, folder, table)
 
@@ -69,41 +76,41 @@ class AudioIndex:
 
     @staticmethod
     def _file(paths: Sequence[str], folder: str) -> str:
-        digest = hashlib.sha256("\n".join(paths).encode("utf-8", "surrogateescape")).hexdigest()
+        digest = hashlib.sha256("\n".join(paths).encode("utf-8", "surrogatepass")).hexdigest()
         return os.path.join(folder, f"lengths-{digest[:16]}.npy")
 
     def _remembered(self, paths: Sequence[str], folder: str) -> np.ndarray | None:
-        with contextlib.suppress(OSError, ValueError, EOFError):
-            table = np.load(self._file(paths, folder), allow_pickle=False)
-            if table.shape == (len(paths), _COLUMNS) and table.dtype == np.int64:
+        path = self._file(paths, folder)
+        if not os.path.lexists(path):
+            return None
+        with contextlib.suppress(OSError, ValueError, EOFError, MemoryError):
+            table = np.load(io.BytesIO(read_sealed(path) or b""), allow_pickle=False)
+            if table.shape == (len(paths), _COLUMNS) and table.dtype == np.int64 and np.all(table >= 0):
                 return table
+        deco_print(f"{path} is not as it was written: the headers of {len(paths):,} recordings are read anew.")
         return None
 
     def _remember(self, paths: Sequence[str], folder: str, table: np.ndarray) -> None:
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)
-            write_array(self._file(paths, folder), table)
+            _write_array(self._file(paths, folder), table)
 
 
-def write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array to an ``.npy`` file that gets its name when it is complete.
+def _write_array(path: str, array: np.ndarray) -> None:
+    """Writes an array to a sealed ``.npy`` file that gets its name when it is complete.
 
     Raises:
       OSError: it cannot be written.
     """
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    with disk.writing(path, disk.always) as file:
+        file.write(sealed(content.getvalue()))
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def _stamp(path: str) -> tuple[int, ...] | None:
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # no such file, or a name that none can have
         return None
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns

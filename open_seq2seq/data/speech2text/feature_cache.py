@@ -8,18 +8,20 @@ import io
 import json
 import os
 import threading
-import uuid
+import zipfile
 import zlib
 from typing import Any
 
 import numpy as np
 
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.sealed import read_sealed, sealed
 
 FORMATS = ("npy", "npz", "hdf5")
 _VERSION = 2
-_CHECK_BYTES = 4
-"""At a file's end: the CRC32 of what stands before, of which readers of all three formats take no notice."""
+_STAMP_BYTES = 8
+"""Behind the array and before the checksum: when the recording's status changed last, which nobody can set back."""
 _HDF5 = threading.Lock()  # the library is not made for threads
 
 
@@ -28,7 +30,8 @@ class FeatureCache:
 
     A file's name follows from the recording's path, size and time of change, the folder's
     from the parameters: a change of either leads elsewhere. Files get their names when they
-    are complete, so several processes may share a folder; one that is damaged is made anew.
+    are complete, so several processes may share a folder. One that is damaged, or of a recording whose status has
+    changed since, is made anew, which is said once.
 
     Args:
       folder: where the folder of these parameters is made.
@@ -42,7 +45,7 @@ class FeatureCache:
         self.folder = os.path.join(folder, f"features-{hashlib.sha256(text.encode()).hexdigest()[:16]}")
         self._format, self._regenerate = file_format, regenerate
         self._written: set[str] = set()
-        self._broken = False
+        self._broken = self._said = False
 
     def path_of(self, recording: str) -> str:
         """Returns the file that belongs to a recording as it is now.
@@ -59,8 +62,13 @@ class FeatureCache:
         """Returns what was stored for a recording; None when there is nothing that can be used."""
         with contextlib.suppress(OSError):
             path = self.path_of(recording)
-            if not self._regenerate or path in self._written:
-                return _read(path, self._format)
+            if (not self._regenerate or path in self._written) and os.path.lexists(path):
+                found = _read(path, self._format, _stamp(recording))
+                if found is None and not self._said:
+                    self._said = True
+                    deco_print(f"Cached features in {self.folder} are not as they were written, or their recordings "
+                               f"have changed since, first {os.path.basename(path)}: they are made anew.")
+                return found
         return None
 
     def store(self, recording: str, array: np.ndarray) -> None:
@@ -70,35 +78,28 @@ class FeatureCache:
         try:
             path = self.path_of(recording)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-            try:
-                _write(temporary, _packed(array, self._format))
-                os.replace(temporary, path)
-                self._written.add(path)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)
+            content = sealed(_packed(array, self._format) + _stamp(recording))
+            with disk.writing(path, disk.always) as file:
+                file.write(content)
+            self._written.add(path)
         except OSError as error:
             self._broken = True
             deco_print(f"Features cannot be cached in {self.folder}: {error.strerror or error}; going on without.")
 
 
-def _read(path: str, file_format: str) -> np.ndarray | None:
-    """Returns the array in a file; None where the file is not as it was written."""
-    with open(path, "rb") as file:
-        content = file.read()
-    packed, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
-    return _unpacked(packed, file_format) if packed and check == _check(packed) else None
+def _stamp(recording: str) -> bytes:
+    return os.stat(recording).st_ctime_ns.to_bytes(_STAMP_BYTES, "little")
 
 
-def _write(path: str, packed: bytes) -> None:
-    with open(path, "wb") as out:
-        out.write(packed)
-        out.write(_check(packed))
-
-
-def _check(packed: bytes) -> bytes:
-    return zlib.crc32(packed).to_bytes(_CHECK_BYTES, "little")
+def _read(path: str, file_format: str, stamp: bytes) -> np.ndarray | None:
+    """Returns the array in a file; None where the file is not as it was written, or of another recording."""
+    content = read_sealed(path)
+    if content is None or content[-_STAMP_BYTES:] != stamp:
+        return None
+    try:
+        return _unpacked(content[:-_STAMP_BYTES], file_format)
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return None
 
 
 def _unpacked(packed: bytes, file_format: str) -> np.ndarray:
@@ -106,7 +107,10 @@ def _unpacked(packed: bytes, file_format: str) -> np.ndarray:
         import h5py
 
         with _HDF5, h5py.File(io.BytesIO(packed), "r") as file:
-            return file["features"][()]
+            found = file["features"]
+            if not isinstance(found, h5py.Dataset) or found.file != file or found.external or found.is_virtual:
+                raise ValueError("the values are in another file")
+            return found[()]
     found = np.load(io.BytesIO(packed), allow_pickle=False)
     return found if file_format == "npy" else found["features"]
 

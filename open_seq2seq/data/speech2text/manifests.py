@@ -8,10 +8,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from open_seq2seq.data.speech2text.audio_files import AUDIO_SUFFIXES
-from open_seq2seq.data.text2text.preparation import read_lines, write_lines
+from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.utils.data_files import opened_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 FILE_COLUMN, TEXT_COLUMN = "wav_filename", "transcript"
@@ -24,7 +25,7 @@ class Utterance:
     """One row of a list.
 
     Attributes:
-      name: the recording as the list names it.
+      name: the recording as the list names it, in words that can be written: see ``utils.data_files.shown``.
       path: where the recording is.
       text: its transcript; None where the list has none.
       source: the list.
@@ -40,7 +41,7 @@ class Utterance:
     @property
     def place(self) -> str:
         """How a message names the row."""
-        return f"{self.source}:{self.line}" if self.line else self.source
+        return f"{shown(self.source)}:{self.line}" if self.line else shown(self.source)
 
 
 def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: bool) -> list[Utterance]:
@@ -60,8 +61,8 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     for entry in entries:
         rows = list(_read(entry, audio_root, needs_text))
         if not rows:
-            raise DataError(f"The folder {entry} holds no recordings ({', '.join(AUDIO_SUFFIXES)})."
-                            if os.path.isdir(entry) else f"{entry} lists no recordings.")
+            raise DataError(f"The folder {shown(entry)} holds no recordings ({', '.join(AUDIO_SUFFIXES)})."
+                            if os.path.isdir(entry) else f"{shown(entry)} lists no recordings.")
         found += rows
     return found
 
@@ -81,26 +82,21 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
     elif entry.lower().endswith(_JSON_SUFFIXES):
         yield from _read_json(entry, audio_root, needs_text)
     elif not needs_text and (entry.lower().endswith(AUDIO_SUFFIXES) or not _is_csv(entry)):
-        yield Utterance(entry, entry, None, entry, 0)
+        yield Utterance(shown(entry), entry, None, entry, 0)
     else:
         yield from _read_csv(entry, audio_root, needs_text)
-
-
-def _lines(path: str) -> Iterator[str]:
-    """Yields a list's lines, without the mark by which some programs say that a file is UTF-8."""
-    return (line.removeprefix("\ufeff") for line in read_lines(path))
 
 
 def _is_csv(path: str) -> bool:
     """Whether a file is to be read as CSV: its name or its first line says so; a recording may have any name."""
     if path.lower().endswith(".csv") or not os.path.isfile(path):
         return True
-    with open(path, "rb") as file:
+    with opened_data(path) as file:
         return FILE_COLUMN.encode() in file.readline(1000)
 
 
 def _read_csv(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
-    reader = csv.reader(line + "\n" for line in _lines(path))
+    reader = csv.reader(line + "\n" for line in read_lines(path, "The list"))
     try:
         yield from _csv_rows(reader, path, audio_root, needs_text)
     except csv.Error as error:
@@ -115,6 +111,8 @@ def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) 
     if missing:
         raise DataError(f"{path}:1: the header {','.join(header)[:80]!r} does not name {' and '.join(missing)}: the "
                         "first line of the file has to be wav_filename,wav_filesize,transcript.")
+    if twice := [name for name in needed if header.count(name) > 1]:
+        raise DataError(f"{path}:1: the header names {twice[0]} twice.")
     file_column = header.index(FILE_COLUMN)
     text_column = header.index(TEXT_COLUMN) if TEXT_COLUMN in header else None
     for row in reader:
@@ -125,26 +123,28 @@ def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) 
                             "put text with commas into double quotes.")
         name = row[file_column].strip()
         text = None if text_column is None else row[text_column]
-        yield Utterance(name, _located(name, path, audio_root), text, path, reader.line_num)
+        yield Utterance(shown(name), _located(name, path, audio_root), text, path, reader.line_num)
 
 
 def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path, "The list"), 1):
         if not line.strip():
             continue
         try:
             row: Any = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}:{number}: the line is not JSON: {error.msg}.") from error
+        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting without end
+            raise DataError(f"{path}:{number}: the line is not JSON: {getattr(error, 'msg', error)}.") from error
         if not isinstance(row, dict) or not isinstance(row.get("audio_filepath"), str):
             raise DataError(f"{path}:{number}: the line has to be an object with 'audio_filepath' and 'text'.")
-        name, text = row["audio_filepath"], row.get("text")
+        path_given, text = row["audio_filepath"], row.get("text")
+        name = shown(path_given)
         if row.get("offset"):
             raise DataError(f"{path}:{number}: the row begins at 'offset' {row['offset']} of {name}, but files are "
                             "read whole: cut it into one for each utterance.")
         if needs_text and not isinstance(text, (str, type(None))):
             raise DataError(f"{path}:{number}: 'text' of {name} is {json.dumps(text)[:40]} but has to be a string.")
-        yield Utterance(name, _located(name, path, audio_root), text if isinstance(text, str) else None, path, number)
+        yield Utterance(name, _located(path_given, path, audio_root), text if isinstance(text, str) else None, path,
+                        number)
 
 
 def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
@@ -152,20 +152,20 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
     files = sorted(_files_below(folder))
     lists = [path for path in files if path.endswith(_TRANSCRIPTS)]
     if not lists and needs_text:
-        raise DataError(f"The folder {folder} has no *{_TRANSCRIPTS} files: give a CSV file, or a folder as "
+        raise DataError(f"The folder {shown(folder)} has no *{_TRANSCRIPTS} files: give a CSV file, or a folder as "
                         "LibriSpeech has it.")
     for path in lists:
         beside = {stem: suffix for stem, suffix in map(os.path.splitext, os.listdir(os.path.dirname(path)))
                   if suffix.lower() in AUDIO_SUFFIXES}
-        for number, line in enumerate(_lines(path), 1):
+        for number, line in enumerate(read_lines(path, "The list"), 1):
             name, _, text = line.strip().partition(" ")
             if name:
                 audio = os.path.join(os.path.dirname(path), name + beside.get(name, ".flac"))
-                yield Utterance(os.path.relpath(audio, folder), audio, text.strip(), path, number)
+                yield Utterance(shown(os.path.relpath(audio, folder)), audio, text.strip(), path, number)
     if not lists:
         for audio in files:
             if audio.lower().endswith(AUDIO_SUFFIXES):
-                yield Utterance(os.path.relpath(audio, folder), audio, None, audio, 0)
+                yield Utterance(shown(os.path.relpath(audio, folder)), audio, None, audio, 0)
 
 
 def _files_below(folder: str) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _files_below(folder: str) -> Iterator[str]:
     seen: set[str] = set()
     tops = [folder]
     for top in tops:
-        for parent, folders, names in os.walk(top):  # not through links
+        for parent, folders, names in os.walk(top, onerror=_refuse):  # not through links
             place = os.path.realpath(parent)
             if place in seen:
                 folders.clear()
@@ -182,6 +182,10 @@ def _files_below(folder: str) -> Iterator[str]:
             folders.sort()
             tops += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
             yield from (os.path.join(parent, name) for name in names)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise DataError(f"The folder {shown(str(error.filename))} cannot be read: {error.strerror}.") from error
 
 
 def _located(name: str, manifest: str, audio_root: str | None) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.config.files import ASSET
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.files import ASSET, LIST
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.data.speech2text.feature_cache import FORMATS
 from open_seq2seq.parts.audio_features.settings import BACKENDS, INPUT_TYPES, FeatureSettings
 from open_seq2seq.utils.errors import ConfigError
@@ -22,7 +22,7 @@ def required_params() -> dict[str, Any]:
     return {
         "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients.",
                                     minimum=1, maximum=10**5),
-        "input_type": Param(list(INPUT_TYPES), doc="What features are."),
+        "input_type": Param(list(INPUT_TYPES), doc="What features are.", on_change=REFUSE),
         "vocab_file": Param(str, doc="Alphabet: one character a line, in the order of their ids; with bpe a "
                             "SentencePiece model.", file=ASSET),
     }
@@ -30,16 +30,16 @@ def required_params() -> dict[str, Any]:
 
 def optional_params() -> dict[str, Any]:
     """What may be given, besides what all data layers have."""
-    return {**_data_params(), **_text_params(), **_feature_params(), **_cache_params()}
+    return {**_data_params(), **_text_params(), **_feature_params(), **with_change(FREE, _cache_params())}
 
 
 def _data_params() -> dict[str, Any]:
     return {
         "dataset_files": Param(list, [], "CSV files (wav_filename,wav_filesize,transcript), JSON-lines files "
                                "(audio_filepath, text), LibriSpeech folders; in inference also audio files and folders "
-                               "of them."),
+                               "of them.", file=LIST),
         "audio_root": Param(PATH, None, "Folder that relative names of recordings are relative to; by default that of "
-                            "the list, else the working folder."),
+                            "the list, else the working folder.", on_change=FREE),
         "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Whether a batch is measured in "
                                  "utterances, or in padded frames or seconds of audio."),
         "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 is no "
@@ -56,17 +56,17 @@ def _data_params() -> dict[str, Any]:
                                 "needs more steps than CTC has are bad examples. By default the model says it.",
                                 "frames", minimum=1),
         "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads",
-                                    minimum=1, maximum=1024),
+                                    minimum=1, maximum=1024, on_change=FREE),
         "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, as many as "
-                                      "all data layers have.", "batches", maximum=10**4),
+                                      "all data layers have.", "batches", maximum=10**4, on_change=FREE),
     }
 
 
 def _text_params() -> dict[str, Any]:
     return {
-        "bpe": Param(bool, False, "Whether vocab_file is a SentencePiece model."),
+        "bpe": Param(bool, False, "Whether vocab_file is a SentencePiece model.", on_change=REFUSE),
         "autoregressive": Param(bool, False, "Whether the alphabet has <S> and </S>, and targets end with </S>: for "
-                                "decoders with attention."),
+                                "decoders with attention.", on_change=REFUSE),
         "lower_case": Param(bool, False, "Whether transcripts are written in lower case."),
         "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of transcripts."),
         "remove_characters": Param(str, "", "Characters that are taken out of transcripts, such as punctuation."),
@@ -76,26 +76,30 @@ def _text_params() -> dict[str, Any]:
 def _feature_params() -> dict[str, Any]:
     return {
         "backend": Param(list(BACKENDS), "psf", "Whose numbers features have: python_speech_features, librosa; tf: "
-                         "librosa's, computed in the graph."),
-        "sample_freq": Param(int, 16000, "Rate at which features are computed.", "Hz", minimum=1, maximum=10**6),
-        "window_size": Param(float, 0.02, "Length of a window.", "seconds", above=0.0, maximum=10.0),
-        "window_stride": Param(float, 0.01, "From one window to the next.", "seconds", above=0.0, maximum=10.0),
+                         "librosa's, computed in the graph.", on_change=REFUSE),
+        "sample_freq": Param(int, 16000, "Rate at which features are computed.", "Hz", minimum=1, maximum=10**6,
+                             on_change=REFUSE),
+        "window_size": Param(float, 0.02, "Length of a window.", "seconds", above=0.0, maximum=10.0, on_change=REFUSE),
+        "window_stride": Param(float, 0.01, "From one window to the next.", "seconds", above=0.0, maximum=10.0,
+                               on_change=REFUSE),
         "window": Param([None, "hanning", "hamming", "none"], None, "Shape of the window; by default hanning, and none "
-                        "for mfcc and logfbank of psf."),
+                        "for mfcc and logfbank of psf.", on_change=REFUSE),
         "num_fft": Param((int, type(None)), None, "Points of the Fourier transform; by default the window's for a "
-                         "spectrogram, else the next power of two (psf: at least 512).", minimum=1, maximum=2**24),
-        "norm_per_feature": Param(bool, False, "Whether each feature is normalised by itself, not all together."),
+                         "spectrogram, else the next power of two (psf: at least 512).", minimum=1, maximum=2**24,
+                         on_change=REFUSE),
+        "norm_per_feature": Param(bool, False, "Whether each feature is normalised by itself, not all together.",
+                                  on_change=REFUSE),
         "features_mean": Param(_NUMBERS, None, "Mean of the features, one number or one for each; the utterance's own "
-                               "by default."),
-        "features_std_dev": Param(_NUMBERS, None, "Deviation of the features, likewise."),
+                               "by default.", on_change=REFUSE),
+        "features_std_dev": Param(_NUMBERS, None, "Deviation of the features, likewise.", on_change=REFUSE),
         "gain": Param((float, type(None)), None, "Factor of the audio, which is from -1 to 1; by default its peak "
-                      "becomes 1.", minimum=0.0),
+                      "becomes 1.", minimum=0.0, on_change=REFUSE),
         "dither": Param(float, 0.0, "Amplitude of white noise that training audio gets, of a peak of 1; elsewhere its "
                         "expected power is added instead.", minimum=0.0),
         "pad_to": Param(int, 8, "What the number of frames of a batch is padded to a multiple of.", "frames",
                         minimum=0, maximum=10**5),
         "pad_signal": Param(bool, False, "psf only: pad each signal by zeros for that, and count their frames, as the "
-                            "TensorFlow 1 toolkit did."),
+                            "TensorFlow 1 toolkit did.", on_change=REFUSE),
     }
 
 

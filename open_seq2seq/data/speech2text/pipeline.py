@@ -32,11 +32,12 @@ class Pipeline:
         self._silence_is_bad = silence_is_bad
         self._caches_features = caches_features(settings, augmentation)
 
-    def example(self, path: str, draw: Draw) -> tuple[np.ndarray, np.ndarray | None]:
+    def example(self, path: str, samples: int, draw: Draw) -> tuple[np.ndarray, np.ndarray | None]:
         """Makes one example.
 
         Args:
           path: the recording.
+          samples: that it had when the set was read, at the features' rate.
           draw: its random numbers in this epoch.
 
         Returns:
@@ -46,16 +47,19 @@ class Pipeline:
         Raises:
           AudioError: the recording cannot be used.
         """
-        found = self._cached(path)
+        found = self._cached(path, samples)
         return self._masked(found, draw) if self._caches_features else self.from_audio(found, draw)
 
-    def audio(self, path: str) -> np.ndarray:
+    def audio(self, path: str, samples: int) -> np.ndarray:
         """Reads a recording ``[samples]`` at the features' rate.
 
         Raises:
-          AudioError: it cannot be used.
+          AudioError: it cannot be used, or is not as long as it was when the set was read.
         """
         audio = read_audio(path, self.settings.sample_freq)
+        if len(audio) != samples:
+            raise AudioError("changed", f"has changed since this run began: it has {len(audio):,} samples at "
+                             f"{self.settings.sample_freq} Hz instead of {samples:,}")
         if self._silence_is_bad and is_silent(audio):
             raise AudioError("silent", "is silent")
         return audio
@@ -85,17 +89,24 @@ class Pipeline:
             apply_masks(values, masks)
         return values, masks if in_graph else None
 
-    def _cached(self, path: str) -> np.ndarray:
+    def _cached(self, path: str, samples: int) -> np.ndarray:
         """What comes before the first thing that is drawn: features, or audio."""
         found = self.cache.load(path) if self.cache is not None else None
-        if found is not None:
+        if found is not None and found.dtype == np.float32 and found.shape == self._shape(samples):
             return found
-        audio = self.audio(path)
+        audio = self.audio(path, samples)
         made = self.from_audio(audio, None)[0] if self._caches_features else audio
         # Inference takes silence, training with the same cache refuses it, and features do not show it.
         if self.cache is not None and not is_silent(audio):
             self.cache.store(path, made)
         return made
+
+
+    def _shape(self, samples: int) -> tuple[int, ...]:
+        """Shape of what is cached of a recording."""
+        if not self._caches_features:
+            return (samples,)
+        return int(self.settings.num_frames(samples)), self.settings.num_features
 
 
 def caches_features(settings: FeatureSettings, augmentation: Augmentation | None) -> bool:

@@ -18,6 +18,7 @@ from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
 from open_seq2seq.parts.audio_features.settings import FeatureSettings
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
 
 StepsOf = Callable[[np.ndarray], np.ndarray]
@@ -170,7 +171,7 @@ class Recordings:
         if not len(self.rows):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
             raise DataError(f"Nothing is left of the {len(self.utterances)} recordings of "
-                            f"{', '.join(self._params['dataset_files'])}: {reasons}.")
+                            f"{', '.join(map(shown, self._params['dataset_files']))}: {reasons}.")
 
     def _say_conversions(self, sample_freq: int) -> None:
         rates = Counter(self.index.rates[self.rows].tolist())

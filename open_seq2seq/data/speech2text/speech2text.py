@@ -27,6 +27,7 @@ from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsO
 from open_seq2seq.data.static_batches import with_empty_row
 from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
@@ -69,6 +70,7 @@ class Speech2TextDataLayer(DataLayer):
         self._recordings: Recordings | None = None
         self._bad: dict[int, Problem] = {}
         if self.mode != "interactive_infer":
+            _ = self.fingerprints  # taken before the lists are read
             self._recordings = Recordings(params, self.mode, self.alphabet, self.settings, self._threads)
             if params["encoder_stride"]:
                 self._require_steps(params["encoder_stride"])
@@ -189,7 +191,8 @@ class Speech2TextDataLayer(DataLayer):
 
     def _example(self, row: int, epoch: int) -> Any:
         try:
-            return self._pipeline.example(self._set.utterances[row].path, Draw(self.seed, row, epoch))
+            return self._pipeline.example(self._set.utterances[row].path, int(self._set.samples[row]),
+                                          Draw(self.seed, row, epoch))
         except AudioError as error:
             return error
 
@@ -276,8 +279,11 @@ class Speech2TextDataLayer(DataLayer):
             samples, given_rate = given if isinstance(given, tuple) else (given, rate)
             return converted(np.asarray(samples), given_rate, rate)
         except AudioError as error:
-            name = given if isinstance(given, str) else "The audio"
+            name = shown(given) if isinstance(given, str) else "The audio"
             raise DataError(f"{name} {error.detail}.") from error
+
+    def example_files(self) -> list[str]:
+        return [utterance.path for utterance in self._set.utterances]
 
     def examine(self) -> list[str]:
         """Decodes every recording, as ``--check`` asks for.
@@ -289,16 +295,16 @@ class Speech2TextDataLayer(DataLayer):
           DataError: there are bad ones, and ``on_bad_example`` is ``stop``; or there are no others.
         """
         found = self._set
-        paths = [(int(row), found.utterances[int(row)].path) for row in found.rows]
-        errors = self._workers.map(lambda item: _audio_error(self._pipeline, item[1]), paths)
+        rows = found.rows.tolist()
+        errors = self._workers.map(lambda row: _audio_error(self._pipeline, found, row), rows)
         bad = [found.problem(row, error.kind, error.detail)
-               for (row, _), error in zip(paths, errors, strict=True) if error is not None]
+               for row, error in zip(rows, errors, strict=True) if error is not None]
         if bad and self.params["on_bad_example"] == "stop":
             raise DataError(describe_problems(bad) + "\nMend or remove them, or set on_bad_example to skip.")
-        if len(bad) == len(paths):
+        if len(bad) == len(rows):
             raise DataError("Nothing is left: " + describe_problems(bad))
         hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
-        lines = [f"all {len(paths):,} recordings were decoded: {hours:.2f} hours"]
+        lines = [f"all {len(rows):,} recordings were decoded: {hours:.2f} hours"]
         return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])
 
     def describe_example(self, example: int) -> str:
@@ -348,9 +354,9 @@ class Speech2TextDataLayer(DataLayer):
         return {"dataset_files": names, "audio_root": None, "cache_features": False}
 
 
-def _audio_error(pipeline: Pipeline, path: str) -> AudioError | None:
+def _audio_error(pipeline: Pipeline, found: Recordings, row: int) -> AudioError | None:
     try:
-        pipeline.audio(path)
+        pipeline.audio(found.utterances[row].path, int(found.samples[row]))
     except AudioError as error:
         return error
     return None

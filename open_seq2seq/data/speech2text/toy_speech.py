@@ -9,6 +9,7 @@ import numpy as np
 
 from open_seq2seq.data.speech2text.manifests import write_csv
 from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.utils import disk
 
 LETTERS = "abdeghiklmnoprstu"
 """What words are made of; the alphabet has a blank too."""
@@ -87,7 +88,8 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
             text = draw_text(random, words)
             file = f"wav/{name}-{utterance:04d}.wav"
             path = os.path.join(folder, file)
-            soundfile.write(path, synthesize(text, draw_voice(random), random, rate), rate, subtype="PCM_16")
+            with disk.writing(path, disk.always) as out:
+                soundfile.write(out, synthesize(text, draw_voice(random), random, rate), rate, "PCM_16", format="WAV")
             rows.append((file, os.path.getsize(path), text))
         write_csv(os.path.join(folder, f"{name}.csv"), rows)
     write_lines(os.path.join(folder, "vocab.txt"), ALPHABET)

@@ -9,47 +9,68 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import io
 import os
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from open_seq2seq.data.text2text.corpus_index import (
+    GuardedIndex,
+    IndexArrays,
+    IndexWriter,
+    MappedIndex,
+    TextDigest,
+    UnfitIndexError,
+    identity_of,
+    read_index,
+)
 from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens, rounded_up
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.own_files import without_links
 
 # Tokenising less than this takes about a second, so it is not worth a file.
 INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
-_VERSION = 1
-_MAGIC = b"OS2SIDX1"
-_TOKEN_TYPES = ("uint16", "int32")
-_BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
 class TokenCorpus:
     """The sentences of one text file.
 
-    Attributes:
+    Args:
       path: the text file.
-      tokens: ids of all sentences one after another ``[tokens]``, without special tokens.
-      offsets: where each sentence begins in ``tokens`` ``[sentences + 1]``.
-      line_starts: where each line begins in the file, in bytes ``[sentences + 1]``.
+      source: the arrays, or a file of them.
+      text: what the file held when it was read; None where it is read again for each line.
     """
 
-    path: str
-    tokens: np.ndarray
-    offsets: np.ndarray
-    line_starts: np.ndarray
+    def __init__(self, path: str, source: IndexArrays | GuardedIndex, text: bytes | None = None) -> None:
+        self.path, self._source, self._text = path, source, text
+
+    @property
+    def _arrays(self) -> IndexArrays:
+        return self._source if isinstance(self._source, IndexArrays) else self._source.arrays
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the arrays are a file's."""
+        return isinstance(self._source, GuardedIndex)
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Ids of all sentences one after another ``[tokens]``, without special tokens; as they are on disk."""
+        return self._arrays.tokens
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each sentence begins in ``tokens`` ``[sentences + 1]``."""
+        return self._arrays.offsets
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -61,10 +82,19 @@ class TokenCorpus:
 
     def line(self, number: int) -> str:
         """Returns a line of the file (from 0), without blanks at its ends."""
-        begin, end = int(self.line_starts[number]), int(self.line_starts[number + 1])
-        with open(self.path, "rb") as file:
+        begin, end = self._arrays.line_starts[number:number + 2].tolist()
+        line = self._line_of_file(begin, end) if self._text is None else self._text[begin:end]
+        return line.decode("utf-8", errors="replace").strip()
+
+    def _line_of_file(self, begin: int, end: int) -> bytes:
+        assert isinstance(self._source, GuardedIndex)
+        known = self._source.description
+        with opened_data(self.path, "The text file") as file:
+            status = os.fstat(file.fileno())
+            if (status.st_size, status.st_mtime_ns) != (known["size"], known["mtime_ns"]):
+                raise DataError(f"The text file {self.path} has changed since this run began: start it again.")
             file.seek(begin)
-            return file.read(end - begin).decode("utf-8", errors="replace").strip()
+            return file.read(end - begin)
 
     def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True,
                multiple: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -80,18 +110,23 @@ class TokenCorpus:
           ids ``[batch, time]`` int32, and lengths ``[batch]`` int32 with special tokens and without padding.
         """
         lead = int(start_token)
-        begin = self.offsets[sentences]
-        counts = np.minimum(self.offsets[sentences + 1] - begin, max_tokens)
+        offsets = self.offsets
+        begin = offsets[sentences]
+        counts = np.minimum(offsets[sentences + 1] - begin, max_tokens)
         lengths = (counts + lead + 1).astype(np.int32)
         width = rounded_up(int(lengths.max(initial=1)), multiple)
         ids = np.full((len(sentences), width), SpecialTextTokens.PAD_ID, np.int32)
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
-        ids[:, lead:lead + len(columns)][filled] = self.tokens[(begin[:, np.newaxis] + columns)[filled]]
+        places = (begin[:, np.newaxis] + columns)[filled]
+        ids[:, lead:lead + len(columns)][filled] = self._tokens_at(places)
         if start_token:
             ids[:, 0] = SpecialTextTokens.S_ID
         ids[np.arange(len(sentences)), lengths - 1] = SpecialTextTokens.EOS_ID
         return ids, lengths
+
+    def _tokens_at(self, places: np.ndarray) -> np.ndarray:
+        return self._source.tokens[places] if isinstance(self._source, IndexArrays) else self._source.tokens_at(places)
 
 
 @dataclass(frozen=True)
@@ -106,10 +141,11 @@ class _Chunk:
 def corpus_of_lines(lines: list[str], tokenizer: Tokenizer) -> TokenCorpus:
     """Returns a corpus of lines that are no file's."""
     tokens, counts = tokenizer.encode(lines)
-    return TokenCorpus("", tokens, _offsets(counts), np.zeros(len(lines) + 1, np.int64))
+    return TokenCorpus("", IndexArrays(tokens, _offsets(counts), np.zeros(len(lines) + 1, np.int64)))
 
 
-def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, threads: int = 1) -> TokenCorpus:
+def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, threads: int = 1,
+                thorough: bool = False) -> TokenCorpus:
     """Returns the sentences of a text file, from its index when there is a valid one.
 
     Args:
@@ -119,35 +155,53 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
         ``.os2s_index`` beside them, or in the user's cache when that cannot be written,
         and small files are tokenised in memory.
       threads: of the tokenizer, where it can use them.
+      thorough: whether an index is compared with the whole text, and as a whole with its checksums, at once.
 
     Raises:
       DataError: a file that is missing, empty or not UTF-8; an index that cannot be written.
     """
-    if not os.path.isfile(path):
-        raise DataError(f"The text file {path} does not exist.")
-    if index_dir is None and os.path.getsize(path) < INDEX_FROM_BYTES:
+    with opened_data(path, "The text file") as file:
+        size = os.fstat(file.fileno()).st_size
+    if index_dir is None and size < INDEX_FROM_BYTES:
         return _in_memory(path, tokenizer, threads)
-    key = hashlib.sha256(f"{os.path.realpath(path)}\n{tokenizer.fingerprint}".encode()).hexdigest()[:16]
+
+    def index(thorough: bool) -> MappedIndex:
+        return _index_of(path, tokenizer, index_dir, threads, thorough)
+
+    return TokenCorpus(path, GuardedIndex(index(thorough), path, lambda: index(True)))
+
+
+def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: int, thorough: bool) -> MappedIndex:
+    """Returns the index of a text; makes it where there is none that fits."""
+    key = hashlib.sha256(f"{os.path.realpath(path)}\n{tokenizer.fingerprint}".encode(
+        "utf-8", "surrogateescape")).hexdigest()[:16]
     name = f"{os.path.basename(path)}.{key}.index"
-    corpus = _read_index(os.path.join(index_dir or _dir_beside(path), name), path)
-    if corpus is not None:
-        return corpus
-    index_dir = index_dir or _writable_dir(path)
-    index = os.path.join(index_dir, name)
     try:
+        with contextlib.suppress(UnfitIndexError):
+            found = read_index(os.path.join(index_dir or _dir_beside(path), name), path, tokenizer.vocab_size, thorough)
+            if found is not None:
+                return found
+        index_dir = index_dir or _writable_dir(path)
+        index = os.path.join(index_dir, name)
         os.makedirs(index_dir, exist_ok=True)
         # Ranks that start together wait here for the first of them.
         with _locked(index + ".lock"):
-            corpus = _read_index(index, path)
-            if corpus is None:
+            try:
+                found = read_index(index, path, tokenizer.vocab_size, thorough)
+            except UnfitIndexError as error:
+                deco_print(f"The index {index} is made anew: {error}.")
+                found = None
+            if found is None:
                 _write_index(index, path, tokenizer, threads)
-                corpus = _read_index(index, path)
+                found = read_index(index, path, tokenizer.vocab_size)
     except OSError as error:
         raise DataError(f"The index of {path} cannot be written to {index_dir} ({error.strerror}): set index_dir to a "
                         "folder with enough room.") from error
-    if corpus is None:
+    except UnfitIndexError:
+        found = None
+    if found is None:
         raise DataError(f"{path} changed while it was read: start again when nothing writes to it.")
-    return corpus
+    return found
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
@@ -159,16 +213,19 @@ def _token_type(vocab_size: int) -> Any:
 
 
 def _in_memory(path: str, tokenizer: Tokenizer, threads: int) -> TokenCorpus:
-    chunks = list(_chunks(path, tokenizer, threads))
+    text = read_data(path, "The text file")
+    chunks = list(_chunks(io.BytesIO(text), path, tokenizer, threads))
     tokens = np.concatenate([chunk.tokens for chunk in chunks])
-    starts = np.concatenate([chunk.starts for chunk in chunks] + [[os.path.getsize(path)]])
-    return TokenCorpus(path, tokens, _offsets(np.concatenate([chunk.counts for chunk in chunks])), starts)
+    starts = np.concatenate([chunk.starts for chunk in chunks] + [[len(text)]])
+    offsets = _offsets(np.concatenate([chunk.counts for chunk in chunks]))
+    return TokenCorpus(path, IndexArrays(tokens, offsets, starts), text)
 
 
-def _chunks(path: str, tokenizer: Tokenizer, threads: int) -> Iterator[_Chunk]:
+def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
+            digest: TextDigest | None = None) -> Iterator[_Chunk]:
     """Reads and tokenises a file, some megabytes at a time."""
     lines_before = 0
-    for start, block in _line_blocks(path):
+    for start, block in _line_blocks(file, path, digest):
         text = _decode(block, path, lines_before)
         lines = (text[:-1] if text.endswith("\n") else text).split("\n")
         tokens, counts = tokenizer.encode(lines, threads)
@@ -184,24 +241,27 @@ def _chunks(path: str, tokenizer: Tokenizer, threads: int) -> Iterator[_Chunk]:
         raise DataError(f"The text file {path} is empty.")
 
 
-def _line_blocks(path: str) -> Iterator[tuple[int, bytes]]:
+def _line_blocks(file: BinaryIO, path: str, digest: TextDigest | None) -> Iterator[tuple[int, bytes]]:
     """Yields (position in bytes, whole lines), in blocks of about ``_CHUNK_BYTES``."""
-    with open(path, "rb") as file:
-        position = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-        file.seek(position)
-        while block := file.read(_CHUNK_BYTES):
-            block += file.readline()
-            yield position, block
-            position += len(block)
+    position = lines = 0
+    while block := file.read(_CHUNK_BYTES):
+        rest = file.readline(MOST_LINE_BYTES + 1)
+        if len(rest) > MOST_LINE_BYTES:
+            raise too_long(path, lines + block.count(b"\n") + 1)
+        block += rest
+        if digest is not None:
+            digest.update(block)
+        lead = len(BOM) if position == 0 and block.startswith(BOM) else 0
+        if len(block) > lead:
+            yield position + lead, block[lead:]
+        position, lines = position + len(block), lines + block.count(b"\n")
 
 
 def _decode(block: bytes, path: str, lines_before: int) -> str:
     try:
         return block.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = lines_before + block.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}:{line}: the line is not valid UTF-8: convert the file, for example by iconv."
-                        ) from error
+        raise not_utf8(path, lines_before + block.count(b"\n", 0, error.start) + 1) from error
 
 
 def _dir_beside(path: str) -> str:
@@ -228,12 +288,10 @@ def _locked(path: str) -> Iterator[None]:
       DataError: what stands there is a link or a pipe, which somebody else has made.
     """
     try:
-        file = open(path, "ab", opener=without_links)  # noqa: SIM115 (held below)
-    except OSError as error:
-        if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
-            raise DataError(f"{path}, the lock of a text's index, is a link or no file: remove it, or give another "
-                            "index_dir.") from error
-        raise
+        file = disk.open_lock(path, disk.always)
+    except disk.ForeignError as error:
+        raise DataError(f"{path}, the lock of a text's index, is a link or no file: remove it, or give another "
+                        "index_dir.") from error
     with file:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
@@ -242,78 +300,24 @@ def _locked(path: str) -> Iterator[None]:
         yield
 
 
-def _identity(path: str) -> dict[str, int]:
-    """What tells whether a text file is still the one that was indexed."""
-    status = os.stat(path)
-    return {"version": _VERSION, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-
-
 def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> None:
     """Writes tokens, offsets, line starts and a description, and only then gives the file its name."""
-    identity, began = _identity(path), time.perf_counter()
+    identity, began = identity_of(path), time.perf_counter()
     deco_print(f"Tokenising {path} ({identity['size'] / 1e6:.0f} MB) to {index}")
-    temporary = f"{index}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as out:
-            description = {**identity, **_write_arrays(out, _chunks(path, tokenizer, threads))}
-            footer = json.dumps(description).encode()
-            out.write(footer + len(footer).to_bytes(8, "little") + _MAGIC)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, index)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    deco_print(f"{description['sentences']} sentences in {time.perf_counter() - began:.1f} s", offset=1)
+    with disk.writing(index, disk.always, durable=True) as out:
+        sentences = _write_arrays(out, path, tokenizer, threads, identity)
+    deco_print(f"{sentences} sentences in {time.perf_counter() - began:.1f} s", offset=1)
 
 
-def _write_arrays(out: BinaryIO, chunks: Iterator[_Chunk]) -> dict[str, Any]:
-    counts, starts, token_type = [], [], "uint16"
-    for chunk in chunks:
-        out.write(chunk.tokens.tobytes())
-        counts.append(chunk.counts.astype(np.int32))
-        starts.append(chunk.starts)
-        token_type = chunk.tokens.dtype.name
-        end = int(out.tell())
-    out.write(bytes(rounded_up(end) - end))
+def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
+    """Writes all of an index; returns the number of sentences."""
+    writer, digest, counts, starts, token_type = IndexWriter(out), TextDigest(), [], [], "uint16"
+    with opened_data(path, "The text file") as file:
+        for chunk in _chunks(file, path, tokenizer, threads, digest):
+            writer.write_tokens(chunk.tokens)
+            counts.append(chunk.counts.astype(np.int32))
+            starts.append(chunk.starts)
+            token_type = chunk.tokens.dtype.name
     offsets = _offsets(np.concatenate(counts))
-    out.write(offsets.tobytes())
-    out.write(np.concatenate(starts).astype(np.int64).tobytes())
-    return {"sentences": len(offsets) - 1, "tokens": int(offsets[-1]), "token_type": token_type}
-
-
-def _read_index(index: str, path: str) -> TokenCorpus | None:
-    """Maps an index into memory; returns None when there is none, it is broken, or the text has changed."""
-    identity = _identity(path)
-    try:
-        with open(index, "rb", opener=without_links) as file:
-            file.seek(-16, os.SEEK_END)
-            tail = file.read()
-            length = int.from_bytes(tail[:8], "little")
-            if tail[8:] != _MAGIC:
-                return None
-            file.seek(-16 - length, os.SEEK_END)
-            description = json.loads(file.read(length))
-            arrays_end = file.tell() - length
-    except (OSError, ValueError, OverflowError, RecursionError):
-        return None
-    if not isinstance(description, dict) or any(description.get(key) != value for key, value in identity.items()):
-        return None
-    tokens, sentences, token_type = (description.get(key) for key in ("tokens", "sentences", "token_type"))
-    if type(tokens) is not int or type(sentences) is not int or min(tokens, sentences) < 0 \
-            or token_type not in _TOKEN_TYPES:
-        return None
-    begin = rounded_up(tokens * np.dtype(token_type).itemsize)
-    if arrays_end != begin + 8 * (2 * sentences + 1):
-        return None
-    data = np.memmap(index, np.uint8, "r").view(np.ndarray)
-    numbers = data[begin:begin + 8 * (2 * sentences + 1)].view(np.int64)
-    offsets, starts = numbers[:sentences + 1], np.append(numbers[sentences + 1:], description["size"])
-    if offsets[0] != 0 or offsets[-1] != tokens or not _rises(offsets) or starts[0] < 0 or not _rises(starts):
-        return None
-    return TokenCorpus(path, data[:begin].view(token_type)[:tokens], offsets, starts)
-
-
-def _rises(numbers: np.ndarray) -> bool:
-    return bool(np.all(numbers[1:] >= numbers[:-1]))
+    writer.finish(offsets, np.concatenate(starts), {**identity, "token_type": token_type, "digest": str(digest)})
+    return len(offsets) - 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import itertools
 import os
-import uuid
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
@@ -15,47 +15,18 @@ import numpy as np
 
 from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 _LINES_AT_ONCE = 50_000
-
-
-def read_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a UTF-8 text file, plain or ``.gz``, without line ends.
-
-    Raises:
-      DataError: a file that is missing, not gzip although named so, or not UTF-8.
-    """
-    if not os.path.isfile(path):
-        raise DataError(f"The file {path} does not exist.")
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rb") as file:
-        try:
-            for number, line in enumerate(file, 1):
-                yield _decoded(line, path, number)
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise DataError(f"{path} is not a whole gzip file: {error}.") from error
-
-
-def _decoded(line: bytes, path: str, number: int) -> str:
-    try:
-        return line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: the line is not valid UTF-8.") from error
 
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[IO[bytes]]:
     """Opens a file for writing that gets its name when it is complete; makes its folder."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    with OutputFiles() as outputs:
+        yield outputs.open(path, "wb")
 
 
 def write_lines(path: str, lines: Iterable[str]) -> int:
@@ -184,18 +155,23 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
             failures.append(error)  # the trainer would replace it by an error of its own
             raise
 
-    os.makedirs(os.path.dirname(os.path.abspath(model_prefix)), exist_ok=True)
-    try:
-        sentencepiece.set_random_generator_seed(0)
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines(), model_prefix=model_prefix, vocab_size=vocab_size, model_type=model_type,
-            character_coverage=character_coverage, input_sentence_size=max_sentences, shuffle_input_sentence=True,
-            pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1, minloglevel=2)
-    except Exception as error:
-        if failures:
-            raise failures[0] from error
-        reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
-        raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}.") from error
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            sentencepiece.set_random_generator_seed(0)
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=lines(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
+                model_type=model_type, character_coverage=character_coverage, input_sentence_size=max_sentences,
+                shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
+                minloglevel=2)
+        except Exception as error:
+            if failures:
+                raise failures[0] from error
+            reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
+            raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}."
+                            ) from error
+        for ending in ("model", "vocab"):
+            with open(f"{folder}/pieces.{ending}", "rb") as file, writing(f"{model_prefix}.{ending}") as out:
+                shutil.copyfileobj(file, out)
     deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")
     return f"{model_prefix}.model"
 

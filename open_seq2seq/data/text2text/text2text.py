@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.files import ASSET
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.files import ASSET, DATA
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
-from open_seq2seq.utils.given_files import check_given, one_text, temporary_folder
+from open_seq2seq.utils.given_files import check_given, one_text
 
 __all__ = ["ParallelTextDataLayer", "SpecialTextTokens", "max_length_param", "shared_params"]
 
@@ -58,7 +59,7 @@ class ParallelTextDataLayer(DataLayer):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            "source_file": Param(str, doc="Text file with one source sentence a line."),
+            "source_file": Param(str, doc="Text file with one source sentence a line.", file=DATA),
             **max_length_param(),
         }
 
@@ -68,11 +69,12 @@ class ParallelTextDataLayer(DataLayer):
             **DataLayer.get_optional_params(),
             **shared_params(),
             "use_targets": Param(bool, True, "Whether there is a target file; if not, sources are the targets."),
-            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference."),
+            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference.",
+                                 file=DATA),
             "pad_lengths_to_eight": Param(bool, False, "Whether the padded length of a batch is a multiple of 8."),
             "shuffle_buffer_size": Param(int, -1, "Accepted for old configs: the whole data set is shuffled, whatever "
-                                         "its size, without a buffer.", "examples"),
-            "use_start_token": Param(bool, True, "Whether sentences begin with the start token."),
+                                         "its size, without a buffer.", "examples", on_change=FREE),
+            "use_start_token": Param(bool, True, "Whether sentences begin with the start token.", on_change=REFUSE),
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -105,12 +107,13 @@ class ParallelTextDataLayer(DataLayer):
     def _max_tokens(self) -> int:
         return self.params["max_length"] - self._num_special
 
-    def _load(self) -> None:
-        params = self.params
+    def _load(self, thorough: bool = False) -> None:
+        params, _ = self.params, self.fingerprints  # taken before the files are read
         threads = max(1, min(params["map_parallel_calls"], os.cpu_count() or 1))
-        self._source = load_corpus(params["source_file"], self._source_tokenizer, params["index_dir"], threads)
+        how = params["index_dir"], threads, thorough
+        self._source = load_corpus(params["source_file"], self._source_tokenizer, *how)
         if self._reads_targets:
-            self._target = load_corpus(params["target_file"], self._target_tokenizer, params["index_dir"], threads)
+            self._target = load_corpus(params["target_file"], self._target_tokenizer, *how)
         elif self.mode in ("train", "eval"):
             self._target = self._source
         if self._target is not None and len(self._source) != len(self._target):
@@ -235,6 +238,12 @@ class ParallelTextDataLayer(DataLayer):
             raise DataError("There are no reference texts in inference: no target file is read.")
         return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
 
+    def examine(self) -> list[str]:
+        """Compares indexes as a whole, with their checksums and with the texts; what does not fit is made anew."""
+        self._load(thorough=True)
+        return [f"the index of {corpus.path} was compared with the whole text"
+                for corpus in dict.fromkeys([self._source, self._target]) if corpus is not None and corpus.is_indexed]
+
     def report_dropped(self) -> dict[str, int]:
         """Returns how many training pairs were dropped, by reason."""
         reasons = {"an empty side": self._num_empty,
@@ -269,7 +278,7 @@ class ParallelTextDataLayer(DataLayer):
         check_given(files)
         path = one_text(files)
         # The files' folder is the user's, and the one of the config another's: no index is left behind there.
-        index_dir = temporary_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
+        index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 
@@ -288,16 +297,18 @@ def shared_params() -> dict[str, Any]:
                                 file=ASSET),
         "tokenizer": Param((dict, type(None)), None, "How lines become tokens: {'type': 'delimiter'} (the default), or "
                            "{'type': 'sentencepiece', 'model': path} (or source_model and target_model) for raw text.",
-                           file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}),
-        "delimiter": Param(str, " ", "What separates tokens in a line."),
-        "detokenize": Param(bool, False, "Whether texts in SentencePiece pieces are joined to plain text in results."),
+                           file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
+        "delimiter": Param(str, " ", "What separates tokens in a line.", on_change=REFUSE),
+        "detokenize": Param(bool, False, "Whether texts in SentencePiece pieces are joined to plain text in results.",
+                            on_change=FREE),
         "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "
-                                                 "if not, ids 0 to 3 are put before them."),
+                                                 "if not, ids 0 to 3 are put before them.", on_change=REFUSE),
         "pad_vocab_to_eight": Param(bool, False, "Whether vocabulary sizes are rounded up to a multiple of 8."),
         "index_dir": Param(PATH, None, "Folder for tokenised text. By default large files have theirs in .os2s_index "
-                           "beside them, and small ones none."),
+                           "beside them, and small ones none.", on_change=FREE),
         "map_parallel_calls": Param(int, 8, "Threads that tokenise, where the tokenizer can use them.", "threads",
-                                    minimum=1, maximum=1024),
+                                    minimum=1, maximum=1024, on_change=FREE),
         "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, or if "
-                                      "negative, the model's prefetch_batches.", "batches", maximum=10**4),
+                                      "negative, the model's prefetch_batches.", "batches", maximum=10**4,
+                                      on_change=FREE),
     }

@@ -12,6 +12,7 @@ import numpy as np
 
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
+from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 _KINDS = ("delimiter", "sentencepiece")
@@ -90,7 +91,8 @@ class SentencePieceTokenizer:
 
     def __init__(self, path: str, pad_vocab_to_eight: bool = False) -> None:
         self.path = path
-        self._processor = load_sentencepiece(path)
+        content = read_data(path, "The SentencePiece model")
+        self._processor = _processor_of(content, path)
         ids = [self._processor.pad_id(), self._processor.eos_id(), self._processor.bos_id(), self._processor.unk_id()]
         if ids != list(range(NUM_SPECIAL)):
             raise DataError(
@@ -98,8 +100,7 @@ class SentencePieceTokenizer:
                 "but they have to be 0, 1, 2, 3: train it with scripts/tokenizer_wrapper.py --mode=train.")
         self._pieces = self._processor.get_piece_size()
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
-        with open(path, "rb") as file:
-            self.fingerprint = hashlib.sha256(file.read()).hexdigest()
+        self.fingerprint = hashlib.sha256(content).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         encoded = self._processor.encode(list(lines), out_type=int, num_threads=threads)
@@ -132,14 +133,20 @@ def load_sentencepiece(path: str) -> Any:
     Raises:
       DataError: a file that is missing or no SentencePiece model.
     """
+    return _processor_of(read_data(path, "The SentencePiece model"), path)
+
+
+def _processor_of(content: bytes, path: str) -> Any:
     import sentencepiece
 
-    if not os.path.isfile(path):
-        raise DataError(f"The SentencePiece model {path} does not exist.")
     try:
-        return sentencepiece.SentencePieceProcessor(model_file=path)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+        if processor.get_piece_size() > 0:
+            return processor
+        reason: Exception | None = None
     except (OSError, RuntimeError) as error:
-        raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from error
+        reason = error
+    raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from reason
 
 
 def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.files import DATA
+from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.text2text.text2text import PATH, ParallelTextDataLayer, max_length_param, shared_params
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -35,14 +36,15 @@ class TransformerDataLayer(ParallelTextDataLayer):
             **DataLayer.get_optional_params(),
             **shared_params(),
             "repeat": Param((bool, int, type(None)), None, "Accepted for old configs; training repeats, evaluation "
-                            "never does."),
-            "data_dir": Param(PATH, None, "Folder of source_file and target_file."),
+                            "never does.", on_change=FREE),
+            "data_dir": Param(PATH, None, "Folder of source_file and target_file.", on_change=FREE),
             "file_pattern": Param(PATH, None, "Accepted for old configs, whose TFRecord files are not read: give "
-                                  "source_file and target_file."),
-            "source_file": Param(PATH, None, "Text file with one source sentence a line."),
-            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference."),
+                                  "source_file and target_file.", on_change=FREE),
+            "source_file": Param(PATH, None, "Text file with one source sentence a line.", file=DATA),
+            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference.",
+                                 file=DATA),
             "num_cpu_cores": Param(int, 2, "Threads that tokenise, where the tokenizer can use them.", "threads",
-                                   minimum=1, maximum=1024),
+                                   minimum=1, maximum=1024, on_change=FREE),
             "pad_data_to_eight": Param(bool, False, "Whether the padded length of a batch is a multiple of 8."),
             "batch_in_tokens": Param(bool, True, "Whether the batch size counts padded tokens of the longer side; "
                                      "sentences otherwise."),

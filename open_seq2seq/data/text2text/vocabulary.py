@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import os
 from collections.abc import Iterable
 
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 
@@ -59,13 +59,13 @@ class Vocabulary:
 
         Args:
           path: a text file with one token a line. What follows a TAB is ignored, and so are empty lines;
-            so the ``.vocab`` file of a SentencePiece model will do.
+            so the ``.vocab`` file of a SentencePiece model will do. So is a byte-order mark.
           special_tokens_already_in_vocab: whether the file begins with the four special
             tokens; if not, ids 0 to 3 are put before its tokens.
           pad_to_eight: whether tokens ``<$0$>``, ``<$1$>``… fill the size up to a multiple of 8.
 
         Raises:
-          DataError: a file that is missing, empty, not UTF-8, or has a token twice; or one
+          DataError: a file that is missing, without tokens, not UTF-8, or has a token twice; or one
             that does not begin with special tokens although it should.
         """
         tokens = _read_tokens(path)
@@ -77,6 +77,8 @@ class Vocabulary:
                     "added.")
         else:
             tokens = [SpecialTextTokens.to_string(i) for i in SpecialTextTokens] + tokens
+        if len(tokens) == NUM_SPECIAL:
+            raise DataError(f"The vocabulary file {path} holds no tokens but the special ones.")
         _check_unique(tokens, path)
         if pad_to_eight:
             tokens += [f"<${i}$>" for i in range(rounded_up(len(tokens)) - len(tokens))]
@@ -84,16 +86,12 @@ class Vocabulary:
 
 
 def _read_tokens(path: str) -> list[str]:
-    if not os.path.isfile(path):
-        raise DataError(f"The vocabulary file {path} does not exist.")
-    with open(path, "rb") as file:
-        lines = file.read().split(b"\n")
     tokens = []
-    for number, line in enumerate(lines, 1):
-        try:
-            token = line.decode("utf-8").rstrip("\r").split("\t")[0].strip(" ")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}:{number}: the line is not valid UTF-8.") from error
+    for number, line in enumerate(read_lines(path, "The vocabulary file", unpack=False), 1):
+        token = line.split("\t")[0].strip(" ")
+        if "\r" in token or "\0" in token:
+            raise DataError(f"{path}:{number}: {token[:60]!r} is no token: give a UTF-8 text with one token a "
+                            "line, and line ends as Linux or Windows has them.")
         if token:
             tokens.append(token)
     if not tokens:

@@ -11,7 +11,9 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from open_seq2seq.utils.data_files import opened_data
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 _PICKLES = (".pickle", ".pkl")
 _PROTOCOL = 3
@@ -94,8 +96,8 @@ def _pickled(value: Any) -> bytes:
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
     """Writes a dump: ``.npz``, which holds plain arrays; or ``.pickle`` or ``.pkl``, the original's pickled dict."""
-    with open(path, "wb") as out:
-        dump = LogitsFile(out, is_pickle(path))
+    with OutputFiles() as outputs:
+        dump = LogitsFile(outputs.open(path, "wb"), is_pickle(path))
         for name, value in logits.items():
             dump.write(name, value)
         dump.finish(labels, step_seconds, normalization)
@@ -111,15 +113,14 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
     Raises:
       DataError: the file cannot be read, holds something else, or does not fit the alphabet.
     """
-    try:
-        dump = _read_pickle(path, labels) if is_pickle(path) else _read_arrays(path, labels)
-    except OSError as error:
-        raise DataError(f"The logits {path} cannot be read: {error.strerror or error}.") from error
-    except (KeyError, ValueError, EOFError, TypeError, AttributeError, pickle.UnpicklingError,
-            zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is no whole dump of logits: {error}.") from error
-    if not isinstance(dump.normalization, dict):
-        raise DataError(f"{path} is no whole dump of logits: what was done to transcripts is {dump.normalization!r}.")
+    with opened_data(path, "The dump of logits") as file:
+        try:
+            dump = (_read_pickle if is_pickle(path) else _read_arrays)(file, labels)
+            _check(dump)
+        except OSError:
+            raise
+        except Exception as error:  # a damaged archive or pickle may end in any
+            raise DataError(f"{path} is no whole dump of logits: {str(error) or type(error).__name__}.") from error
     for name, logits in dump.logits.items():
         if logits.ndim != 2 or logits.shape[1] != len(dump.labels) + 1:
             raise DataError(f"{path}: the logits of {name} have the shape {logits.shape}, but an alphabet of "
@@ -128,28 +129,51 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
     return dump
 
 
-def _read_arrays(path: str, labels: Sequence[str] | None) -> LogitsDump:
-    with np.load(path, allow_pickle=False) as file:
+def _check(dump: LogitsDump) -> None:
+    if not isinstance(dump.normalization, dict):
+        raise ValueError(f"what was done to transcripts is {dump.normalization!r}")
+    if not all(isinstance(label, str) for label in dump.labels):
+        raise ValueError("its alphabet has something else than text")
+    if not 0 < dump.step_seconds < float("inf"):
+        raise ValueError(f"the time between its frames is {dump.step_seconds:g} seconds")
+    for name, logits in dump.logits.items():
+        if logits.dtype.kind not in "fiu":
+            raise ValueError(f"the logits of {name} are of the type {logits.dtype}")
+
+
+def _read_arrays(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
+    with np.load(dump, allow_pickle=False) as file:
         names = [str(name) for name in file["names"]]
+        if len(set(names)) < len(names):
+            raise ValueError("it has two utterances of one name")
         return LogitsDump({name: file[f"logits_{number}"] for number, name in enumerate(names)},
                           list(labels or (str(label) for label in file["labels"])), float(file["step_seconds"]),
                           json.loads(str(file["normalization"])) if "normalization" in file else {})
 
 
-def _read_pickle(path: str, labels: Sequence[str] | None) -> LogitsDump:
-    with open(path, "rb") as file:
-        content = _ArraysOnly(io.BytesIO(file.read())).load()
+def _read_pickle(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
+    content = _ArraysOnly(io.BytesIO(dump.read())).load()
     logits = content.get("logits", content)
     vocab = content.get("vocab")
     found = list(labels) if labels else [vocab[number] for number in range(len(vocab))] if vocab else None
     if found is None:
-        raise DataError(f"{path} does not hold the alphabet: give it as a file.")
+        raise ValueError("it does not hold the alphabet: give it as a file")
+    if not all(isinstance(value, np.ndarray) for value in logits.values()):
+        raise ValueError("its logits are no arrays")
     return LogitsDump({str(name): np.asarray(value, np.float32) for name, value in logits.items()}, found,
                       float(content.get("step_size", 0.02)), json.loads(content.get("normalization", "{}")))
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Refuses whatever could run code: a pickle may name any function."""
+def _empty_array(*_: Any) -> np.ndarray:
+    """In the place of NumPy's own, which would make room for whatever shape a pickle names: the values come later."""
+    return np.empty(0)
+
+
+class _ArraysOnly(pickle._Unpickler):
+    """Refuses whatever could run code: a pickle may name any function.
+
+    It is Python's own unpickler, since the one in C makes room for 2 ** 32 objects where a damaged byte says so.
+    """
 
     _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),
                 ("_frombuffer", "numeric"), ("OrderedDict", "collections"), ("encode", "_codecs")}
@@ -158,4 +182,4 @@ class _ArraysOnly(pickle.Unpickler):
         root, last = module.split(".")[0], module.rsplit(".", 1)[-1]
         if (name, last) not in self._ALLOWED or root not in ("numpy", "collections", "_codecs"):
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is not needed for logits")
-        return super().find_class(module, name)
+        return {"_reconstruct": _empty_array, "ndarray": _empty_array}.get(name) or super().find_class(module, name)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from open_seq2seq.decoding.ctc.decoder import Transcript
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 HEADER = ("wav_filename", "rank", "score", "acoustic", "lm", "transcript")
 
@@ -29,8 +31,8 @@ def rows_of(name: str, transcripts: Sequence[Transcript | Candidate]) -> Iterato
 
 def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
     """Writes lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
-    with open(path, "w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out, delimiter="\t", lineterminator="\n")
+    with OutputFiles() as outputs:
+        writer = csv.writer(outputs.open(path, newline=""), delimiter="\t", lineterminator="\n")
         writer.writerow(HEADER)
         for name, transcripts in n_best.items():
             writer.writerows(rows_of(name, transcripts))
@@ -44,18 +46,17 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
     """
     found: dict[str, list[Candidate]] = {}
     try:
-        with open(path, encoding="utf-8", newline="") as stream:
-            reader = csv.reader(stream, delimiter="\t")
-            if tuple(next(reader, ())) != HEADER:
-                raise DataError(f"{path} is no n-best list: its first line has to be {' '.join(HEADER)}.")
-            for row in reader:
-                try:
-                    name, _, score, acoustic, lm, text = row
-                    found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
-                except ValueError:
-                    raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
-                                    "are expected.") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader((line + "\n" for line in read_lines(path, "The n-best list")), delimiter="\t")
+        if tuple(next(reader, ())) != HEADER:
+            raise DataError(f"{path} is no n-best list: its first line has to be {' '.join(HEADER)}.")
+        for row in reader:
+            try:
+                name, _, score, acoustic, lm, text = row
+                found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
+            except ValueError:
+                raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
+                                "are expected.") from None
+    except csv.Error as error:
         raise DataError(f"The n-best list {path} cannot be read: {error}.") from error
     return found
 

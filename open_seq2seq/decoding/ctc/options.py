@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from open_seq2seq.config.files import LARGE
-from open_seq2seq.config.params import Param
+from open_seq2seq.config.params import FREE, Param, with_change
 
 _TEXT = (str, type(None))
 _NUMBER = (float, type(None))
@@ -14,7 +14,7 @@ _NUMBER = (float, type(None))
 
 def beam_search_params() -> dict[str, Any]:
     """Returns name to declaration of the options of ``CtcDecoder``."""
-    return {
+    return with_change(FREE, {
         "beam_width": Param(int, 128, "Prefixes that the beam search keeps after each frame.", "prefixes",
                             minimum=1, maximum=10**6),
         "alpha": Param(float, 0.5, "Weight of the language model's natural log probabilities."),
@@ -36,4 +36,4 @@ def beam_search_params() -> dict[str, Any]:
         "top_symbols": Param(int, 40, "How many symbols are considered in a frame at most.", "symbols", minimum=1),
         "n_best": Param(int, 1, "How many hypotheses the beam search returns; above 1 inference also writes them to "
                         "<output>.n_best.tsv, for scripts/decode.py --mode rescore.", "hypotheses", minimum=1),
-    }
+    })

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
+import os
 import re
-import zlib
 from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
 
 from open_seq2seq.decoding.ngram.model import NgramModel, Order
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.output_file import OutputFiles
 
 _LN10 = math.log(10.0)
-_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*$")
-_SECTION = re.compile(r"\\(\d+)-grams:\s*$")
+_MOST = 1e30
+_COUNT = re.compile(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})\s*$")
+_SECTION = re.compile(r"\\(\d{1,3})-grams:\s*$")
 
 
-def open_text(path: str, mode: str = "r") -> IO[str]:
-    """Opens a UTF-8 text file, gzipped when its name ends in ``.gz``."""
+def open_text(path: str) -> IO[str]:
+    """Opens a UTF-8 text file for reading, gzipped when its name ends in ``.gz``."""
     if path.endswith(".gz"):
-        return gzip.open(path, mode + "t", encoding="utf-8", newline="\n")  # type: ignore[return-value]
-    return open(path, mode, encoding="utf-8", newline="\n")
+        return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
+    return open(path, encoding="utf-8", newline="\n")
 
 
 class _Reader:
     """Reads lines and knows where it is, for messages."""
 
-    def __init__(self, path: str, stream: IO[str]) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.number = 0
-        self._stream = stream
 
     def lines(self) -> Iterator[str]:
         """Yields the lines without their ends, empty ones left out."""
-        for line in self._stream:
+        for line in read_lines(self.path, "The language model"):
             self.number += 1
-            line = line.rstrip("\r\n")
             if line and not line.isspace():
                 yield line
         self.number += 1
@@ -54,18 +56,13 @@ def read_arpa(path: str) -> NgramModel:
     Raises:
       DataError: the file does not exist, or is no ARPA file; the message names the line.
     """
-    try:
-        with open_text(path) as stream:
-            return _read(_Reader(path, stream))
-    except OSError as error:
-        raise DataError(f"The language model {path} cannot be read: {error.strerror or error}.") from error
-    except (UnicodeDecodeError, EOFError, zlib.error) as error:
-        raise DataError(f"The language model {path} is no ARPA file in UTF-8: {str(error).rstrip('.')}.") from error
-
-
-def _read(reader: _Reader) -> NgramModel:
+    reader = _Reader(path)
     lines = reader.lines()
     counts, line = _read_counts(reader, lines)
+    # A line of an n-gram has four characters at least, and gzip's shortest code stands for a thousand.
+    room = os.path.getsize(path) * (1032 if path.endswith(".gz") else 1) // 4
+    if max(counts) > room:
+        raise DataError(f"{path} announces {max(counts):,} n-grams of one length, more than it has room for.")
     words: dict[str, int] = {}
     # N-grams by their words' ids lead to their numbers; only the contexts of the next order are needed.
     orders: list[Order] = []
@@ -124,9 +121,9 @@ def _read_section(reader: _Reader, lines: Iterator[str], n: int, count: int, wor
         try:
             if not n + 1 <= len(fields) <= n + 2:
                 raise ValueError
-            table.log_probs[row] = float(fields[0]) * _LN10
+            table.log_probs[row] = _number(fields[0]) * _LN10
             if len(fields) == n + 2:
-                table.backoffs[row] = float(fields[-1]) * _LN10
+                table.backoffs[row] = _number(fields[-1]) * _LN10
         except ValueError:
             raise reader.error(f"a {n}-gram is a log probability, {n} word(s) and perhaps a weight, but it says "
                                f"{line[:60]!r}.") from None
@@ -143,6 +140,14 @@ def _read_section(reader: _Reader, lines: Iterator[str], n: int, count: int, wor
     if row < count:
         raise reader.error(f"there are {row} {n}-grams instead of the {count} announced.")
     return table
+
+
+def _number(text: str) -> float:
+    """Returns a number of the file; minus infinity may stand for a probability of 0."""
+    number = float(text)
+    if not number < _MOST:  # nor is NaN
+        raise ValueError
+    return max(number, -_MOST)
 
 
 def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[int, ...], int], vocab_size: int,
@@ -169,7 +174,7 @@ def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[i
 
 def write_arpa(path: str, model: NgramModel) -> None:
     """Writes a model, gzipped when the name ends in ``.gz``."""
-    with open_text(path, "w") as out:
+    with OutputFiles() as outputs, _text_to(outputs.open(path, "wb"), path) as out:
         out.write("\n\\data\\\n")
         out.writelines(f"ngram {n}={count}\n" for n, count in enumerate(model.counts, 1))
         names: list[str] = []
@@ -184,3 +189,9 @@ def write_arpa(path: str, model: NgramModel) -> None:
             else:
                 out.writelines(f"{p / _LN10:.6g}\t{name}\n" for p, name, _ in rows)
         out.write("\n\\end\\\n")
+
+
+def _text_to(file: IO[bytes], path: str) -> IO[str]:
+    if path.endswith(".gz"):
+        file = gzip.GzipFile(os.path.basename(path), "wb", fileobj=file)  # type: ignore[assignment]
+    return io.TextIOWrapper(file, encoding="utf-8", newline="\n")  # type: ignore[type-var]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import zlib
 
-from open_seq2seq.decoding.ngram.arpa import open_text, read_arpa
+from open_seq2seq.decoding.ngram.arpa import read_arpa
 from open_seq2seq.decoding.ngram.kenlm import KenlmModel
 from open_seq2seq.decoding.ngram.model import LanguageModel
+from open_seq2seq.utils.data_files import opened_data, read_lines
 from open_seq2seq.utils.errors import DataError
 
 
@@ -26,20 +27,13 @@ def load_language_model(path: str, vocabulary: str | None = None) -> LanguageMod
     if vocabulary is None:
         raise DataError(f"{path} is a binary file of KenLM, which does not tell its words: give them as a text file "
                         "(`lm_vocabulary`), or give the ARPA file that the model was made from.")
-    try:
-        with open_text(vocabulary) as stream:
-            words = list(dict.fromkeys(stream.read().split()))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"The vocabulary {vocabulary} cannot be read: {error}.") from error
-    return KenlmModel(path, words)
+    words = dict.fromkeys(word for line in read_lines(vocabulary, "The vocabulary") for word in line.split())
+    return KenlmModel(path, list(words))
 
 
 def _is_kenlm_binary(path: str) -> bool:
-    opener = gzip.open if path.endswith(".gz") else open
-    try:
-        with opener(path, "rb") as stream:  # type: ignore[operator]
-            return stream.read(5) == b"mmap "
-    except (EOFError, zlib.error):  # gzip that is damaged: whoever reads it says how
-        return False
-    except OSError as error:
-        raise DataError(f"The language model {path} cannot be read: {error.strerror or error}.") from error
+    with opened_data(path, "The language model") as file:
+        try:
+            return (gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file).read(5) == b"mmap "
+        except (EOFError, zlib.error, gzip.BadGzipFile):  # whoever reads it says how it is damaged
+            return False

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-from open_seq2seq.decoding.ngram.arpa import open_text
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 SPACE = "<space>"
@@ -19,22 +17,15 @@ def read_transcripts(path: str) -> Iterator[str]:
     Raises:
       DataError: the file cannot be read, or is not UTF-8.
     """
+    lines = read_lines(path)
+    if not path.removesuffix(".gz").endswith(".csv"):
+        yield from lines
+        return
     try:
-        with open_text(path) as stream:
-            if path.removesuffix(".gz").endswith(".csv"):
-                rows = [row[-1] for row in csv.reader(stream) if row]
-                yield from rows[1:] if rows and rows[0] == "transcript" else rows
-            else:
-                yield from (line.rstrip("\n") for line in stream)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8: {error}.") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        why = str(error).rstrip(".")
-        raise DataError(f"{path} is not whole gzip, although its name ends in .gz: {why}.") from error
+        rows = [row[-1] for row in csv.reader(line + "\n" for line in lines) if row]
     except csv.Error as error:
         raise DataError(f"{path} is no CSV: {error}.") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+    yield from rows[1:] if rows and rows[0] == "transcript" else rows
 
 
 def words_of_lines(lines: Iterable[str], case: str = "as_is") -> Iterator[list[str]]:

@@ -9,9 +9,9 @@ from open_seq2seq.training.checkpoints.reading import (
     load_first_whole,
     verified_assets,
 )
-from open_seq2seq.training.checkpoints.state import check_resumable, read_state
+from open_seq2seq.training.checkpoints.state import check_resumable, files_of, read_state
 from open_seq2seq.training.checkpoints.writing import Checkpointer, Snapshot, remove_unfinished, write_snapshot
 
 __all__ = ["Checkpoint", "Checkpointer", "MatchReport", "Snapshot", "assign_matching", "assign_strictly",
-           "average_checkpoints", "check_resumable", "first_whole", "load_checkpoint", "load_first_whole", "match",
-           "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]
+           "average_checkpoints", "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole",
+           "match", "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]

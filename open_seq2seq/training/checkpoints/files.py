@@ -18,7 +18,8 @@ ASSETS = "assets"
 AVERAGE = "ema/"
 # What names of states that a model carries from batch to batch begin with there.
 CARRIED = "carried/"
-TEMPORARY = ".tmp-"
+# The run that a checkpoint is of, in its state: another one does not remove it.
+RUN = "run"
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +23,18 @@ from open_seq2seq.training.checkpoints.files import (
 )
 from open_seq2seq.training.checkpoints.state import CHECKSUMS, read_state
 from open_seq2seq.training.checkpoints.tensors import load_tensors
+from open_seq2seq.training.logdir import step_in_name
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 from open_seq2seq.utils.own_files import open_own, read_own
 
 Found = TypeVar("Found")
 _MOST_CONFIG_BYTES = 1 << 22
+_FINITE_AT_ONCE = 1 << 20  # numbers
+# Files that this process has verified, as they were then. Times of files are coarse, so that one that was changed just
+# before could be changed again without a trace.
+_SETTLED_NS = 10**9
+_VERIFIED: dict[str, tuple[str, tuple[int, ...]]] = {}
 
 
 @dataclass
@@ -40,6 +48,7 @@ class Checkpoint:
       state: step, seed, metrics.
       config_yaml: the resolved config.
       assets: file name in the folder ``assets`` → path, of those with a checksum.
+      checksums: name → checksum of each of its files.
     """
 
     path: Path
@@ -48,6 +57,7 @@ class Checkpoint:
     state: dict[str, Any]
     config_yaml: str
     assets: dict[str, Path] = field(default_factory=dict)
+    checksums: dict[str, str] = field(default_factory=dict)
 
     @property
     def averaged_weights(self) -> dict[str, np.ndarray]:
@@ -64,6 +74,16 @@ class Checkpoint:
         """Folder of vocabularies and tokenizer models."""
         return self.path / ASSETS
 
+    def check_finite(self, optimizer: bool = False) -> None:
+        """Raises CheckpointError when a weight, or what a run goes on from besides, is infinite or no number."""
+        kept = {name: value for name, value in self.optimizer.items()
+                if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
+        for name, value in {**self.weights, **kept}.items():
+            if value.dtype.kind == "f" and not _is_finite(value):
+                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} has values that are infinite "
+                                      "or no numbers. Name another checkpoint, or take this folder away to use the one "
+                                      "before it.")
+
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Reads and verifies a checkpoint folder. No link in it is followed, and no file is read that it does not list.
@@ -75,26 +95,25 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     path = Path(path)
     state = read_state(path)
     with _reported(path):
-        _verify(path, state[CHECKSUMS])
+        _verify(path, state)
         return Checkpoint(path, load_tensors(path, WEIGHTS), load_tensors(path, OPTIMIZER),
                           {name: value for name, value in state.items() if name != CHECKSUMS},
-                          read_own(path, CONFIG, _MOST_CONFIG_BYTES).decode("utf-8"), _assets(path, state))
+                          read_own(path, CONFIG, _MOST_CONFIG_BYTES).decode("utf-8"), _assets(path, state),
+                          state[CHECKSUMS])
 
 
 def verified_assets(path: str | Path) -> dict[str, Path]:
-    """Returns the assets of a checkpoint by name, verified as is its config: all that is small in it.
+    """Returns the assets of a checkpoint by name. All of it is verified: it is used as a whole, or not at all.
 
     Raises:
       CheckpointError: see ``load_checkpoint``.
     """
     path = Path(path)
     state = read_state(path)
-    found = _assets(path, state)
     with _reported(path):
-        _verify(path, {name: checksum for name, checksum in state[CHECKSUMS].items()
-                       if name == CONFIG or name.startswith(f"{ASSETS}/")})
+        _verify(path, state)
         read_own(path, CONFIG, _MOST_CONFIG_BYTES)
-    return found
+    return _assets(path, state)
 
 
 def _assets(path: Path, state: dict[str, Any]) -> dict[str, Path]:
@@ -103,12 +122,28 @@ def _assets(path: Path, state: dict[str, Any]) -> dict[str, Path]:
             if name.startswith(folder) and name.count("/") == 1}
 
 
-def _verify(path: Path, checksums: dict[str, str]) -> None:
-    for name, checksum in checksums.items():
+def _verify(path: Path, state: dict[str, Any]) -> None:
+    for name, checksum in state[CHECKSUMS].items():
         with open_own(path, name) as file:
+            status = os.fstat(file.fileno())
+            seen = checksum, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if _VERIFIED.get(str(path / name)) == seen:
+                continue
             found = sha256_of(file)
         if found != checksum:
             raise CheckpointError(f"The checkpoint {path} is damaged: {name} is truncated or altered.")
+        if time.time_ns() - status.st_ctime_ns > _SETTLED_NS:
+            _VERIFIED[str(path / name)] = seen
+    named = step_in_name(path.name)
+    if named is not None and named != state.get("step", named):
+        raise CheckpointError(f"The checkpoint {path} is of step {state['step']}, as its state.json says, but its name "
+                              f"says {named}: give it the name of its step.")
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    """Whether all numbers are finite; a few at a time, as what says it of each takes memory too."""
+    flat = array.reshape(-1)
+    return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 
 
 @contextlib.contextmanager

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from open_seq2seq.parts.randomness import LARGEST_SEED
 from open_seq2seq.training.checkpoints.files import (
+    ASSETS,
     CONFIG,
     FORMAT_VERSION,
     OPTIMIZER,
+    RUN,
     STATE,
     STATE_CHECKSUM,
     WEIGHTS,
@@ -22,6 +25,7 @@ from open_seq2seq.utils.own_files import NotOwnFileError, read_own
 CHECKSUMS = "sha256"
 _MOST_BYTES = 1 << 22
 _MOST_STEPS = 2 ** 50
+_LONGEST_RUN = 100
 _RESUMED = ("step", "random_seed", "micro_batch")
 
 
@@ -42,6 +46,26 @@ def read_state(path: Path) -> dict[str, Any]:
     for problem in _problems(state):
         raise CheckpointError(f"The checkpoint {path} is damaged: in {STATE} {problem}.")
     return state
+
+
+def files_of(path: Path, run: str | None = None) -> list[str] | None:
+    """Returns the files of a checkpoint, which may be deleted with it: those that its verified state lists.
+
+    Args:
+      path: a folder.
+      run: the run whose checkpoint it has to be; None for any.
+
+    Returns:
+      None where the folder is no checkpoint that this package wrote, or one of another run.
+    """
+    try:
+        state = read_state(path)
+    except CheckpointError:
+        return None
+    if run is not None and state.get(RUN, "") != run:
+        return None
+    known = (WEIGHTS, OPTIMIZER, CONFIG)
+    return [STATE, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
 
 
 def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
@@ -83,7 +107,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2 ** 63
+    return type(value) is int and 0 <= value <= LARGEST_SEED
 
 
 def _are_numbers(value: Any) -> bool:
@@ -102,12 +126,26 @@ def _is_divergence(value: Any) -> bool:
             and all(type(loss) in (int, float) for loss in losses.get("first", [])))
 
 
+def _are_data(value: Any) -> bool:
+    return isinstance(value, dict) and all(_fits(data, _DATA) and all(_fits(file, _FILE) for file in
+                                                                    data["files"].values()) for data in value.values())
+
+
+def _fits(value: Any, types: Mapping[str, type]) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("whole", ""), str) and all(
+        type(value.get(name)) is kind for name, kind in types.items())
+
+
+_DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
+_FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
 _VALUES = {
+    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "the name of a run"),
     "step": (_is_count, "a number of steps"),
     "micro_batch": (_is_count, "a number of batches"),
     "epoch": (_is_count, "a number of epochs"),
     "world_size": (lambda value: _is_count(value) and value > 0, "a number of ranks"),
-    "random_seed": (_is_seed, "an integer of 64 bits"),
+    "random_seed": (_is_seed, f"a seed, which is at most {LARGEST_SEED}"),
     "metrics": (_are_numbers, "a table of numbers"),
+    "data": (_are_data, "fingerprints of the data"),
     "divergence": (_is_divergence, "what divergences leave there"),
 }

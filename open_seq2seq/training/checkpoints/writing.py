@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,16 +18,17 @@ from open_seq2seq.training.checkpoints.files import (
     FORMAT_VERSION,
     OPTIMIZER,
     REPLACED,
+    RUN,
     STATE,
     STATE_CHECKSUM,
-    TEMPORARY,
     WEIGHTS,
     sha256,
     state_checksum,
 )
+from open_seq2seq.training.checkpoints.state import files_of
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
-from open_seq2seq.utils.output_file import sync
 
 Arrays = Mapping[str, "tf.Variable | np.ndarray"]
 
@@ -43,18 +42,18 @@ class Snapshot:
       optimizer: slots, counters and loss scale by name.
       state: what JSON can hold: step, seed, metrics.
       config_yaml: the resolved config.
-      assets: file name in the checkpoint → path of the file to copy.
+      assets: file name in the checkpoint → its content, or the path of a file to copy.
     """
 
     weights: dict[str, np.ndarray]
     optimizer: dict[str, np.ndarray]
     state: dict[str, Any]
     config_yaml: str
-    assets: dict[str, str] = field(default_factory=dict)
+    assets: dict[str, bytes | str] = field(default_factory=dict)
 
     @classmethod
     def take(cls, weights: Arrays, optimizer: Arrays, state: Mapping[str, Any], config_yaml: str,
-             assets: Mapping[str, str]) -> Snapshot:
+             assets: Mapping[str, bytes | str]) -> Snapshot:
         """Copies the variables' values as they are now."""
         return cls(_copies(weights), _copies(optimizer), dict(state), config_yaml, dict(assets))
 
@@ -65,19 +64,19 @@ def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
-    """Writes a checkpoint folder: aside first, then synced, then renamed. An older one of that name is replaced.
+    """Writes a checkpoint folder: aside first, then synced, then renamed.
+
+    An older checkpoint of that name and of the same run is replaced; anything else that has the name is renamed.
 
     Raises:
       CheckpointError: the disk is full, or the folder cannot be written; nothing is left behind.
     """
-    aside = folder.parent / f"{TEMPORARY}{folder.name}-{os.getpid()}-{threading.get_ident()}"
+    run = str(snapshot.state.get(RUN, ""))
+    files = [WEIGHTS, OPTIMIZER, CONFIG, STATE, *(f"{ASSETS}/{name}" for name in snapshot.assets)]
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(aside, ignore_errors=True)
-        _write_files(snapshot, aside)
-        _put_in_place(aside, folder)
+        with disk.new_folder(folder, files, lambda old: files_of(old, run)) as aside:
+            _write_files(snapshot, aside)
     except Exception as error:  # safetensors reports a full disk as an error type of its own
-        shutil.rmtree(aside, ignore_errors=True)
         reason = str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror + (f": {error.filename}" if error.filename else "")
@@ -85,48 +84,37 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
                               "untouched; mend that and go on with --continue_learning.") from error
 
 
-def _put_in_place(aside: Path, folder: Path) -> None:
-    """Renames the finished folder; one that has that name already is there until the new one is."""
-    replaced = folder.parent / f"{REPLACED}{folder.name}"
-    if folder.exists():
-        shutil.rmtree(replaced, ignore_errors=True)
-        os.rename(folder, replaced)
-    try:
-        os.rename(aside, folder)
-    except OSError:
-        if replaced.exists():
-            os.rename(replaced, folder)
-        raise
-    sync(folder.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
 def _write_files(snapshot: Snapshot, folder: Path) -> None:
     from safetensors.numpy import save_file
 
-    (folder / ASSETS).mkdir(parents=True)
+    (folder / ASSETS).mkdir()
     save_file(snapshot.weights, folder / WEIGHTS)
     save_file(snapshot.optimizer, folder / OPTIMIZER)
-    (folder / CONFIG).write_text(snapshot.config_yaml, encoding="utf-8")
-    for name, source in snapshot.assets.items():
-        shutil.copyfile(source, folder / ASSETS / name)
+    disk.write_new(folder / CONFIG, snapshot.config_yaml)
+    for name, content in snapshot.assets.items():
+        if isinstance(content, bytes):
+            disk.write_new(folder / ASSETS / name, content)
+        else:
+            disk.copy_new(content, folder / ASSETS / name)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     state = {"format": FORMAT_VERSION, "tensorflow": tf.__version__, **snapshot.state,
              "sha256": {str(path.relative_to(folder)): sha256(path) for path in files}}
     state[STATE_CHECKSUM] = state_checksum(state)
-    (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+    disk.write_new(folder / STATE, json.dumps(state, indent=1))
     for path in [*files, folder / STATE, folder / ASSETS, folder]:
-        sync(path)
+        disk.sync(path)
 
 
 def remove_unfinished(directory: Path) -> None:
     """Removes what a killed run left half written, and puts back what it was about to replace."""
-    for path in directory.glob(f"{TEMPORARY}*"):
+    if directory.is_symlink():
+        return
+    disk.remove_unfinished(directory)
+    # Versions that left no marks: what is no whole checkpoint cannot be told from a user's own folder, and stays.
+    for path in directory.glob(f"{REPLACED}*"):
         original = directory / path.name.removeprefix(REPLACED)
-        if path.name.startswith(REPLACED) and not original.exists():
-            os.rename(path, original)
-        else:
-            shutil.rmtree(path, ignore_errors=True)
+        if files_of(path) is not None and not original.exists():
+            disk.move_aside(path, original)
 
 
 class Checkpointer:
@@ -137,12 +125,14 @@ class Checkpointer:
       keep: how many are kept, the one just written among them; 0 keeps all.
       order: folder name → sort key, None for folders that are not this keeper's; the lowest
         go first when there are too many.
+      run: which run's they are, by what their ``state.json`` says; no others are removed.
     """
 
-    def __init__(self, directory: Path, keep: int, order: Callable[[str], float | None]) -> None:
+    def __init__(self, directory: Path, keep: int, order: Callable[[str], float | None], run: str = "") -> None:
         self._directory = directory
         self._keep = keep
         self._order = order
+        self._run = run
         self._thread: threading.Thread | None = None
         self._error: CheckpointError | None = None
         remove_unfinished(directory)
@@ -181,15 +171,14 @@ class Checkpointer:
         newest = self._order(written)
         if newest is None or self._keep < 1:
             return
-        # Those ranked above the one just written come from a time that the run has gone back
-        # from, because they were damaged: they go first.
-        others = sorted((key <= newest, key, path) for path in self._directory.iterdir()
-                        if path.name != written and (key := self._order(path.name)) is not None)
-        for _, _, path in others[:max(0, len(others) + 1 - self._keep)]:
-            # Renamed first: a crash while deleting must not leave a folder that looks like a checkpoint.
-            doomed = path.parent / f"{TEMPORARY}old-{path.name}"
+        # Those ranked above the one just written come from a time that the run has gone back from, because they were
+        # damaged. They do not count, or they would take the place of what the run makes now; nor are they removed,
+        # since they may hold the only copy of later weights. Once the run is past them, they are among the oldest.
+        others = sorted((key, path) for path in self._directory.iterdir()
+                        if path.name != written and (key := self._order(path.name)) is not None and key <= newest)
+        own = [(path, files) for _, path in others if (files := files_of(path, self._run)) is not None]
+        for path, files in own[:max(0, len(own) + 1 - self._keep)]:
             try:
-                os.rename(path, doomed)
-                shutil.rmtree(doomed)
+                disk.remove_folder(path, files)
             except OSError as error:
                 deco_print(f"WARNING: the old checkpoint {path} could not be removed: {error.strerror}.")

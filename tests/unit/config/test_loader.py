@@ -88,12 +88,18 @@ def test_path_does_not_grow(tmp_path):
     ("config.py", "from collections import OrderedDic\n", "Did you mean 'OrderedDict'?"),
     ("config.py", PLAIN + "x = tf.contrib.layers\n", "This is a name of TensorFlow 1"),
     ("config.py", "import sys\nsys.exit(3)\n", "sys.exit(3)"),
+    ("config.py", "raise GeneratorExit\n", "line 1: GeneratorExit."),
+    ("config.py", "class E(Exception):\n  def __str__(self): raise KeyError\nraise E\n", "line 3: E."),
+    ("config.py", PLAIN + "base_params['x'] = [base_params]\n", "base_params holds itself"),
+    ("config.py", "# " + "x" * (1 << 22), "has more than 4,194,304 bytes"),
     ("config.yaml", "base_model: M\nbase_params: {}\ntrain_parms: {}\n", "'train_parms'"),
     ("config.yaml", "base_model: M\nbase_params: {}\ntrain_parms: {}\n", "Did you mean 'train_params'?"),
     ("config.yaml", "base_model: M\nbase_params: [1]\n", "base_params is of type list"),
     ("config.yaml", "base_model: M\nbase_params:\n  a: [1\n", "line 4: not valid YAML"),
     ("config.yaml", "base_model: M\nbase_params:\n  a: 1\n  a: 2\n", "line 4: not valid YAML: the key 'a' comes twice"),
     ("config.yaml", "base_model: !!python/name:os.system\nbase_params: {}\n", "line 1: not valid YAML"),
+    ("config.yaml", "base_model: M\nbase_params:\n  a: !!bool maybe\n", "line 3: not valid YAML: 'maybe' cannot"),
+    ("config.yaml", "base_model: M\nbase_params:\n  1: 2\n", "base_params has the key 1, but keys are text"),
     ("config.yaml", "- 1\n", "has to be a mapping"),
     ("config.yaml", "", "has to be a mapping"),
     ("config.txt", "", "has to end in .py"),
@@ -123,6 +129,12 @@ def test_missing_file_names_a_near_one(tmp_path):
         load_config(tmp_path / "transfomer.py")
     with pytest.raises(ConfigError, match="is a folder"):
         load_config(tmp_path)
+
+
+def test_a_config_that_clears_the_places_of_modules(tmp_path):
+    before = list(sys.path)
+    load_config(write(tmp_path, PLAIN + "import sys\nsys.path.clear()\nsys.path.append('/mine')\n"))
+    assert {*before, "/mine"} <= {*sys.path}
 
 
 def test_misspelt_section_is_pointed_out(tmp_path, capsys):

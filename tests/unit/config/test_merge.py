@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from open_seq2seq.config.merge import copy_nested, difference, merge_params, same
+from open_seq2seq.config.merge import copy_nested, difference, merge_params, same, size_problem
 
 
 def test_dicts_merge_and_other_values_replace():
@@ -63,3 +63,14 @@ def test_difference_undoes_merge(seed):
 
 def test_numbers_of_other_types_differ():
     assert not same(1, True) and not same(1, 1.0) and same([1, {"a": "b"}], [1, {"a": "b"}])
+
+
+def test_values_without_end():
+    itself: dict = {"a": [1]}
+    itself["b"] = (itself,)
+    grown = [0]
+    for _ in range(40):
+        grown = [grown, grown]
+    assert "holds itself" in size_problem(itself)
+    assert "1,000,000 values" in size_problem(grown)
+    assert size_problem({"a": [{"b": (1, "text")}] * 1000}) == ""

@@ -11,6 +11,7 @@ from open_seq2seq.utils.errors import ConfigError
     ("text", "text"), ("", ""), ("a/b=c", "a/b=c"), ("1,2", "1,2"), ("tf.float32", "tf.float32"), ("012", "012"),
     ("[unclosed", "[unclosed"), ("1+2", "1+2"), ("no", "no"), ("2020-01-01", "2020-01-01"), ("1:30", "1:30"),
     ("__import__('os')", "__import__('os')"), (" x ", " x "),
+    ("[!!bool maybe]", "[!!bool maybe]"), ("{a: !!int ''}", "{a: !!int ''}"), ("{[1]: 2}", "{[1]: 2}"),
 ])
 def test_values(text, value):
     parsed = parse_value(text)
@@ -37,7 +38,7 @@ def test_forms_of_arguments():
     (["stray"], "'stray' is not understood"), (["-x", "1"], "'-x' is not understood"),
     (["--a"], "'--a' needs a value"), (["--a", "--b=1"], "'--a' needs a value"), (["--=1"], "not understood"),
     (["--a//b=1"], "empty part"), (["--a/=1"], "empty part"), (["--train_params=1"], "names a whole section"),
-    (["--mod"], "Did you mean '--mode'?"),
+    (["--" + "a/" * 50 + "b=1"], "has 51 parts"), (["--mod"], "Did you mean '--mode'?"),
 ])
 def test_bad_arguments(arguments, text):
     with pytest.raises(ConfigError, match=None) as caught:
@@ -83,3 +84,8 @@ def test_impossible_overrides(params, argument, text):
     result, problems = apply(params, argument)
     assert len(problems) == 1 and text in problems[0]
     assert result == params
+
+
+def test_values_that_no_config_can_hold():
+    params, problems = apply({}, "--train_params/a=" + "[" * 60 + "]" * 60)
+    assert params == {} and problems == ["'--train_params/a' holds itself, or is nested more than 50 deep."]

@@ -105,3 +105,26 @@ def test_mistakes(tmp_path, script, args, message):
     result = run(script, *args, cwd=tmp_path)
     assert result.returncode == 2 and message in result.stderr
     assert result.stderr.count("\n") == 1 and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("script", "arguments", "read"), [
+    ("prepare_multi30k", ["--data_dir={0}", "--output_dir={0}"], "train.en"),
+    ("tokenizer_wrapper", ["--mode=encode", "--text_input={0}/train.en", "--tokenized_output={0}/train.en",
+                           "--model_prefix={0}/pieces"], "train.en"),
+    ("tokenizer_wrapper", ["--mode=decode", "--text_input={0}/train.en", "--decoded_output={0}/pieces.model",
+                           "--model_prefix={0}/pieces"], "pieces.model"),
+    ("build_lm", ["--text", "{0}/train.en", "{0}/train.de", "--output={0}/train.de"], "train.de"),
+    ("create_alphabet", ["--output={0}/list.csv", "{0}/list.csv"], "list.csv"),
+    ("prepare_wmt", ["--train_source={0}/train.clean.en", "--train_target={0}/train.de", "--output_dir={0}"],
+     "train.clean.en"),
+    ("decode", ["--mode=infer", "--logits={0}/dump.npz", "--infer_output_file={0}/dump.npz"], "dump.npz"),
+])
+def test_no_script_writes_a_file_that_it_reads(tmp_path, script, arguments, read):
+    names = [f"{split}.{side}" for split in ("train", "val", "test_2016_flickr") for side in ("en", "de")]
+    for name in (*names, "train.clean.en", "pieces.model", "list.csv", "dump.npz"):
+        (tmp_path / name).write_text("a b c\n", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = run(script, *(argument.format(tmp_path) for argument in arguments), cwd=tmp_path)
+    assert done.returncode == 2 and f"{tmp_path}/{read} would be written, but it is" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -105,6 +105,69 @@ def test_best_only_when_asked_for(tmp_path):
     assert check_logdir(options("eval"), {"logdir": str(logdir)}).checkpoint == logdir / "model.ckpt-100"
 
 
+FOLDERS = ["best_models", "averaged_models", "logs", "language_models", "divergence", "samples"]
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_of_a_run_is_no_link_and_no_file(tmp_path, name, lenient, capsys):
+    logdir = make(tmp_path, "checkpoints")
+    given = options(continue_learning=True, no_dir_check=lenient)
+    (tmp_path / "victim").mkdir()
+    (logdir / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(UserError, match=f"{name} is a link"):
+        check_logdir(given, {"logdir": str(logdir)})
+    (logdir / name).unlink()
+    (logdir / name).write_text("mine")
+    with pytest.raises(UserError, match=f"{name} is no folder"):
+        check_logdir(given, {"logdir": str(logdir)})
+
+
+def foreign(place: Path, way: str) -> None:
+    """Puts a user's own file, folder or link where a checkpoint of a later step would go."""
+    if way == "file":
+        place.write_text("mine")
+    elif way == "pipe":
+        os.mkfifo(place)
+    elif way == "link":
+        place.symlink_to(place.parent.parent)
+    else:
+        place.mkdir()
+        (place / "thesis.tex").write_text("dear")
+
+
+@pytest.mark.parametrize("way", ["file", "pipe", "link", "folder"])
+def test_what_has_the_name_of_a_later_checkpoint_is_refused(tmp_path, capsys, way):
+    logdir = make(tmp_path, "checkpoints")
+    foreign(logdir / "model.ckpt-102", way)
+    for given in ({}, {"no_dir_check": True}):
+        with pytest.raises(UserError, match="model.ckpt-102 has the name of a checkpoint, but no run has made it"):
+            check_logdir(options(continue_learning=True, **given), {"logdir": str(logdir)})
+    check_logdir(options("eval"), {"logdir": str(logdir)})
+    (logdir / "model.ckpt-102").rename(logdir / "model.ckpt-20")  # no run comes to that name
+    assert check_logdir(options(continue_learning=True), {"logdir": str(logdir)}).checkpoint is not None
+    with pytest.raises(UserError, match="model.ckpt-20 has the name"):
+        check_logdir(options(no_dir_check=True), {"logdir": str(logdir)})
+
+
+def test_a_damaged_checkpoint_is_not_refused_as_a_users_folder(tmp_path):
+    logdir = make(tmp_path, "checkpoints")
+    (checkpoint(logdir, "model.ckpt-102") / "state.json").rename(logdir / "model.ckpt-102/weights.safetensors")
+    assert check_logdir(options(continue_learning=True), {"logdir": str(logdir)}).checkpoint is not None
+
+
+def test_a_checkpoint_as_logdir(tmp_path):
+    made = checkpoint(tmp_path, "run", "model.ckpt-3")
+    params = {"logdir": str(made)}
+    assert check_logdir(options("eval"), params).checkpoint == made
+    for given in ({}, {"continue_learning": True}):
+        with pytest.raises(UserError, match=f"is a checkpoint: give the folder that holds it, {tmp_path}/run, "):
+            check_logdir(options(**given), params)
+    with pytest.raises(UserError, match="is a checkpoint"), LogDirLock(made):
+        pass
+    assert os.listdir(made) == ["state.json"]
+
+
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_no_logdir(mode, capsys):
     with pytest.raises(UserError, match="'logdir' is missing"):
@@ -187,6 +250,25 @@ def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
         assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on host")
 
 
+@pytest.mark.parametrize("content", ["", "process 12 on host a-b.c", "notes of mine", "process 12 on host a\n\nmine",
+                                     "x" * 5000])
+def test_lock_is_not_written_over_a_users_file(tmp_path, content):
+    lock = tmp_path / ".lock"
+    lock.write_text(content)
+    if content and "mine" in content or len(content) > 1000:
+        with pytest.raises(UserError, match="holds something else than the lock of a run"), LogDirLock(tmp_path):
+            pass
+        assert lock.read_text() == content
+        return
+    os.link(lock, tmp_path / "other")
+    with pytest.raises(UserError, match="holds something else"), LogDirLock(tmp_path):
+        pass
+    assert lock.read_text() == content
+    (tmp_path / "other").unlink()
+    with LogDirLock(tmp_path):
+        assert lock.read_text().startswith(f"process {os.getpid()} on host")
+
+
 def test_lock_makes_the_folder_or_says_why_not(tmp_path):
     with LogDirLock(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b").is_dir()
@@ -214,6 +296,19 @@ def test_run_logs(tmp_path, capsys, monkeypatch):
                      "stderr": "to stderr\n"}
     name = next(p.name for p in (tmp_path / "log").iterdir() if p.name.startswith("config"))
     assert name.endswith(".py") and len(name) == len("config_YYYY-MM-DD_HH-MM-SS.py")
+
+
+def test_run_logs_replace_nothing(tmp_path):
+    """Not even the config that is in use, where it lies under the very name that its copy would get."""
+    (tmp_path / "config.py").write_text("base_params = {}\n")
+    names = set()
+    for number in range(3):
+        with RunLogs(tmp_path / "log", str(tmp_path / "config.py"), [str(number)]):
+            print(number)
+        names |= {path.name for path in (tmp_path / "log").iterdir() if path.name.startswith("stdout")}
+    assert len(names) == 3 and [(tmp_path / "log" / name).read_text() for name in sorted(names, key=len)]
+    texts = {(tmp_path / "log" / name).read_text() for name in names}
+    assert texts == {"0\n", "1\n", "2\n"}
 
 
 @pytest.mark.parametrize(("error", "expected"), [

@@ -26,10 +26,22 @@ def test_a_batch_comes_back(tmp_path):
     assert [p.name for p in (tmp_path / "divergence").iterdir()] == ["step-3"]
 
 
-def test_an_older_batch_of_that_step_is_replaced(tmp_path):
-    for number in (1, 2):
-        write_batch(tmp_path / "step-3", BATCH, {"number": number}, "")
-    assert read_batch(tmp_path / "step-3")[1] == {"number": 2}
+def test_an_older_batch_of_that_step_stays(tmp_path):
+    folders = [write_batch(tmp_path / "step-3", BATCH, {"number": number}, "") for number in (1, 2)]
+    assert folders == [tmp_path / "step-3", tmp_path / "step-3-2"]
+    assert [read_batch(folder)[1] for folder in folders] == [{"number": 1}, {"number": 2}]
+
+
+@pytest.mark.parametrize("way", ["link", "file"])
+def test_a_batch_is_written_nowhere_else(tmp_path, way):
+    (tmp_path / "victim").mkdir()
+    if way == "link":
+        (tmp_path / "divergence").symlink_to(tmp_path / "victim")
+    else:
+        (tmp_path / "divergence").write_text("mine")
+    with pytest.raises(OSError):
+        write_batch(tmp_path / "divergence/step-3", BATCH, {}, "")
+    assert not list((tmp_path / "victim").iterdir())
 
 
 def test_ten_parts_keep_their_order():

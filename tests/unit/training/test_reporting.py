@@ -103,7 +103,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
         for content in ("one", "two"):
             with reporter.file(name, suffix) as path:
                 path.write_text(content)
-    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and path != tmp_path / "run/samples/samples.json"]
     assert {path.parent for path in found} == {tmp_path / "run/samples/step-7"}
     assert sorted(path.read_text() for path in found) == ["one", "one", "two", "two"]  # none replaced another
 
@@ -129,7 +129,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
     with reporter.file("other", ".txt") as path:
         path.write_text("new")
     assert (tmp_path / "precious").read_text() == "old"
-    assert [file.name for file in (tmp_path / "samples/step-7").iterdir()] == ["other.txt"]
+    assert {file.name for file in (tmp_path / "samples/step-7").iterdir()} == {"other.txt", ".tmp-other.txt"}
 
 
 def test_the_folders_written_last_are_kept(tmp_path, monkeypatch):
@@ -138,7 +138,23 @@ def test_the_folders_written_last_are_kept(tmp_path, monkeypatch):
     for number, step in enumerate((900, 1000, 1100, 200, 300)):  # as after a recovery
         RunReporter(step, None, tmp_path / "samples").sound("voice", TONE, 8000)
         os.utime(tmp_path / f"samples/step-{step}", (number, number))
-    assert {path.name for path in (tmp_path / "samples").iterdir()} == {"mine", "step-1100", "step-200", "step-300"}
+    assert {path.name for path in (tmp_path / "samples").iterdir()} == {
+        "mine", "step-1100", "step-200", "step-300", "samples.json"}
+
+
+def test_files_of_others_among_samples_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "KEPT_STEPS", 2)
+    folder = tmp_path / "samples"
+    (folder / "step-5").mkdir(parents=True)
+    (folder / "step-5/voice.wav").write_text("mine")
+    for step in (1, 2, 3, 4, 5):
+        RunReporter(step, None, folder).sound("voice", TONE, 8000)
+        if step < 3:
+            (folder / f"step-{step}/notes.txt").write_text("mine")
+    assert (folder / "step-5/voice.wav").read_text() == "mine" and (folder / "step-5/voice-2.wav").is_file()
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == {
+        "samples.json", "step-1/notes.txt", "step-2/notes.txt", "step-4/voice.wav", "step-5/voice.wav",
+        "step-5/voice-2.wav"}
 
 
 @pytest.mark.parametrize("image", [np.zeros([4, 4]), np.zeros([4, 4, 2]), np.zeros([4, 4, 3], np.int64)])

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.output_file import MARK, OutputFiles, beside, check_output_file
+from open_seq2seq.utils.output_file import MARK, OutputFiles, beside, check_no_input, check_output_file
 
 WRITER = """
 import sys, time
@@ -91,6 +91,71 @@ def test_a_folder_of_somebody_else_is_never_replaced(tmp_path):
     with OutputFiles() as outputs:
         outputs.folder(f"{tmp_path}/empty")
     assert (tmp_path / "empty" / MARK).is_file()
+
+
+@pytest.mark.parametrize("change", ["notes", "a changed file", "a link", "another mark"])
+def test_a_folder_of_results_with_anything_of_the_users_is_never_replaced(tmp_path, change):
+    written(tmp_path, "old")
+    folder = tmp_path / "waves"
+    if change == "notes":
+        (folder / "notes.txt").write_text("mine")
+    elif change == "a changed file":
+        (folder / "two.wav").write_text("mine")
+    elif change == "a link":
+        (folder / "more").symlink_to(tmp_path)
+    else:
+        (folder / MARK).write_text("mine")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(UserError, match="did not write"), OutputFiles() as outputs:
+        outputs.folder(str(folder))
+    with pytest.raises(UserError, match="which is a folder"):
+        check_output_file(str(folder))
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_what_appears_while_results_are_written_stays(tmp_path, capsys):
+    """The work is not lost over it either."""
+    written(tmp_path, "old")
+    with OutputFiles() as outputs:
+        (outputs.folder(f"{tmp_path}/waves") / "two.wav").write_text("new")
+        (tmp_path / "waves/notes.txt").write_text("mine")
+    assert (tmp_path / "waves/two.wav").read_text() == "new"
+    assert (tmp_path / "waves.aside/notes.txt").read_text() == "mine"
+    assert "renamed to waves.aside" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("way", ["a file", "a folder", "a hard link"])
+def test_where_results_are_written_until_they_are_whole_nothing_of_the_users_is_touched(tmp_path, way):
+    place = tmp_path / ".out.txt.unfinished"
+    (tmp_path / "victim").write_text("mine")
+    if way == "a file":
+        place.write_text("mine")
+    elif way == "a folder":
+        place.mkdir()
+        (place / "written").write_text("mine")
+    else:
+        os.link(tmp_path / "victim", place)
+    with pytest.raises(UserError, match="holds what inference did not write"), OutputFiles() as outputs:
+        outputs.open(f"{tmp_path}/out.txt")
+    assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"mine"}
+    assert not (tmp_path / "out.txt").exists()
+
+
+def test_another_name_of_the_old_results_keeps_them(tmp_path):
+    written(tmp_path, "old")
+    os.link(tmp_path / "out.txt", tmp_path / "kept.txt")
+    written(tmp_path, "new")
+    assert (tmp_path / "kept.txt").read_text() == "old" and (tmp_path / "out.txt").read_text() == "new"
+
+
+def test_no_output_is_an_input(tmp_path):
+    (tmp_path / "text").write_text("mine")
+    (tmp_path / "link").symlink_to("text")
+    os.link(tmp_path / "text", tmp_path / "other")
+    for name in ("text", "link", "other"):
+        with pytest.raises(UserError, match="which is read: name another place"):
+            check_no_input([None, str(tmp_path / name)], [None, str(tmp_path / "missing"), str(tmp_path / "text")])
+    check_no_input([str(tmp_path / "new")], [str(tmp_path / "text"), "/dev/stdin"])
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import soundfile
@@ -177,6 +179,91 @@ def test_a_flac_that_says_more_than_it_has(tmp_path, samples, words):
         read_audio(flac_that_says(path, samples), 16000)
 
 
+def changed(path, *patches: tuple[bytes, int, int]) -> str:
+    """Overwrites the four bytes behind a mark, little-endian."""
+    whole = bytearray(path.read_bytes())
+    for mark, skip, number in patches:
+        place = whole.index(mark) + len(mark) + skip
+        whole[place:place + 4] = number.to_bytes(4, "little")
+    path.write_bytes(whole)
+    return str(path)
+
+
+@pytest.mark.parametrize("said", [2, 1000, 8001, 14000])
+def test_a_wav_that_holds_more_than_it_says(tmp_path, said):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, np.random.default_rng(0).uniform(-0.5, 0.5, 8000), 16000)
+    for read in (read_info, lambda path: read_audio(path, 16000)):
+        with pytest.raises(AudioError, match=r"behind the samples that its header tells of") as error:
+            read(changed(path, (b"data", 0, said)))
+        assert error.value.kind == "more than its header says"
+
+
+@pytest.mark.parametrize("behind", [b"TAG" + b"x" * 125, bytes(5000), b"LIST\xd0\x07\0\0" + b"n" * 2000,
+                                    b"id3 \xd1\x07\0\0" + b"n" * 2001])
+@pytest.mark.parametrize("seconds", [0.5, 0.50009])  # an even and an odd number of bytes
+def test_what_may_follow_the_samples_of_a_wav(tmp_path, behind, seconds):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(16000, seconds), 16000, subtype="PCM_U8")
+    whole = path.read_bytes()
+    for filling in (b"", b"\0"):
+        path.write_bytes(whole[:44 + int(16000 * seconds)] + filling + behind)
+        if seconds > 0.5 or not filling:
+            assert len(read_audio(str(path), 16000)) == int(16000 * seconds)
+
+
+def test_a_wav_whose_whole_length_alone_is_wrong(tmp_path):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(16000), 16000)
+    for length in (0, 36, 10 ** 6, 0xFFFFFFFF):
+        assert len(read_audio(changed(path, (b"RIFF", 0, length)), 16000)) == 8000
+
+
+@pytest.mark.parametrize("kind", ["AIFF", "AU", "W64", "RF64", "WAV", "WAVEX", "CAF"])
+def test_files_cut_short_are_seen_by_their_headers(tmp_path, kind):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, tone(16000), 16000, format=kind, subtype="PCM_16")
+    assert len(read_audio(str(path), 16000)) == 8000
+    path.write_bytes(path.read_bytes()[:9000])
+    with pytest.raises(AudioError, match="is cut short|malformed"):
+        read_info(str(path))
+
+
+@pytest.mark.parametrize("tag", [b"", b"TAG" + bytes(125)])
+@pytest.mark.parametrize("seconds", [0.6, 5, 60])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_flac_that_holds_more_than_it_says(tmp_path, seconds, channels, tag):
+    path = tmp_path / "a.flac"
+    audio = np.random.default_rng(0).uniform(-0.5, 0.5, (int(16000 * seconds), channels))
+    soundfile.write(path, audio, 16000)
+    path.write_bytes(path.read_bytes() + tag)
+    assert len(read_audio(str(path), 16000)) == len(audio)
+    with pytest.raises(AudioError, match=f"has {len(audio):,} samples, but its header says 5,000"):
+        read_audio(flac_that_says(path, 5000), 16000)
+
+
+@pytest.mark.parametrize("make", [lambda p: p.mkdir(), os.mkfifo, lambda p: p.symlink_to("/dev/zero"),
+                                  lambda p: p.symlink_to(p), lambda p: p.symlink_to("/proc/self/mem")])
+def test_what_is_no_file_is_not_waited_for(tmp_path, make):
+    make(tmp_path / "a.wav")
+    for read in (read_info, lambda path: read_audio(path, 16000)):
+        with pytest.raises(AudioError, match="cannot be read: |empty file"):
+            read(str(tmp_path / "a.wav"))
+
+
+@pytest.mark.parametrize("name", ["a\0.wav", "a\ud800.wav", "n" * 300 + ".wav", ""])
+def test_names_that_no_file_has(name):
+    with pytest.raises(AudioError, match="does not exist|File name too long"):
+        read_info(name)
+
+
+def test_a_name_that_is_not_utf8(tmp_path):
+    soundfile.write(tmp_path / "a.wav", tone(16000), 16000)
+    os.rename(tmp_path / "a.wav", os.fsencode(tmp_path) + b"/caf\xe9.wav")
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.wav")
+    assert len(read_audio(path, 16000)) == 8000 == AudioIndex([path], None, 1).samples[0]
+
+
 def test_silence_takes_few_bytes(tmp_path):
     """A header is believed that promises much of little."""
     soundfile.write(tmp_path / "a.flac", np.zeros(1_000_000), 16000, compression_level=1.0)
@@ -212,3 +299,61 @@ def test_index_of_a_small_set_leaves_nothing_behind(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.zeros(100), 8000)
     AudioIndex([str(tmp_path / "a.wav")], str(tmp_path / "cache"), 1)
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.fixture
+def remembered(tmp_path, monkeypatch):
+    """(recordings, the file of their lengths, a function that reads them again: samples and how many were opened)."""
+    monkeypatch.setattr(audio_index, "_REMEMBERED_FROM", 2)
+    paths = [str(tmp_path / f"{number}.wav") for number in range(3)]
+    for number, path in enumerate(paths):
+        soundfile.write(path, np.zeros(100 * (number + 1)), 8000)
+    read: list[str] = []
+    monkeypatch.setattr(audio_index, "read_info", lambda path: read.append(path) or read_info(path))
+
+    def again() -> tuple[list[int], int]:
+        read.clear()
+        index = AudioIndex(paths, str(tmp_path / "cache"), 1)
+        assert not index.errors and set(index.rates) == {8000} and set(index.channels) == {1}
+        return index.samples.tolist(), len(read)
+
+    again()
+    return paths, next((tmp_path / "cache").iterdir()), again
+
+
+def test_no_flipped_bit_of_the_lengths_is_believed(remembered, capsys):
+    _, file, again = remembered
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 3):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1:])
+        assert again() == ([100, 200, 300], 3) and file.read_bytes() == whole
+        assert "is not as it was written: the headers of 3 recordings are read anew" in capsys.readouterr().out
+    for content in (b"", whole[:-1], whole[:50], whole + b"x", whole[:-4]):  # the last: as files were before
+        file.write_bytes(content)
+        assert again() == ([100, 200, 300], 3)
+    assert again() == ([100, 200, 300], 0)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_stands_in_the_place_of_the_lengths(remembered, make):
+    _, file, again = remembered
+    file.unlink()
+    make(file)
+    assert again() == ([100, 200, 300], 3)
+
+
+def test_a_recording_of_equal_size_and_time_is_another(remembered):
+    paths, _, again = remembered
+    times = os.stat(paths[0])
+    soundfile.write(paths[0], np.zeros(100), 8000)
+    os.utime(paths[0], ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert again() == ([100, 200, 300], 1) and again()[1] == 0
+
+
+@pytest.mark.parametrize(("kind", "subtype"), [("wav", "FLOAT"), ("flac", None), ("ogg", None), ("mp3", None)])
+@pytest.mark.parametrize("rate", [8000, 11025, 44100])
+def test_audio_is_as_long_as_its_header_says(tmp_path, kind, subtype, rate):
+    """By this a recording that changed since its header was read is noticed."""
+    path = str(tmp_path / f"a.{kind}")
+    soundfile.write(path, tone(rate, 1.234), rate, subtype=subtype)
+    assert len(read_audio(path, 16000)) == resampled_length(read_info(path).samples, rate, 16000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -205,3 +206,27 @@ def test_a_file_that_turns_bad_during_training(one_list, voice, policy, tmp_path
     else:
         assert layer.make_batch(np.arange(2))["ids"].tolist() == [0]
         assert "Skipped" in capsys.readouterr().out
+
+
+def test_a_recording_that_becomes_another_during_training(one_list, voice, tmp_path):
+    params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"))
+    layer = Speech2TextDataLayer(params, mode="train")
+    soundfile.write(tmp_path / "b.wav", voice[:-100], 8000)
+    with pytest.raises(DataError, match=r"list\.csv:3: b\.wav has changed since this run began: it has 3,900 samples"):
+        layer.make_batch(np.arange(2))
+    with pytest.raises(DataError, match=r"list\.csv:3: b\.wav has changed"):
+        layer.examine()
+
+
+@pytest.mark.parametrize("name", ["a\0b.wav", "a\ud800.wav", "a\udce9.wav", "n" * 300])
+def test_names_that_no_file_has_are_those_of_missing_recordings(one_list, voice, tmp_path, name, capsys):
+    params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"))
+    lines = [json.dumps({"audio_filepath": n, "text": "ab"}) for n in ("a.wav", name)]
+    (tmp_path / "list.json").write_text("\n".join(lines))
+    params["dataset_files"] = [str(tmp_path / "list.json")]
+    words = "does not exist|cannot be read: File name too long"
+    with pytest.raises(DataError, match=rf"list\.json:2: \S* ({words})") as error:
+        Speech2TextDataLayer(params, mode="train")
+    str(error.value).encode()
+    layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
+    assert layer.num_examples == 1 and "list.json:2" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
+from open_seq2seq.data.speech2text import feature_cache
 from open_seq2seq.data.speech2text.feature_cache import FORMATS, FeatureCache
 
 
@@ -120,3 +122,56 @@ def test_several_processes_share_a_folder(recording, folder):
     processes = [subprocess.Popen([sys.executable, "-c", STORE_OFTEN, recording, folder, value])
                  for value in ("1", "2")]
     assert [process.wait() for process in processes] == [0, 0]
+
+
+def test_a_recording_of_equal_size_and_time_is_another(recording, folder, capsys):
+    cache = FeatureCache(folder, {}, "npy")
+    cache.store(recording, VALUES)
+    times = os.stat(recording)
+    Path(recording).write_bytes(b"other")
+    os.utime(recording, ns=(times.st_atime_ns, times.st_mtime_ns))
+    for _ in range(2):
+        assert cache.load(recording) is None
+    assert capsys.readouterr().out.count("their recordings have changed since") == 1
+    cache.store(recording, VALUES)
+    assert cache.load(recording) is not None and len(list(Path(folder).rglob("*.npy"))) == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_stands_in_the_place_of_cached_features(recording, folder, make):
+    cache = FeatureCache(folder, {}, "npy")
+    cache.store(recording, VALUES)
+    path = Path(cache.path_of(recording))
+    path.unlink()
+    make(path)
+    assert cache.load(recording) is None
+
+
+def hdf5_elsewhere(kind: str, place: Path) -> bytes:
+    with h5py.File(place / "secret", "w") as file:
+        file["features"] = VALUES
+    (place / "raw").write_bytes(VALUES.tobytes())
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        if kind == "link":
+            file["features"] = h5py.ExternalLink(str(place / "secret"), "features")
+        elif kind == "raw":
+            file.create_dataset("features", VALUES.shape, VALUES.dtype, external=[(str(place / "raw"), 0, 24)])
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout(VALUES.shape, VALUES.dtype)
+            layout[...] = h5py.VirtualSource(str(place / "secret"), "features", VALUES.shape)
+            file.create_virtual_dataset("features", layout)
+        elif kind == "huge":
+            file.create_dataset("features", (10 ** 9, 10 ** 6), "f4", chunks=(1024, 1024))
+        elif kind == "group":
+            file.create_group("features")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["link", "raw", "virtual", "huge", "group"])
+def test_nothing_but_the_values_of_the_file_itself(recording, folder, tmp_path, kind, monkeypatch):
+    """Even a file with a checksum that is right."""
+    cache = FeatureCache(folder, {}, "hdf5")
+    monkeypatch.setattr(feature_cache, "_packed", lambda array, file_format: hdf5_elsewhere(kind, tmp_path))
+    cache.store(recording, VALUES)
+    assert cache.load(recording) is None

@@ -146,3 +146,50 @@ def test_a_link_changes_no_name(tmp_path):
     before = [u.name for u in rows_of(tmp_path, needs_text=False)]
     (tmp_path / "a" / "link").symlink_to(tmp_path / "b")
     assert [u.name for u in rows_of(tmp_path, needs_text=False)] == before == ["a/1.wav", "b/1.wav"]
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    (tmp_path / "a").mkdir()
+    os.rename(tmp_path / "a", os.fsencode(tmp_path) + b"/caf\xe9")
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9/b\xff.wav")
+    with open(path, "wb"):
+        pass
+    (row,) = rows_of(tmp_path, needs_text=False)
+    assert (row.name, row.path) == ("caf\\xe9/b\\xff.wav", path)
+    (given,) = rows_of(path, needs_text=False)
+    assert given.name == given.place == f"{tmp_path}/caf\\xe9/b\\xff.wav"
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"audio_filepath": "a", "offset": ' + "9" * 5000 + "}"])
+def test_json_without_end(tmp_path, line):
+    (tmp_path / "a.json").write_text(line + "\n")
+    with pytest.raises(DataError, match=r"a\.json:1: the line is not JSON"):
+        rows_of(tmp_path / "a.json")
+
+
+def test_a_column_that_comes_twice(tmp_path):
+    (tmp_path / "a.csv").write_text("wav_filename,transcript,wav_filename\na.wav,a,b.wav\n")
+    with pytest.raises(DataError, match=r"a\.csv:1: the header names wav_filename twice"):
+        rows_of(tmp_path / "a.csv")
+
+
+def test_a_million_columns(tmp_path):
+    header = ["wav_filename", "transcript", *(f"c{i}" for i in range(10 ** 6))]
+    (tmp_path / "a.csv").write_text(",".join(header) + "\n1.wav,a" + "," * 10 ** 6 + "\n2.wav,b\n")
+    with pytest.raises(DataError, match=r"a\.csv:3: the row has 2 columns but the header 1000002"):
+        rows_of(tmp_path / "a.csv")
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "a.wav").write_bytes(b"")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DataError, match="The folder .*secret cannot be read: Permission denied"):
+        rows_of(tmp_path, needs_text=False)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.text2text import corpus as corpus_module
+from open_seq2seq.data.text2text import corpus_index as index_module
 from open_seq2seq.data.text2text.corpus import corpus_of_lines, load_corpus
 from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary
+from open_seq2seq.utils import data_files
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.sealed import sealed, unsealed
 
 LETTERS = "abcdefghij"
 TOKENIZER = DelimiterTokenizer(Vocabulary(["<PAD>", "</S>", "<S>", "<UNK>", *LETTERS, "é"]))
@@ -125,7 +128,7 @@ def described(change):
     """Puts another description at the end of an index."""
     def damage(content):
         length = int.from_bytes(content[-16:-8], "little")
-        footer = json.dumps(change(json.loads(content[-16 - length:-16]))).encode()
+        footer = sealed(json.dumps(change(json.loads(unsealed(content[-16 - length:-16])))).encode())
         return content[:-16 - length] + footer + len(footer).to_bytes(8, "little") + content[-8:]
     return damage
 
@@ -137,6 +140,126 @@ def described(change):
     lambda b: b[:-400].replace(b"\x00" * 8, b"\xff" * 7 + b"\x7f") + b[-400:]])
 def test_an_index_that_promises_what_it_does_not_hold_is_made_anew(tmp_path, damage):
     test_a_broken_index_is_made_anew(tmp_path, damage)
+
+
+ALL = np.arange(50)
+
+
+def batch_of_all(corpus):
+    return corpus.padded(ALL, 100)[0].tolist(), [corpus.line(number) for number in ALL]
+
+
+@pytest.fixture
+def indexed(tmp_path, monkeypatch):
+    """(text, its index, its batch of all sentences, a function that loads it)."""
+    monkeypatch.setattr(index_module, "_BLOCK_BYTES", 64)
+    path, folder = write(tmp_path / "t", random_lines(50)), tmp_path / "i"
+
+    def load(**options):
+        return load_corpus(path, TOKENIZER, str(folder), **options)
+
+    expected = batch_of_all(load())
+    return tmp_path / "t", next(folder.glob("*.index")), expected, load
+
+
+def test_no_flipped_bit_of_an_index_is_trained_on(indexed):
+    _, index, expected, load = indexed
+    whole = index.read_bytes()
+    for place in range(0, len(whole), 11):
+        index.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1:])
+        assert batch_of_all(load()) == expected
+        assert index.read_bytes()[:-400] == whole[:-400]  # made anew; a description may be longer or shorter
+
+
+def test_tokens_are_checked_when_they_are_wanted(indexed, capsys):
+    _, index, expected, load = indexed
+    corpus, content = load(), bytearray(index.read_bytes())
+    content[200] ^= 1  # in the fourth block
+    index.unlink()
+    index.write_bytes(content)
+    corpus = load()
+    capsys.readouterr()
+    assert corpus.padded(ALL[:3], 100)[0].tolist() and capsys.readouterr().out == ""
+    assert batch_of_all(corpus) == expected
+    assert "was damaged while it was in use: it is made anew" in capsys.readouterr().out
+    assert load(thorough=True).tokens.tolist() == corpus.tokens.tolist() and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("change", [lambda index: os.truncate(index, 100), lambda index: os.truncate(index, 0),
+                                    lambda index: index.write_bytes(bytes(index.stat().st_size))])
+def test_an_index_that_shrinks_or_changes_while_it_is_mapped(indexed, change):
+    _, index, expected, load = indexed
+    corpus = load()
+    change(index)
+    assert batch_of_all(corpus) == expected == batch_of_all(load())
+
+
+def test_an_index_that_goes_away_while_it_is_mapped(indexed):
+    text, index, expected, load = indexed
+    corpus = load()
+    index.unlink()
+    assert batch_of_all(corpus) == expected
+    text.unlink()
+    assert corpus.padded(ALL, 100)[0].tolist() == expected[0]
+    with pytest.raises(DataError, match="The text file .* does not exist"):
+        corpus.line(0)
+
+
+def test_a_damaged_index_of_a_text_that_has_changed_since(indexed):
+    text, index, _, load = indexed
+    corpus = load()
+    write(text, random_lines(50, seed=4))
+    os.truncate(index, 0)
+    for use in (lambda: corpus.padded(ALL, 100), lambda: corpus.line(0)):
+        with pytest.raises(DataError, match="has changed since this run began"):
+            use()
+
+
+def test_a_text_of_equal_size_and_time_is_another(indexed, capsys):
+    text, _, expected, load = indexed
+    times, content = os.stat(text), text.read_bytes()
+    text.write_bytes(content.replace(b"a", b"b"))
+    os.utime(text, ns=(times.st_atime_ns, times.st_mtime_ns))
+    capsys.readouterr()
+    assert batch_of_all(load()) != expected
+    assert "is made anew: the text has changed" in capsys.readouterr().out
+
+
+def test_the_same_text_with_other_rights_is_the_same(indexed, capsys):
+    text, _, expected, load = indexed
+    text.chmod(0o600)
+    capsys.readouterr()
+    assert batch_of_all(load()) == expected and capsys.readouterr().out == ""
+
+
+def test_a_thorough_look_sees_a_text_changed_without_a_trace(indexed, capsys, monkeypatch):
+    text, _, expected, load = indexed
+    identity = index_module.identity_of(str(text))
+    text.write_bytes(text.read_bytes().replace(b"a", b"b"))
+    for module in (index_module, corpus_module):
+        monkeypatch.setattr(module, "identity_of", lambda path: identity)
+    assert load().padded(ALL, 100)[0].tolist() == expected[0]
+    assert load(thorough=True).padded(ALL, 100)[0].tolist() != expected[0]
+    assert "the text has changed" in capsys.readouterr().out
+
+
+def test_a_text_in_memory_stays_what_it_was(tmp_path):
+    path = write(tmp_path / "t", random_lines(50))
+    corpus = load_corpus(path, TOKENIZER)
+    write(tmp_path / "t", ["x"] * 50)
+    assert [corpus.line(number) for number in ALL] == random_lines(50)
+    (tmp_path / "t").unlink()
+    assert corpus.line(49) == random_lines(50)[49]
+
+
+@pytest.mark.parametrize("first", [b"", b"a\nb\n"])
+def test_a_line_without_end_is_named(tmp_path, monkeypatch, index_dir, first):
+    monkeypatch.setattr(corpus_module, "_CHUNK_BYTES", 3)
+    for module in (corpus_module, data_files):
+        monkeypatch.setattr(module, "MOST_LINE_BYTES", 100)
+    (tmp_path / "t").write_bytes(first + b"x" * 1000)
+    with pytest.raises(DataError, match=rf"t:{1 + first.count(10)}: the line has more than 100 bytes"):
+        load_corpus(str(tmp_path / "t"), TOKENIZER, index_dir)
 
 
 @pytest.mark.parametrize("make", [lambda lock, victim: lock.symlink_to(victim), lambda lock, victim: os.mkfifo(lock)])

@@ -233,3 +233,20 @@ def test_invalid_utf8_and_empty_files(files):
     (files.folder / "target.txt").write_bytes(b"")
     with pytest.raises(DataError, match="target.txt is empty"):
         ParallelTextDataLayer(params)
+
+
+def test_a_check_compares_indexes_with_the_whole_texts(files, tmp_path, capsys):
+    params = files.params(index_dir=str(tmp_path / "i"))
+    layer = ParallelTextDataLayer(params)
+    said = [f"the index of {params[side]} was compared with the whole text" for side in ("source_file", "target_file")]
+    batch = layer.make_batch(np.arange(20))["source_tensors"][0].tolist()
+    assert layer.examine() == said and "anew" not in capsys.readouterr().out
+    for index in (tmp_path / "i").glob("*.index"):
+        content = bytearray(index.read_bytes())
+        content[10] ^= 1
+        index.write_bytes(content)
+    layer = ParallelTextDataLayer(params)
+    assert "anew" not in capsys.readouterr().out
+    assert layer.examine() == said and capsys.readouterr().out.count("is made anew: tokens in it are damaged") == 2
+    assert layer.make_batch(np.arange(20))["source_tensors"][0].tolist() == batch
+    assert files.layer().examine() == []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from open_seq2seq.data.text2text.tokenizers import (
     DelimiterTokenizer,
     SentencePieceTokenizer,
+    load_sentencepiece,
     make_tokenizers,
     visible_ids,
 )
@@ -115,3 +118,13 @@ def test_bad_settings_are_refused(changed, message):
 def test_an_empty_delimiter_is_refused():
     with pytest.raises(ConfigError, match="delimiter' is empty"):
         DelimiterTokenizer(VOCABULARY, "")
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut", "text", "zeros", "of another kind"])
+def test_damaged_sentencepiece_models(tmp_path, model_path, kind):
+    whole = Path(model_path).read_bytes()
+    content = {"empty": b"", "cut": whole[:len(whole) // 2], "text": b"a\nb\n" * 100, "zeros": bytes(len(whole)),
+               "of another kind": b"\x93NUMPY" + whole}[kind]
+    (tmp_path / "m.model").write_bytes(content)
+    with pytest.raises(DataError, match=r"m\.model cannot be read as a SentencePiece model"):
+        load_sentencepiece(str(tmp_path / "m.model"))

@@ -59,3 +59,19 @@ def test_bad_files_are_refused(tmp_path, text, message):
 def test_missing_file(tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         Vocabulary.load(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    ("a\rb\rc\r", r"v:1: 'a\\rb\\rc' is no token"), ("a\nb\0\n", r"v:2: 'b\\x00' is no token"),
+    ("a\0\n\0b\0\n", "v:1: .* is no token"),  # UTF-16
+])
+def test_what_is_no_token(tmp_path, content, words):
+    (tmp_path / "v").write_bytes(content.encode())
+    with pytest.raises(DataError, match=words):
+        Vocabulary.load(str(tmp_path / "v"), False)
+
+
+def test_special_tokens_alone_are_no_vocabulary(tmp_path):
+    (tmp_path / "v").write_text("<PAD>\n</S>\n<S>\n<UNK>\n \n\n")
+    with pytest.raises(DataError, match="holds no tokens but the special ones"):
+        Vocabulary.load(str(tmp_path / "v"))

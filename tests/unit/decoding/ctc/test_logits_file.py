@@ -1,3 +1,4 @@
+import contextlib
 import io
 import pickle
 import tracemalloc
@@ -112,3 +113,29 @@ def test_a_pickled_dump_is_what_pickle_reads(tmp_path):
     assert found["vocab"] == {0: "x", 1: " "} and found["step_size"] == 0.02
     for number in range(300):
         np.testing.assert_array_equal(found["logits"][f"{number}"], arrays[number // 2])
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.pickle"])
+def test_damage_anywhere_is_said_in_words(tmp_path, name):
+    path = tmp_path / name
+    write_logits(str(path), {f"{n}.wav": np.full((3, 3), float(n), np.float32) for n in range(3)}, "ab", 0.02, {"a": 1})
+    whole, numbers = path.read_bytes(), np.random.default_rng(0)
+    for trial in range(300):
+        content = bytearray(whole)
+        for place in numbers.integers(len(content), size=numbers.integers(1, 4)):
+            content[place] ^= 1 << numbers.integers(8)
+        path.write_bytes(content[:numbers.integers(len(content))] if trial % 3 == 0 else content)
+        with contextlib.suppress(DataError):
+            assert len(read_logits(str(path)).labels) == 2
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"step_seconds": np.float64("nan")}, "nan seconds"), ({"step_seconds": np.float64(-1)}, "-1 seconds"),
+    ({"logits_0": np.array([["a", "b", "c"]])}, "of the type <U1"), ({"names": np.array(["a", "a"])}, "of one name"),
+])
+def test_dumps_of_something_else(tmp_path, change, words):
+    write_logits(str(tmp_path / "a.npz"), {"a": np.zeros((1, 3), np.float32)}, "ab", 0.02)
+    with np.load(tmp_path / "a.npz") as dump:
+        np.savez(tmp_path / "b.npz", **{**dump, **change})
+    with pytest.raises(DataError, match=words):
+        read_logits(str(tmp_path / "b.npz"))

@@ -241,3 +241,22 @@ def test_perplexity():
 def test_texts_that_cannot_be_used(sentences, what):
     with pytest.raises(DataError, match=what):
         estimate(sentences, 2)
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [
+    ("ngram 1=4", "ngram 1=999999999999", r"announces 999,999,999,999 n-grams"),
+    ("ngram 1=4", "ngram 1=" + "9" * 5000, "no part"),
+    ("ngram 1=4", "ngram " + "9" * 5000 + "=4", "no part"),
+    ("-0.5 a", "nan a", "line 7: a 1-gram is a log probability"), ("-0.5 a", "inf a", "line 7: a 1-gram"),
+    ("-0.5 a", "1e999 a", "line 7: a 1-gram"), ("-0.5 a", "-0.5 a nan", "line 7: a 1-gram"),
+])
+@pytest.mark.parametrize("name", ["a.arpa", "a.arpa.gz"])
+def test_models_that_say_impossible_things(tmp_path, name, old, new, words):
+    whole = "\\data\\\nngram 1=4\n\n\\1-grams:\n-1 <unk>\n-1 <s>\n-0.5 a\n-1 </s>\n\n\\end\\\n"
+    for text in (whole.replace("-0.5 a", "-inf a"), whole, whole.replace(old, new)):
+        with (gzip.open if name.endswith(".gz") else open)(tmp_path / name, "wb") as file:
+            file.write(text.encode())
+        if text != whole.replace(old, new):
+            assert read_arpa(str(tmp_path / name)).counts == [4]
+    with pytest.raises(DataError, match=words):
+        read_arpa(str(tmp_path / name))

@@ -66,7 +66,8 @@ for number, name in enumerate(("../outside", "/etc/passwd", "assets/../../outsid
     ATTACKS[f"a listed name that leaves the folder, {number}"] = listed(name), "leaves the folder"
 for key, value in (("step", "abc"), ("step", -1), ("step", 1.5), ("step", True), ("step", float("nan")),
                    ("step", float("inf")), ("step", 10 ** 30), ("step", []), ("micro_batch", "x"),
-                   ("random_seed", 2 ** 70), ("world_size", 0), ("metrics", [1]), ("metrics", {"val_loss": "low"}),
+                   ("random_seed", 2 ** 70), ("random_seed", 2 ** 43), ("world_size", 0), ("metrics", [1]),
+                   ("metrics", {"val_loss": "low"}),
                    ("divergence", "no"), ("divergence", {"events": [1]}), ("divergence", {"losses": {"first": ["x"]}})):
     ATTACKS[f"{key} is {json.dumps(value)}"] = said(key, value), f"in state.json {key} is"
 for value in (None, [], "x", {WEIGHTS: 3}, {}):

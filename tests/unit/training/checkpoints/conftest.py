@@ -10,7 +10,7 @@ import pytest
 
 from open_seq2seq.training.checkpoints import Snapshot
 
-MakeSnapshot = Callable[[int], Snapshot]
+MakeSnapshot = Callable[..., Snapshot]
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def make_snapshot(tmp_path: Path) -> MakeSnapshot:
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("ä\nb\n", encoding="utf-8")
 
-    def make(step: int) -> Snapshot:
+    def make(step: int, run: str = "") -> Snapshot:
         rng = np.random.default_rng(step)
         weights = {"encoder/layer_0/kernel": rng.normal(size=(7, 5)).astype(np.float32),
                    "encoder/layer_0/scale": np.array(rng.normal(), np.float32),
@@ -27,7 +27,7 @@ def make_snapshot(tmp_path: Path) -> MakeSnapshot:
         optimizer = {"adam/m/encoder/layer_0/kernel": rng.normal(size=(7, 5)).astype(np.float32),
                      "updates": np.array(2 ** 40 + step, np.int64), "seed": np.array([2 ** 32 - 1, 5], np.uint32),
                      "skipped": np.array(3, np.int32), "odd": np.array([np.nan, np.inf, -0.0, 1e-45], np.float32)}
-        state = {"step": step, "random_seed": 3, "metrics": {"val_loss": 0.1 + step}}
+        state = {"step": step, "random_seed": 3, "metrics": {"val_loss": 0.1 + step}, "run": run}
         return Snapshot(weights, optimizer, state, "dtype: mixed\nname: ä\n", {"vocab.txt": str(vocabulary)})
 
     return make

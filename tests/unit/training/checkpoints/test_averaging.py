@@ -120,3 +120,18 @@ def test_moving_averages_are_averaged_beside_the_weights(tmp_path, make_snapshot
     write_snapshot(make_snapshot(3), tmp_path / "model.ckpt-3")
     with pytest.raises(CheckpointError, match="different variables"):
         average_checkpoints([*paths, tmp_path / "model.ckpt-3"])
+
+
+def test_damaged_ones_are_named_and_left_out(tmp_path, make_snapshot, capsys):
+    paths = [tmp_path / f"model.ckpt-{step}" for step in (1, 2, 3, 4)]
+    for step, path in enumerate(paths, start=1):
+        write_snapshot(make_snapshot(step), path)
+    (paths[0] / "config.yaml").unlink()
+    (paths[3] / "state.json").write_text("[]", encoding="utf-8")
+    average = average_checkpoints(paths)
+    assert average.state["averaged"] == ["model.ckpt-2", "model.ckpt-3"] and average.state["step"] == 3
+    expected = average_checkpoints(paths[1:3])
+    assert all(np.array_equal(average.weights[name], value) for name, value in expected.weights.items())
+    assert capsys.readouterr().out.count("It is left out of the average.") == 2
+    with pytest.raises(CheckpointError, match="none of the checkpoints can be used"):
+        average_checkpoints([paths[0], paths[3]])

@@ -39,7 +39,7 @@ def test_an_attack_is_refused(checkpoint, make_snapshot, capsys, name):
     assert load_first_whole([checkpoint, checkpoint.parent / "model.ckpt-4"]).state["step"] == 4
     assert text in capsys.readouterr().out
     with pytest.raises(CheckpointError):
-        average_checkpoints([checkpoint.parent / "model.ckpt-4", checkpoint])
+        average_checkpoints([checkpoint])
 
 
 @pytest.mark.parametrize("name", ["an_asset_is_a_link", "an_asset_is_a_pipe", "config_is_a_pipe", "state_is_a_link",

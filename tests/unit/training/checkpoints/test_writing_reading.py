@@ -23,6 +23,8 @@ from open_seq2seq.training.checkpoints import (
     write_snapshot,
     writing,
 )
+from open_seq2seq.training.logdir import list_checkpoints
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import CheckpointError
 
 
@@ -104,14 +106,19 @@ def test_keep_nothing_means_keep_all(logdir, make_snapshot):
 
 @pytest.mark.parametrize("keep", [1, 2])
 def test_what_was_just_written_outlives_a_damaged_newer_one(logdir, make_snapshot, keep):
-    """A run that had to go back from step 100 to 80 must keep what it makes from there."""
+    """A run that had to go back from step 100 to 80 must keep what it makes from there, and the weights of 100."""
     for step in (80, 100):
         write_snapshot(make_snapshot(step), logdir / f"model.ckpt-{step}")
     (logdir / "model.ckpt-100" / "weights.safetensors").write_bytes(b"")
     checkpointer = Checkpointer(logdir, keep, step_of)
     checkpointer.save("model.ckpt-90", make_snapshot(90))
     checkpointer.wait()
-    assert names(logdir) == ["model.ckpt-80", "model.ckpt-90"][2 - keep:]
+    assert set(names(logdir)) == {"model.ckpt-100", *["model.ckpt-80", "model.ckpt-90"][2 - keep:]}
+    for step in (100, 110):
+        checkpointer.save(f"model.ckpt-{step}", make_snapshot(step))
+    checkpointer.wait()
+    assert names(logdir) == ["model.ckpt-100", "model.ckpt-110"][2 - keep:]
+    assert load_checkpoint(logdir / "model.ckpt-110").state["step"] == 110
 
 
 def damage_truncate(folder: Path, file: str) -> None:
@@ -187,7 +194,7 @@ def test_full_disk_is_told_at_the_next_call_and_costs_nothing(logdir, make_snaps
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfile", full)
+        patch.setattr(disk, "write_new", full)
         checkpointer.save("model.ckpt-2", make_snapshot(2))
         with pytest.raises(CheckpointError, match="No space left on device"):
             checkpointer.save("model.ckpt-3", make_snapshot(3))
@@ -246,8 +253,10 @@ def test_killed_while_replacing_one_of_the_same_name(logdir, make_snapshot, monk
 def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkeypatch):
     folder = logdir / "model.ckpt-1"
     write_snapshot(make_snapshot(1), folder)
-    write_snapshot(make_snapshot(2), folder)
-    assert load_checkpoint(folder).state["step"] == 2
+    again = make_snapshot(1)
+    again.state["epoch"] = 2
+    write_snapshot(again, folder)
+    assert load_checkpoint(folder).state["epoch"] == 2
     rename, calls = os.rename, []
 
     def refuse_second(source, target):
@@ -260,13 +269,14 @@ def test_one_of_the_same_name_is_replaced_or_stays(logdir, make_snapshot, monkey
         patch.setattr(os, "rename", refuse_second)
         with pytest.raises(CheckpointError):
             write_snapshot(make_snapshot(3), folder)
-    assert names(logdir) == ["model.ckpt-1"] and load_checkpoint(folder).state["step"] == 2
+    assert names(logdir) == ["model.ckpt-1"] and load_checkpoint(folder).state["epoch"] == 2
 
 
 def test_everything_is_synced_before_the_rename(logdir, make_snapshot, monkeypatch):
     events: list[str] = []
-    sync, rename = writing.sync, os.rename
-    monkeypatch.setattr(writing, "sync", lambda path: (events.append(f"sync {Path(path).name}"), sync(path)))
+    sync, rename = disk.sync, os.rename
+    for module in (disk, disk.files):
+        monkeypatch.setattr(module, "sync", lambda path: (events.append(f"sync {Path(path).name}"), sync(path)))
     monkeypatch.setattr(os, "rename", lambda *args: (events.append("rename"), rename(*args)))
     write_snapshot(make_snapshot(1), logdir / "model.ckpt-1")
     before, after = events[:events.index("rename")], events[events.index("rename"):]
@@ -307,3 +317,106 @@ def test_reading_executes_nothing(logdir, make_snapshot):
     (folder / "state.json").write_text(json.dumps(state))
     with pytest.raises(CheckpointError, match="damaged"):
         load_checkpoint(folder)
+
+
+def entries(folder: Path) -> dict[str, str | bytes]:
+    """Everything below a folder: contents of files, targets of links."""
+    return {str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+            for path in folder.rglob("*") if path.is_symlink() or path.is_file()}
+
+
+def test_a_run_removes_no_checkpoint_of_another_run(logdir, make_snapshot, capsys):
+    for step in (1, 2, 5):
+        write_snapshot(make_snapshot(step, "first"), logdir / f"model.ckpt-{step}")
+    before = entries(logdir)
+    checkpointer = Checkpointer(logdir, 1, step_of, "second")
+    for step in (3, 4, 5, 6):
+        checkpointer.save(f"model.ckpt-{step}", make_snapshot(step, "second"))
+    checkpointer.wait()
+    assert names(logdir) == ["model.ckpt-1", "model.ckpt-2", "model.ckpt-5.aside", "model.ckpt-6"]
+    after = {name.replace(".aside", ""): content for name, content in entries(logdir).items()}
+    assert before.items() <= after.items() and "renamed to model.ckpt-5.aside" in capsys.readouterr().out
+
+
+def test_what_is_no_checkpoint_is_neither_counted_nor_removed(logdir, make_snapshot, tmp_path):
+    """Its name does not make a folder a checkpoint, nor does a file that says so."""
+    write_snapshot(make_snapshot(1), tmp_path / "elsewhere")
+    (logdir / "model.ckpt-1").mkdir(parents=True)
+    (logdir / "model.ckpt-1/thesis.tex").write_text("dear")
+    (logdir / "model.ckpt-2").write_text("mine")
+    (logdir / "model.ckpt-3").symlink_to(tmp_path / "elsewhere")
+    shutil.copytree(tmp_path / "elsewhere", logdir / "model.ckpt-4")
+    (logdir / "model.ckpt-4/state.json").write_text("{}")
+    (logdir / ".tmp-notes").mkdir()
+    (logdir / ".tmp-notes/state.json").write_text("{}")
+    (logdir / ".tmp-replaced-x").write_text("mine")
+    before = {**entries(logdir), **entries(tmp_path / "elsewhere")}
+    checkpointer = Checkpointer(logdir, 1, step_of)
+    for step in range(1, 6):
+        checkpointer.save(f"model.ckpt-{step}", make_snapshot(step))
+    checkpointer.wait()
+    found = {name.replace(".aside", ""): content for name, content in entries(logdir).items()
+             if not name.startswith("model.ckpt-5")}
+    assert {**found, **entries(tmp_path / "elsewhere")} == before
+    assert load_checkpoint(logdir / "model.ckpt-5").state["step"] == 5
+
+
+@pytest.mark.parametrize("listed", ["notes.txt", "../notes.txt", "assets/../../notes.txt", "assets/link"])
+def test_a_users_file_in_a_checkpoint_outlives_it(logdir, make_snapshot, listed):
+    """Even where a state, which anybody may have written, says that it is the checkpoint's."""
+    folder = logdir / "model.ckpt-1"
+    write_snapshot(make_snapshot(1), folder)
+    for path in (folder / "notes.txt", logdir / "notes.txt"):
+        path.write_text("mine")
+    (folder / "assets/link").symlink_to(logdir / "notes.txt")
+    state = json.loads((folder / "state.json").read_text())
+    state["sha256"][listed] = ""
+    state["state_sha256"] = writing.state_checksum(state)
+    (folder / "state.json").write_text(json.dumps(state))
+    checkpointer = Checkpointer(logdir, 1, step_of)
+    checkpointer.save("model.ckpt-2", make_snapshot(2))
+    checkpointer.wait()
+    assert names(folder) == ["assets", "notes.txt"] and names(folder / "assets") == ["link"]
+    assert (logdir / "notes.txt").read_text() == "mine" and names(logdir) == ["model.ckpt-1", "model.ckpt-2",
+                                                                              "notes.txt"]
+
+
+def test_a_checkpoint_that_an_older_version_was_about_to_replace(logdir, make_snapshot):
+    write_snapshot(make_snapshot(1), logdir / ".tmp-replaced-model.ckpt-1")
+    remove_unfinished(logdir)
+    assert names(logdir) == ["model.ckpt-1"]
+
+
+@pytest.mark.parametrize("name", ["model.ckpt-900", "model.ckpt-1", "val_loss=0.5000-step-3"])
+def test_a_folder_whose_name_says_another_step_is_passed_over(logdir, make_snapshot, capsys, name):
+    write_snapshot(make_snapshot(5), logdir / name)
+    write_snapshot(make_snapshot(4), logdir / "model.ckpt-4")
+    assert load_first_whole([logdir / name, logdir / "model.ckpt-4"]).state["step"] == 4
+    assert f"{name} is of step 5, as its state.json says" in capsys.readouterr().out
+
+
+def test_one_without_its_state_is_listed_and_passed_over(logdir, make_snapshot, capsys):
+    for step in (4, 5):
+        write_snapshot(make_snapshot(step), logdir / f"model.ckpt-{step}")
+    (logdir / "model.ckpt-5" / "state.json").unlink()
+    (logdir / "model.ckpt-7").mkdir()
+    (logdir / "model.ckpt-7" / "notes.txt").write_text("somebody's", encoding="utf-8")
+    assert load_first_whole(list_checkpoints(logdir)).state["step"] == 4
+    out = capsys.readouterr().out
+    assert out.count("WARNING") == 1 and "model.ckpt-5" in out and "state.json" in out
+
+
+@pytest.mark.parametrize(("place", "resuming", "refused"), [("weights", False, True), ("optimizer", False, False),
+                                                            ("optimizer", True, True)])
+def test_numbers_that_are_not_finite_are_named(logdir, make_snapshot, place, resuming, refused):
+    snapshot = make_snapshot(1)
+    del snapshot.optimizer["odd"]
+    name = next(name for name in getattr(snapshot, place) if name.endswith("kernel"))
+    getattr(snapshot, place)[name][-1, -1] = np.inf
+    write_snapshot(snapshot, logdir / "model.ckpt-1")
+    checkpoint = load_checkpoint(logdir / "model.ckpt-1")
+    if not refused:
+        checkpoint.check_finite(resuming)
+        return
+    with pytest.raises(CheckpointError, match=f"{name} has values that are infinite or no numbers"):
+        checkpoint.check_finite(resuming)

@@ -1,0 +1,106 @@
+"""What differs between two configs of one run, as far as its results depend on it; decided by declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.config.files import PARAMS, Resolve
+from open_seq2seq.config.params import FREE, SAY, Param, as_param, coerce, shown
+from open_seq2seq.config.serialize import to_plain
+
+_ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A parameter with another value.
+
+    Attributes:
+      path: where it stands in the config.
+      kind: what the change means: ``refuse`` or ``say``; see ``Param.on_change``.
+      before: what it was, as plain values.
+      now: what it is.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"'{'/'.join(self.path)}' is {_shown(self.now)}, and was {_shown(self.before)}"
+
+
+def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], resolve: Resolve,
+            part: tuple[str, ...] = ()) -> Iterator[Change]:
+    """Yields what differs in the parameters of a part, and of parts inside it.
+
+    Names of files are left out: it is their content that counts. A part of another class is one change.
+
+    Args:
+      part_class: a model, or another part.
+      before: its parameters as plain values; defaults may be missing.
+      now: likewise, or with objects in the places of their names.
+      resolve: finds the class of a part inside.
+      part: where the parameters stand.
+    """
+    required, optional = part_class.declared_params()
+    declared = {name: as_param(spec) for name, spec in {**optional, **required}.items()}
+    inside = {name: found for name in now if name + PARAMS in declared or name + PARAMS in now
+              if hasattr(found := resolve(now[name], declared[name].names if name in declared else ""),
+                         "declared_params")}
+    for name, spec in declared.items():
+        stem = name.removesuffix(PARAMS)
+        if spec.derived or (name in inside and spec.on_change == FREE):
+            continue
+        old, new = (_fitted(params, name, spec) for params in (before, now))
+        if name == stem or stem not in inside:
+            yield from _differences(spec, old, new, (*part, name))
+        elif not list(_differences(declared[stem], before.get(stem), to_plain(now[stem]), ())):
+            yield from changes(inside[stem], old if isinstance(old, Mapping) else {},
+                               now.get(name) or {}, resolve, (*part, name))
+
+
+def _fitted(params: Mapping[str, Any], name: str, spec: Param) -> Any:
+    value = params[name] if name in params else spec.default
+    return to_plain(coerce(value, spec)[0])
+
+
+def _differences(spec: Param, before: Any, now: Any, path: tuple[str, ...]) -> Iterator[Change]:
+    """Yields what differs in one parameter: entry by entry where it is a dict, or a list of dicts."""
+    if isinstance(spec.file, str) and spec.file:
+        return
+    if _are_dicts(before, now):
+        for key in dict.fromkeys([*now, *before]):
+            if isinstance(spec.file, str) or key not in spec.file:
+                yield from _differences(spec, before.get(key, _ABSENT), now.get(key, _ABSENT), (*path, str(key)))
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now) \
+            and any(_are_dicts(*pair) for pair in zip(before, now, strict=True)):
+        for number, pair in enumerate(zip(before, now, strict=True)):
+            yield from _differences(spec, *pair, (*path, str(number)))
+    elif _comparable(before, spec) != _comparable(now, spec):
+        kind = spec.on_change
+        if not isinstance(kind, str):
+            kind = kind.get(path[-1], kind.get("", SAY))
+        if kind != FREE:
+            yield Change(path, kind or SAY, before, now)
+
+
+def _are_dicts(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def _comparable(value: Any, spec: Param) -> Any:
+    """A class or function is the same wherever its file has been moved to; lambdas cannot be told apart."""
+    if isinstance(value, list):
+        return [_comparable(item, spec) for item in value]
+    if not isinstance(value, str):
+        return value
+    name = value.rpartition(".py:")[2]
+    return "<lambda>" if name.startswith("<lambda>") else name.rpartition(".")[2] if spec.names else name
+
+
+def _shown(value: Any) -> str:
+    return value if value == _ABSENT else shown(value)

@@ -1,0 +1,101 @@
+"""Fingerprints of files that hold examples: of small files whole, of large ones by samples, in milliseconds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+WHOLE_BELOW = 16 << 20
+_SAMPLES, _SAMPLE_BYTES = 64, 64 << 10
+_FILES = 32  # of many small ones
+_ROWS_AT_ONCE = 1 << 20
+
+Identity = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What tells a file's content from another one.
+
+    Attributes:
+      path: the file.
+      identity: what its folder said of it: any change of the file changes that too.
+      sha256: of the content, or of its size and samples spread over it.
+      whole: whether it is of the content.
+    """
+
+    path: str
+    identity: Identity
+    sha256: str
+    whole: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.identity[0]
+
+    @property
+    def mtime_ns(self) -> int:
+        """When the content was last written, by the file system's clock."""
+        return self.identity[1]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file still has this content; it is looked into only where its folder says something else."""
+        return identity_of(self.path) == self.identity or (found := fingerprint(self.path)) is not None and (
+            found.sha256 == self.sha256)
+
+
+def identity_of(path: str) -> Identity | None:
+    """Returns size, times and number of a file; None where there is no ordinary file."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev) \
+        if stat.S_ISREG(status.st_mode) else None
+
+
+def fingerprint(path: str) -> Fingerprint | None:
+    """Returns a file's fingerprint; None where there is no ordinary file that can be read."""
+    identity = identity_of(path)
+    if identity is None:
+        return None
+    size = identity[0]
+    try:
+        with open(path, "rb") as file:
+            if size < WHOLE_BELOW:
+                return Fingerprint(path, identity, hashlib.file_digest(file, "sha256").hexdigest(), True)
+            found = hashlib.sha256(str(size).encode())
+            for place in np.linspace(0, size - _SAMPLE_BYTES, _SAMPLES, dtype=np.int64).tolist():
+                file.seek(place)
+                found.update(file.read(_SAMPLE_BYTES))
+    except OSError:
+        return None
+    return Fingerprint(path, identity, found.hexdigest(), False)
+
+
+def digest_of_beginnings(paths: Sequence[str]) -> str:
+    """Returns the checksum of what files begin with, a few of many; of those that cannot be read, of nothing."""
+    found = hashlib.sha256()
+    for number in np.unique(np.linspace(0, len(paths) - 1, _FILES, dtype=np.int64)) if paths else ():
+        path = paths[number]
+        content = b""
+        if identity_of(path) is not None:
+            with open(path, "rb") as file:
+                content = file.read(_SAMPLE_BYTES)
+        found.update(len(content).to_bytes(8, "little") + content)
+    return found.hexdigest()
+
+
+def digest_of_array(array: np.ndarray) -> str:
+    """Returns the checksum of integers, whatever their type; a few rows at a time, as a copy takes memory."""
+    found = hashlib.sha256(repr(array.shape).encode())
+    for begin in range(0, len(array), _ROWS_AT_ONCE):
+        found.update(np.ascontiguousarray(array[begin:begin + _ROWS_AT_ONCE], np.int64).data)
+    return found.hexdigest()

@@ -1,0 +1,307 @@
+"""The file of a tokenised text: mapped into memory, and not trusted.
+
+It holds, one after another: the tokens; where each sentence begins among them, where each line begins in the text, and
+the CRC32 of each block of the tokens; a description in JSON with the CRC32 of these, and of which text they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import threading
+import weakref
+import zlib
+from collections.abc import Callable
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from open_seq2seq.data.text2text.vocabulary import rounded_up
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import opened_data
+from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.own_files import without_links
+from open_seq2seq.utils.sealed import sealed, unsealed
+
+_VERSION = 2
+_MAGIC = b"OS2SIDX2"
+_TOKEN_TYPES = ("uint16", "int32")
+_BLOCK_BYTES = 1 << 16
+"""Tokens are compared with their checksum in such blocks, when the first of one is wanted."""
+_SAMPLES, _SAMPLE_BYTES = 64, 1 << 12
+
+
+class UnfitIndexError(Exception):
+    """An index that is damaged, or of another text; the text says why, to follow its name."""
+
+
+class IndexArrays(NamedTuple):
+    """Tokens ``[tokens]``, and where sentences begin in them, and lines in the text, in bytes ``[sentences + 1]``."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    line_starts: np.ndarray
+
+
+class TextDigest:
+    """A digest of a whole text, which is made while it is read anyway."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def update(self, block: bytes) -> None:
+        """Takes the next part of the text."""
+        self._hash.update(block)
+
+    def __str__(self) -> str:
+        return self._hash.hexdigest()
+
+
+def identity_of(path: str) -> dict[str, Any]:
+    """Returns what tells whether a text is still the one that was read: size, times of change, samples of it.
+
+    The time of the status' last change, unlike that of the content's, cannot be set, by ``touch`` or a copy.
+
+    Raises:
+      DataError: it cannot be read.
+    """
+    with opened_data(path, "The text file") as file:
+        status = os.fstat(file.fileno())
+        places = np.linspace(0, max(0, status.st_size - _SAMPLE_BYTES), _SAMPLES).astype(np.int64)
+        samples = b"".join(os.pread(file.fileno(), _SAMPLE_BYTES, place) for place in np.unique(places).tolist())
+    return {"version": _VERSION, "size": status.st_size, "mtime_ns": status.st_mtime_ns,
+            "samples": zlib.crc32(samples), "ctime_ns": status.st_ctime_ns}
+
+
+def _digest_of(path: str) -> str:
+    digest = TextDigest()
+    with opened_data(path, "The text file") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return str(digest)
+
+
+class IndexWriter:
+    """Writes the parts of an index to a file opened for writing bytes."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._written, self._rest = out, 0, b""
+        self._checks: list[int] = []
+
+    def write_tokens(self, tokens: np.ndarray) -> None:
+        """Writes the next tokens."""
+        content = tokens.tobytes()
+        self._out.write(content)
+        self._written += len(content)
+        self._rest += content
+        whole = len(self._rest) - len(self._rest) % _BLOCK_BYTES
+        self._checks += _checks_of(self._rest[:whole])
+        self._rest = self._rest[whole:]
+
+    def finish(self, offsets: np.ndarray, line_starts: np.ndarray, description: dict[str, Any]) -> None:
+        """Writes what follows the tokens.
+
+        Args:
+          offsets: where sentences begin among the tokens ``[sentences + 1]``.
+          line_starts: where lines begin in the text ``[sentences]``, in bytes.
+          description: of the text, and ``token_type``.
+        """
+        filling = bytes(rounded_up(self._written) - self._written)
+        checks = np.array(self._checks + _checks_of(self._rest + filling), np.int64)
+        numbers = np.concatenate([offsets, line_starts, checks]).astype(np.int64).tobytes()
+        footer = sealed(json.dumps({**description, "sentences": len(offsets) - 1, "tokens": int(offsets[-1]),
+                                    "check": zlib.crc32(numbers)}).encode())
+        for part in (filling, numbers, footer, len(footer).to_bytes(8, "little"), _MAGIC):
+            self._out.write(part)
+
+
+def _checks_of(content: bytes) -> list[int]:
+    return [zlib.crc32(content[i:i + _BLOCK_BYTES]) for i in range(0, len(content), _BLOCK_BYTES)]
+
+
+def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -> MappedIndex | None:
+    """Maps the index of a text into memory; returns None where there is none.
+
+    Args:
+      index: the file.
+      path: the text.
+      vocab_size: ids are below it.
+      thorough: whether all tokens are compared with their checksums at once, and the whole text with its digest.
+
+    Raises:
+      UnfitIndexError: it is damaged, or of another text.
+      DataError: the text cannot be read.
+    """
+    identity = identity_of(path)
+    try:
+        file = open(index, "rb", opener=without_links)  # noqa: SIM115 (the mapping keeps it open)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnfitIndexError(error.strerror or str(error)) from error
+    try:
+        description, numbers_end = _description(file)
+        _compare(description, identity, path, thorough)
+        found = MappedIndex(file, description, numbers_end, vocab_size)
+        if thorough and not found.is_whole():
+            raise UnfitIndexError("tokens in it are damaged")
+        return found
+    except BaseException:
+        file.close()
+        raise
+
+
+def _description(file: BinaryIO) -> tuple[dict[str, Any], int]:
+    """Returns what the end of an index says, and where the numbers before it end."""
+    try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnfitIndexError("it is no file")
+        end = file.seek(-16, os.SEEK_END)
+        tail = file.read()
+        length = int.from_bytes(tail[:8], "little")
+        if tail[8:] != _MAGIC or length > end:
+            raise UnfitIndexError("it is of another version, or damaged")
+        begin = file.seek(-16 - length, os.SEEK_END)
+        description = json.loads(unsealed(file.read(length)) or b"")
+    except (OSError, ValueError, OverflowError, RecursionError) as error:
+        raise UnfitIndexError("its end is damaged") from error
+    if not isinstance(description, dict):
+        raise UnfitIndexError("its end is damaged")
+    return description, begin
+
+
+def _compare(description: dict[str, Any], identity: dict[str, Any], path: str, thorough: bool) -> None:
+    """Raises UnfitIndexError where an index is of another text than the one that is there now."""
+    differ = {key for key, value in identity.items() if description.get(key) != value}
+    # A copy of text and index, or a change of rights, changes this one; then the whole text tells.
+    if differ - {"ctime_ns"} or (differ or thorough) and description.get("digest") != _digest_of(path):
+        raise UnfitIndexError("the text has changed")
+
+
+class MappedIndex:
+    """An index in use: tokens are compared with the checksum of their block when the first of a block is wanted.
+
+    A file that is changed or cut short while it is mapped is noticed by its size and time before each use: behind the
+    end of a mapped file there is nothing to be read, and whoever tries ends by a signal.
+
+    Args:
+      file: the index; it stays open as long as this object is there.
+      description: what its end says.
+      end: of the arrays, in bytes.
+      vocab_size: ids are below it.
+
+    Attributes:
+      description: as given.
+
+    Raises:
+      UnfitIndexError: the arrays are not what the description says.
+    """
+
+    def __init__(self, file: BinaryIO, description: dict[str, Any], end: int, vocab_size: int) -> None:
+        self._file, self._stamp, self._vocab_size = file, _stamp(file), vocab_size
+        weakref.finalize(self, file.close)
+        self.description = description
+        tokens, sentences, token_type = (description.get(key) for key in ("tokens", "sentences", "token_type"))
+        if type(tokens) is not int or type(sentences) is not int or min(tokens, sentences) < 0 \
+                or token_type not in _TOKEN_TYPES:
+            raise UnfitIndexError("its end says what it cannot hold")
+        begin = rounded_up(tokens * np.dtype(token_type).itemsize)
+        blocks = -(-begin // _BLOCK_BYTES)
+        if end != begin + 8 * (2 * sentences + 1 + blocks):
+            raise UnfitIndexError("it is cut short, or damaged")
+        data = np.memmap(file, np.uint8, "r", shape=(end,)).view(np.ndarray)
+        if zlib.crc32(data[begin:].data) != description.get("check"):
+            raise UnfitIndexError("it is damaged")
+        numbers = data[begin:].view(np.int64)
+        offsets, starts, self._checks = np.split(numbers, [sentences + 1, 2 * sentences + 1])
+        starts = np.append(starts, description["size"])
+        if offsets[0] != 0 or offsets[-1] != tokens or not _rises(offsets) or starts[0] < 0 or not _rises(starts):
+            raise UnfitIndexError("its end says what it cannot hold")
+        self._begin, self._per_block = begin, _BLOCK_BYTES // np.dtype(token_type).itemsize
+        self._unchecked = np.ones(blocks, bool)
+        self._all_checked = not blocks
+        self.arrays = IndexArrays(data[:begin].view(token_type)[:tokens], offsets, starts)
+
+    def is_unchanged(self) -> bool:
+        """Returns whether the file is as it was when it was mapped: asked before its memory is read."""
+        return _stamp(self._file) == self._stamp
+
+    def holds(self, places: np.ndarray) -> bool:
+        """Returns whether the tokens at some places ``[n]`` are as they were written."""
+        if self._all_checked:
+            return True
+        blocks = places // self._per_block
+        wanted = np.unique(blocks[self._unchecked[blocks]])
+        return all(self._check(int(block)) for block in wanted)
+
+    def is_whole(self) -> bool:
+        """Returns whether all tokens are as they were written."""
+        return all(self._check(int(block)) for block in np.flatnonzero(self._unchecked))
+
+    def _check(self, block: int) -> bool:
+        # Read, not mapped: an error of the disk is then one that can be caught.
+        size = min(_BLOCK_BYTES, self._begin - block * _BLOCK_BYTES)
+        try:
+            content = os.pread(self._file.fileno(), size, block * _BLOCK_BYTES)
+        except OSError:
+            return False
+        if len(content) != size or zlib.crc32(content) != self._checks[block]:
+            return False
+        tokens = np.frombuffer(content, self.arrays.tokens.dtype)
+        if int(tokens.max()) >= max(1, self._vocab_size) or int(tokens.min()) < 0:
+            return False
+        self._unchecked[block] = False
+        self._all_checked = not self._unchecked.any()
+        return True
+
+
+class GuardedIndex:
+    """An index that is made anew when it turns out to be damaged while it is used; used by several threads.
+
+    Args:
+      index: mapped.
+      path: of the text, for messages.
+      make: returns an index of the text that is there now, compared as a whole.
+    """
+
+    def __init__(self, index: MappedIndex, path: str, make: Callable[[], MappedIndex]) -> None:
+        self._index, self._path, self._make = index, path, make
+        self._lock = threading.Lock()
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What is known of the text."""
+        return self._index.description
+
+    @property
+    def arrays(self) -> IndexArrays:
+        """The arrays; of the tokens only those that ``tokens_at`` was asked for are known to be right."""
+        index = self._index
+        return index.arrays if index.is_unchanged() else self._renewed(index).arrays
+
+    def tokens_at(self, places: np.ndarray) -> np.ndarray:
+        """Returns the tokens at some places."""
+        index = self._index
+        return (index if index.holds(places) else self._renewed(index)).arrays.tokens[places]
+
+    def _renewed(self, index: MappedIndex) -> MappedIndex:
+        with self._lock:
+            if self._index is index:  # no other thread has
+                deco_print(f"The index of {self._path} was damaged while it was in use: it is made anew.")
+                fresh = self._make()
+                if fresh.description["digest"] != index.description["digest"]:
+                    raise DataError(f"The index of {self._path} was damaged while it was in use, and the text has "
+                                    "changed since this run began: start it again.")
+                self._index = fresh
+            return self._index
+
+
+def _stamp(file: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _rises(numbers: np.ndarray) -> bool:
+    return bool(np.all(numbers[1:] >= numbers[:-1]))

@@ -1,0 +1,37 @@
+"""Moving averages of what each rank has seen (batch norm): all ranks get their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.runners.runner import Runner
+
+
+class SharedStatistics:
+    """The statistics among a model's variables.
+
+    Args:
+      variables: of the model, by name.
+      runner: adds up over ranks.
+    """
+
+    def __init__(self, variables: Mapping[str, tf.Variable], runner: Runner) -> None:
+        self._variables = {name: v for name, v in variables.items() if not v.trainable and v.dtype == tf.float32}
+        self._runner = runner
+        self._assign: Any = None
+
+    def average(self) -> None:
+        """Gives all ranks the mean; a collective operation where there are several and any statistics."""
+        if self._runner.world_size > 1 and self._variables:
+            if self._assign is None:
+                self._assign = self._runner.compile(self._assign_means, [])
+            self._assign()
+
+    def _assign_means(self) -> None:
+        values = {name: variable.read_value() for name, variable in self._variables.items()}
+        sums = self._runner.reduce(values, "statistics", exact=True)
+        for name, variable in self._variables.items():
+            variable.assign(sums[name] / self._runner.world_size)

@@ -1,0 +1,85 @@
+"""What the system grants a process: limits that are checked, failures told in a sentence, the home folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import site
+import sys
+import sysconfig
+import tempfile
+import traceback
+from typing import BinaryIO
+
+from open_seq2seq.utils.errors import UserError
+
+# TensorFlow cannot even be imported with less, and says so in hundreds of lines.
+_LEAST_ADDRESS_SPACE = 3 << 29
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_INSTALLED = (_PACKAGE, sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages())
+_HINTS = {
+    errno.ENOSPC: "make room there", errno.EDQUOT: "make room within the quota",
+    errno.EFBIG: "raise the largest size of files (ulimit -f)",
+    errno.EMFILE: "raise the number of open files (ulimit -n)", errno.EACCES: "see to its access rights",
+    errno.EROFS: "name a place that can be written", errno.ENAMETOOLONG: "give a shorter name",
+    errno.ELOOP: "its links lead in a circle",
+}
+
+
+def check_limits() -> None:
+    """Raises UserError where a limit leaves TensorFlow no room; to be called before it is imported."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+        raise UserError(f"The process may use {limit / 2**30:.2f} GiB of address space (ulimit -v), but TensorFlow "
+                        f"needs {_LEAST_ADDRESS_SPACE / 2**30:g} GiB to start: raise it by ulimit -v unlimited.")
+
+
+def problem_of(error: BaseException) -> str | None:
+    """Returns what the system refused, as a sentence; None for errors that are not the system's.
+
+    Files that went away, full disks, missing rights and limits are no defects of a program.
+    """
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return "The system lets the process start no more threads: raise the number of processes (ulimit -u)."
+    if isinstance(error, RuntimeError) and str(error) == "Could not determine home directory.":
+        return "A path begins with ~, but the home folder is not known: give the path in full."
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    names = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    hint = _HINTS.get(error.errno)
+    return f"{names or 'The system'}: {error.strerror}{f': {hint}' if hint else ''}."
+
+
+def failing_line(error: BaseException) -> str:
+    """Returns the line that an error comes from, as the beginning of a message: the innermost of a user's own files.
+
+    Where none is a user's it is the package's.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*_INSTALLED, "<"))]
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
+    frame = next(reversed(own or ours), None)
+    return f"{frame.filename}, line {frame.lineno}: " if frame is not None else ""
+
+
+def with_home(argument: str) -> str:
+    """Does for ``--key=~/x`` what shells do for ``--key ~/x``; returns other arguments as they are.
+
+    Raises:
+      UserError: there is no such home folder.
+    """
+    name, equals, text = argument.partition("=")
+    if not equals or not name.startswith("--") or not text.startswith("~") or "/" not in text:
+        return argument
+    full = os.path.expanduser(text)
+    if full == text:
+        raise UserError(f"'{argument}': the home folder {text.partition('/')[0]} is not known: give the path in full.")
+    return f"{name}={full}"
+
+
+def scratch_file() -> BinaryIO:
+    """Opens a file without a name for what is needed for a while: in memory, so that no folder has to be writable."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("open_seq2seq"), "w+b")
+    return tempfile.TemporaryFile()  # type: ignore[return-value]

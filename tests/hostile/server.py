@@ -1,0 +1,175 @@
+"""Runs commands, each in a process of its own, in forks of one that has imported the toolkit but used nothing of it.
+
+``python -m tests.hostile.server 5 6`` serves the sockets that it has inherited as descriptors 5 and 6, side by side,
+until they are closed. A request is a line of JSON, ``Request``, and so are its two answers: the number of the process,
+and how it ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from typing import IO, Any, NoReturn
+
+# What a command may allocate: enough for any case, and not enough to take the machine down.
+_MOST_BYTES = 8 << 30
+_DUMP_SECONDS = 5.0
+
+
+@dataclass
+class Request:
+    """A command to run.
+
+    Attributes:
+      arguments: of ``run.py``.
+      folder: where it runs.
+      environment: all its variables.
+      streams: files of its standard input, output and error.
+      timeout: seconds after which it is ended, with the stacks of its threads on standard error.
+      shell: a line of bash that runs ``"$@"``, in a new process; None for a fork.
+    """
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    streams: tuple[str, str, str]
+    timeout: float
+    shell: str | None = None
+
+
+def send(stream: IO[str], message: Any) -> None:
+    """Sends a line of JSON."""
+    stream.write(json.dumps(message) + "\n")
+    stream.flush()
+
+
+def _serve(connection: socket.socket) -> None:
+    with connection.makefile("r") as requests, connection.makefile("w") as answers:
+        for line in requests:
+            request, start = Request(**json.loads(line)), time.monotonic()
+            sys.stdout.flush()
+            process = os.fork()
+            if process == 0:
+                connection.close()
+                _become(request)
+            send(answers, process)
+            hung = not _ends_within(process, request.timeout)
+            if hung:
+                _end(process, signal.SIGABRT)
+            with contextlib.suppress(ProcessLookupError):  # what it left running in its session
+                os.killpg(process, signal.SIGKILL)
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            send(answers, {"code": code, "hung": hung, "seconds": time.monotonic() - start})
+
+
+def _ends_within(process: int, seconds: float) -> bool:
+    descriptor = os.pidfd_open(process)
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _end(process: int, signum: int) -> None:
+    """Makes all processes of a command show where they are, and gives them time for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signum)
+        _ends_within(process, _DUMP_SECONDS)
+
+
+def _become(request: Request) -> NoReturn:
+    """Makes this fork the command's process."""
+    code = 1
+    try:
+        os.setsid()
+        for number, path in enumerate(request.streams):
+            flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+            descriptor = os.open(path, flags, 0o666)
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.chdir(request.folder)
+        if request.shell is not None:
+            program = [sys.executable, "-X", "faulthandler", "-c", "import sys; from open_seq2seq.cli import main; "
+                       "sys.argv[0] = 'run.py'; sys.exit(main())"]
+            os.execve("/bin/bash", ["bash", "-c", request.shell, "bash", *program, *request.arguments],
+                      request.environment)
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+        os.environ.clear()
+        os.environ.update(request.environment)
+        code = _call(request.arguments)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _call(arguments: list[str]) -> int:
+    """Calls the command as ``run.py`` does, and ends as the interpreter would, but for taking its own memory apart."""
+    from open_seq2seq.cli import main
+
+    faulthandler.enable()
+    sys.argv = ["run.py", *arguments]
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
+    tempfile.tempdir = None  # the environment says anew where
+    try:
+        code = main()
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for what still writes
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+def _import_the_toolkit() -> None:
+    from open_seq2seq.cli import import_tensorflow
+
+    import_tensorflow()  # without its chatter
+    import open_seq2seq.models
+    import open_seq2seq.training.check
+    import open_seq2seq.training.infer_files
+    import open_seq2seq.training.session  # noqa: F401
+
+
+def main() -> None:
+    """Serves the sockets whose descriptors the command line names, after ``--bare`` without the toolkit."""
+    bare = sys.argv[1] == "--bare"
+    connections = [socket.socket(fileno=int(number)) for number in sys.argv[1 + bare:]]
+    if not bare:
+        _import_the_toolkit()
+    gc.collect()
+    gc.freeze()
+    servers = []
+    for own in connections:
+        servers.append(os.fork())
+        if servers[-1] == 0:
+            for connection in connections:
+                if connection is not own:
+                    connection.close()
+            _serve(own)
+            os._exit(0)
+    for connection in connections:
+        connection.close()
+    for server in servers:
+        os.waitpid(server, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A run whose evaluation, hook, output or terminal fails keeps the state it had reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import start_process
+
+HOOK = """
+import os, signal
+from open_seq2seq.training.hooks import Hook
+
+class Trouble(Hook):
+    def after_step(self, trainer, results):
+        if trainer.step == 3:
+            {action}
+"""
+TROUBLE = ("--mode=train_eval", "--hooks=['trouble.py:Trouble']", "--eval_steps=4", "--print_loss_steps=1")
+
+
+def trouble(workspace: Path, action: str) -> None:
+    (workspace / "trouble.py").write_text(HOOK.format(action=action), encoding="utf-8")
+
+
+def steps(workspace: Path) -> set[int]:
+    return {json.loads((path / "state.json").read_text())["step"] for path in (workspace / "run").glob("model.ckpt-*")}
+
+
+@pytest.mark.parametrize(("action", "settings", "words", "step"), [
+    ("raise ValueError('no luck')", (), "trouble.py, line 8: ValueError: no luck. Training ended after step 3", 3),
+    ("os.remove('dev.tgt')", (), "dev.tgt", 4),
+    ("os.remove('dev.tgt')", ("--save_checkpoint_steps=100",), "dev.tgt", 4),
+    ("trainer.eval_model.finalize_evaluation = lambda *args: {}[0]", (), "KeyError: 0. Training ended after step 4", 4),
+])
+def test_the_state_before_a_failure_is_on_disk(workspace, command, monkeypatch, action, settings, words, step):
+    monkeypatch.chdir(workspace)
+    trouble(workspace, action)
+    code, _, err = command(*TROUBLE, *settings)
+    assert code == 2 and words in err and "Traceback" not in err, err
+    assert f"after step {step}, which is saved: go on with --continue_learning." in err
+    assert max(steps(workspace)) == step
+
+
+def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, command, monkeypatch):
+    monkeypatch.chdir(workspace)
+    assert command("--mode=train_eval", "--logdir=whole")[0] == 0
+    trouble(workspace, "raise ValueError('no luck')")
+    assert command(*TROUBLE)[0] == 2
+    assert command("--mode=train_eval", "--continue_learning")[0] == 0
+    for name in ("weights.safetensors", "optimizer.safetensors"):
+        parts, whole = (workspace / logdir / "model.ckpt-12" / name for logdir in ("run", "whole"))
+        assert parts.read_bytes() == whole.read_bytes()
+
+
+def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(workspace, command, monkeypatch):
+    from open_seq2seq.training.statistics import SharedStatistics
+    from open_seq2seq.training.trainer import Trainer
+
+    events = []
+
+    def note(kind, name):
+        real = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda self, *args: (events.append(name), real(self, *args))[1])
+
+    for kind, name in ((Trainer, "save_checkpoint"), (Trainer, "evaluate"), (SharedStatistics, "average")):
+        note(kind, name)
+    assert command("--mode=train_eval", "--eval_steps=4", "--max_steps=4")[0] == 0
+    assert events == ["save_checkpoint", "average", "evaluate", "save_checkpoint"]
+
+
+def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatch):
+    """The pass asks before each batch; the weights saved are those of training, not their moving average."""
+    from open_seq2seq.training.passes import EvaluationPass
+
+    monkeypatch.chdir(workspace)
+    seen = []
+
+    def run(self, training_step=None, report_progress=False, stops=lambda: False, real=EvaluationPass.run):
+        seen.append(stops())
+        os.kill(os.getpid(), signal.SIGTERM)
+        seen.append(stops())
+        return real(self, training_step, report_progress, stops)
+
+    monkeypatch.setattr(EvaluationPass, "run", run)
+    code, out, _ = command("--mode=train_eval", "--eval_steps=6", "--ema_decay=0.9", "--logdir=stopped")
+    assert (code, seen) == (128 + signal.SIGTERM, [False, True])
+    assert "The evaluation is left out." in out and "Stopped at step 6" in out and "Validation loss" not in out
+    monkeypatch.undo()
+    monkeypatch.chdir(workspace)
+    assert command("--mode=train", "--max_steps=6", "--save_checkpoint_steps=6", "--ema_decay=0.9",
+                   "--logdir=plain")[0] == 0
+    stopped, plain = (workspace / logdir / "model.ckpt-6/weights.safetensors" for logdir in ("stopped", "plain"))
+    assert stopped.read_bytes() == plain.read_bytes()
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">&- 2>&-", 0), ("| head -n 1", 0)])
+def test_a_training_whose_output_nobody_reads_ends_as_any_other(workspace, redirection, code):
+    import subprocess
+    import sys
+
+    run = Path(__file__).parents[2] / "run.py"
+    line = f'"$@" {redirection}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", line, "bash", sys.executable, str(run), "--config_file=config.py",
+                           "--mode=train_eval"], cwd=workspace, capture_output=True, text=True, check=False)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+    assert steps(workspace) == {4, 8, 12}
+
+
+def test_a_terminal_that_goes_away_makes_a_run_save_and_stop(workspace):
+    process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=100000",
+                            "--print_loss_steps=1")
+    assert process.stdout is not None
+    while "lobal step 2:" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)  # from the shell and from the terminal
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGHUP, output
+    assert f"Stopped at step {max(steps(workspace))}; go on with --continue_learning." in output
+
+
+def test_results_overwrite_no_file_that_a_run_reads_or_keeps(trained, command, monkeypatch):
+    monkeypatch.chdir(trained)
+    (trained / "linked.txt").symlink_to("vocab.txt")
+    os.link(trained / "dev.src", trained / "hard.txt")
+    kept = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    for name in ("dev.src", "./run/../dev.src", "linked.txt", "hard.txt", "config.py", "train.tgt",
+                 "run/model.ckpt-2/weights.safetensors", "run/model.ckpt-2/state.json", "run/.lock"):
+        code, _, err = command("--mode=infer", f"--infer_output_file={name}")
+        assert code == 2 and f"would overwrite {name}, which this run reads or keeps" in err, err
+    assert all(path.read_bytes() == content for path, content in kept.items())
+    (trained / "out.txt").write_text("earlier results\n", encoding="utf-8")
+    assert command("--mode=infer", "--infer_output_file=out.txt")[0] == 0

@@ -1,0 +1,264 @@
+"""Whatever stands in the way, and whenever a process is killed: what others made is as it was."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.disk import ForeignError, ListedFolder
+
+OURS = b"ours:"
+
+
+def is_ours(file) -> bool:
+    return file.read(len(OURS)) == OURS
+
+
+def files_of(folder: Path) -> list[str] | None:
+    """A folder is this package's where it has a list, which names its files."""
+    return (folder / "list").read_text().split() + ["list"] if (folder / "list").is_file() else None
+
+
+def write_folder(place: Path, text: str, *more: str) -> None:
+    names = ["data", "sub/more", *more]
+    with disk.new_folder(place, [*names, "list"], files_of) as folder:
+        for name in names:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+        (folder / "list").write_text("\n".join(names))
+
+
+def tree(folder: Path) -> dict[str, str | bytes]:
+    """Everything below a folder, links and pipes too."""
+    found: dict[str, str | bytes] = {}
+    for path in folder.rglob("*"):
+        mode = path.lstat().st_mode
+        found[str(path.relative_to(folder))] = (
+            path.read_bytes() if stat.S_ISREG(mode) else f"{stat.S_IFMT(mode)} "
+            + (os.readlink(path) if path.is_symlink() else ""))
+    return found
+
+
+# What may be in the place of a file: each is a user's own.
+IN_THE_WAY: dict[str, Callable[[Path, Path], object]] = {
+    "a link to a file": lambda place, victim: place.symlink_to(victim / "file"),
+    "a link to nothing": lambda place, victim: place.symlink_to(victim / "new"),
+    "a link to a folder": lambda place, victim: place.symlink_to(victim),
+    "a pipe": lambda place, victim: os.mkfifo(place),
+    "a folder": lambda place, victim: place.mkdir(),
+    "a file": lambda place, victim: place.write_text("mine"),
+    "a hard link": lambda place, victim: os.link(victim / "file", place),
+    "a file without content": lambda place, victim: place.touch(),
+}
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    (folder / "file").write_text("precious")
+    (folder / "list").write_text("file")
+    return folder
+
+
+@pytest.fixture
+def work(tmp_path: Path, victim: Path) -> Iterator[Path]:
+    """A folder to write in; what lies beside it never changes."""
+    (tmp_path / "work").mkdir()
+    before = tree(victim)
+    yield tmp_path / "work"
+    assert tree(victim) == before
+
+
+@pytest.mark.parametrize("way", IN_THE_WAY)
+def test_a_file_replaces_nothing_of_others(work, victim, way):
+    IN_THE_WAY[way](work / "file", victim)
+    before = tree(work)
+    with pytest.raises(ForeignError) as error, disk.writing(work / "file", is_ours) as file:
+        file.write(OURS)
+    assert error.value.strerror and error.value.filename == str(work / "file")
+    with pytest.raises(FileExistsError):
+        disk.write_new(work / "file", b"x")
+    assert tree(work) == before
+
+
+@pytest.mark.parametrize("way", [way for way in IN_THE_WAY if way != "a file without content"])
+def test_a_lock_touches_nothing_of_others(work, victim, way):
+    IN_THE_WAY[way](work / "lock", victim)
+    before = tree(work)
+    with pytest.raises(ForeignError):
+        disk.open_lock(work / "lock", lambda file: file.read() == b"")
+    assert tree(work) == before
+
+
+@pytest.mark.parametrize("way", IN_THE_WAY)
+def test_a_folder_takes_its_place_without_harm(work, victim, way, capsys):
+    IN_THE_WAY[way](work / "run", victim)
+    before = tree(work)["run"]
+    write_folder(work / "run", "new")
+    assert (work / "run/data").read_text() == "new"
+    assert {name for name in tree(work) if "/" not in name} == {"run", "run.aside"}
+    assert tree(work)["run.aside"] == before and "renamed to run.aside" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("way", IN_THE_WAY)
+def test_a_listed_file_replaces_nothing_of_others(work, victim, way):
+    (work / "made").mkdir()
+    IN_THE_WAY[way](work / "made/file", victim)
+    before = tree(work)
+    listed = ListedFolder(work / "made", "list.json")
+    with pytest.raises(ForeignError), listed.putting("file") as path:
+        path.write_text("ours")
+    listed.remove(["file"])
+    assert {name: value for name, value in tree(work).items() if name != "made/list.json"} == before
+
+
+@pytest.mark.parametrize("what", ["folder", "list"])
+def test_a_list_is_not_written_through_links(work, victim, what):
+    if what == "folder":
+        (work / "made").symlink_to(victim)
+    else:
+        (work / "made").mkdir()
+        (work / "made/list").symlink_to(victim / "list")
+    with pytest.raises(ForeignError), ListedFolder(work / "made", "list").putting("data") as path:
+        path.write_text("ours")
+    assert not (victim / "data").exists()
+
+
+def test_a_listed_file_that_was_changed_is_the_users(work):
+    listed = ListedFolder(work / "made", "list.json")
+    for name in ("step-1/a", "step-1/b", "step-2/a"):
+        with listed.putting(name) as path:
+            path.write_text(name)
+    (work / "made/step-1/b").write_text("worked on")
+    (work / "made/step-2/notes").write_text("mine")
+    again = ListedFolder(work / "made", "list.json")
+    with pytest.raises(ForeignError), again.putting("step-1/b") as path:
+        path.write_text("new")
+    with again.putting("step-2/a") as path:
+        path.write_text("new")
+    again.remove(["step-1/a", "step-1/b", "step-2/a"])
+    assert {name for name, value in tree(work / "made").items() if isinstance(value, bytes)} == {
+        "step-1/b", "step-2/notes", "list.json"}
+    assert again.names == []
+
+
+def test_a_file_is_whole_or_as_before(work):
+    with disk.writing(work / "file", is_ours, durable=True) as file:
+        file.write(OURS + b"1")
+    os.link(work / "file", work / "copy")
+    with pytest.raises(ZeroDivisionError), disk.writing(work / "file", is_ours) as file:
+        file.write(OURS + b"half")
+        _ = 1 / 0
+    assert (work / "file").read_bytes() == OURS + b"1"
+    with disk.writing(work / "file", is_ours) as file:
+        file.write(OURS + b"2")
+    assert (work / "file").read_bytes() == OURS + b"2" and (work / "copy").read_bytes() == OURS + b"1"
+    assert set(tree(work)) == {"file", "copy"}
+
+
+def test_files_of_others_in_a_folder_outlive_it(work, victim, capsys):
+    def add() -> None:
+        (work / "run/notes").write_text("mine")
+        (work / "run/sub/link").symlink_to(victim / "file")
+        (work / "run/data").unlink()
+        (work / "run/data").symlink_to(victim / "file")
+
+    write_folder(work / "run", "old")
+    add()
+    disk.remove_folder(work / "run", files_of(work / "run") or [])
+    assert set(tree(work)) == {"run", "run/notes", "run/sub", "run/sub/link", "run/data"}
+    (work / "run").rename(work / "first")
+    write_folder(work / "run", "old")
+    add()
+    write_folder(work / "run", "new")
+    assert (work / "run/data").read_text() == "new" and (work / "run.aside/notes").read_text() == "mine"
+    assert (work / "run.aside/sub/link").is_symlink() and "files that no run made" in capsys.readouterr().out
+    assert {path.name for path in work.iterdir()} == {"first", "run", "run.aside"}
+
+
+class Killed(BaseException):
+    """Ends a function as a kill does: nothing is cleaned up."""
+
+
+CALLS = ("rename", "replace", "unlink", "rmdir", "mkdir", "open")
+
+
+def killed_after(count: int, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> bool:
+    """Runs something until it has made that many changes of the disk; returns whether it was killed there."""
+    made = [0]
+
+    def counted(call):
+        def replacement(*args, **kwargs):
+            if made[0] >= count:
+                raise Killed
+            made[0] += 1
+            return call(*args, **kwargs)
+        return replacement
+
+    with monkeypatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, counted(getattr(os, name)))
+        try:
+            action()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("action", ["new", "replace", "remove", "keep notes"])
+def test_killed_at_any_moment(work, monkeypatch, action):
+    """The folder is the old one or the new one, or whole under no name; the next process leaves nothing behind."""
+    killed, count = True, 0
+    while killed:
+        base = work / str(count)
+        base.mkdir()
+        (base / ".tmp-notes").mkdir()
+        (base / ".tmp-notes/diary").write_text("dear")
+        if action != "new":
+            write_folder(base / "run", "old")
+        if action == "keep notes":
+            (base / "run/notes").write_text("mine")
+        if action in ("new", "replace"):
+            killed = killed_after(count, monkeypatch, lambda place=base / "run": write_folder(place, "new"))
+        else:
+            killed = killed_after(count, monkeypatch, lambda place=base / "run": disk.remove_folder(
+                place, files_of(place) or []))
+        if (base / "run/list").exists():
+            assert {(base / "run" / name).read_text() for name in ("data", "sub/more")} <= {"old", "new"}
+        monkeypatch.undo()
+        disk.remove_unfinished(base)
+        present = (base / "run/list").exists()
+        if action == "replace":
+            assert present
+        if present:
+            assert len({(base / "run" / name).read_text() for name in ("data", "sub/more")}) == 1
+        if action == "keep notes":
+            assert (base / "run/notes").read_text() == "mine"
+        assert (base / ".tmp-notes/diary").read_text() == "dear"
+        # A kill between making a folder and marking it leaves an empty one, or one with an unfinished mark.
+        left = [path for path in base.iterdir() if path.name not in ("run", ".tmp-notes")]
+        assert all(not set(tree(path)) - {f"{disk.MARK}.new"} for path in left)
+        count += 1
+    assert count > 8
+
+
+def test_what_another_process_writes_is_left_alone(work):
+    with disk.new_folder(work / "run", ["data"], files_of) as folder:
+        (folder / "data").write_text("half")
+        disk.remove_unfinished(work)
+        assert (folder / "data").exists()
+    assert set(tree(work)) == {"run", "run/data"}
+
+
+@pytest.mark.parametrize("name", ["../victim/file", "/etc/hostname", "sub/../../victim/file", "link/file", "", "\0"])
+def test_no_listed_name_leads_out_of_a_folder(work, victim, name):
+    (work / "run/sub").mkdir(parents=True)
+    (work / "run/link").symlink_to(victim)
+    assert not disk.remove_listed(work / "run", [name])
+    assert (victim / "file").read_text() == "precious"
