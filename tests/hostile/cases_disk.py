@@ -242,7 +242,7 @@ def of_caches() -> Iterator[Case]:
                    Refused("new-index"), fault=fault)
     yield Case("the text was changed, and an index of it has another name elsewhere", EVALUATE, Works(), fault=both(
         lambda place: [hard_link(f"index/{path.name}", f"kept/{path.name}")(place)
-                       for path in (place / "index").glob("dev*")], touch("dev.src"), touch("dev.tgt")))
+                       for path in (place / "index").glob("dev*.index")], touch("dev.src"), touch("dev.tgt")))
 
 
 LM = "\\data\\\nngram 1=3\n\n\\1-grams:\n-0.5\t<s>\n-0.5\t</s>\n-0.5\tab\n\n\\end\\\n"

@@ -53,6 +53,8 @@ def write(name: str, content: bytes | str) -> Fault:
     def fault(place: Place) -> None:
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            _remove(path)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
     return fault
