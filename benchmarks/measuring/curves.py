@@ -191,7 +191,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     set_up_process([spec.params for spec in specs.values()])
     specs = settle_precision(specs, Runner())
     model = build_model(specs["train"], seed)
-    hook.evaluation = EvaluationPass(build_model(specs["eval"], lender=model), Runner(), predict=False)
+    hook.evaluation = EvaluationPass(build_model(specs["eval"], variables_of=model), Runner(), predict=False)
     trainer = Trainer(model, None, Runner(), seed)
     try:
         trainer.train()

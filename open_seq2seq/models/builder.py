@@ -21,7 +21,7 @@ from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.size_check import check_shapes, check_size, describe_variables
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
-from open_seq2seq.parts.component import Component, borrow_variables, creating_variables, has_unbuilt_layers
+from open_seq2seq.parts.component import Component, creating_variables, has_unbuilt_layers, share_variables
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 
@@ -172,28 +172,28 @@ def check_model(spec: ModelSpec) -> None:
         check_shapes(model, describe_variables(model, functools.partial(_add_parts, model, spec)))
 
 
-def build_model(spec: ModelSpec, seed: int = 0, lender: Model | None = None) -> Model:
+def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = None) -> Model:
     """Builds a model.
 
     Args:
       spec: from ``describe_model``.
       seed: of the initial values.
-      lender: a built model whose variables the new one uses instead of its own.
+      variables_of: a built model whose variables the new one shares instead of making its own.
 
     Raises:
       UserError: see ``check_model``.
     """
-    with untrusted(spec.data_config), creating_variables(seed, borrow=lender is not None):
+    with untrusted(spec.data_config), creating_variables(seed, shared=variables_of is not None):
         model = _without_parts(spec)
-        if lender is None:
+        if variables_of is None:
             check_size(model, functools.partial(_add_parts, model, spec))
         _add_parts(model, spec)
         model.connect()
         allocate_carried_states(model)
-        if lender is None and has_unbuilt_layers(model):
+        if variables_of is None and has_unbuilt_layers(model):
             _build_keras_layers(model)
-    if lender is not None:
-        borrow_variables(model, lender)
+    if variables_of is not None:
+        share_variables(model, variables_of)
     return model
 
 

@@ -90,7 +90,7 @@ def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
     Raises:
       UserError: what is wrong with the parameters of the parts.
     """
-    with creating_variables(borrow=True):
+    with creating_variables(shared=True):
         make_parts()
     return described_variables(model)
 

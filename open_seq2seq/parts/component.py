@@ -3,7 +3,7 @@
 A component is a ``tf.Module`` whose variables get their names from where they sit:
 the attribute path from the model down, ``encoder/layer_0/self_attention/query``.
 The names do not depend on creation order or on name scopes, so a checkpoint, a
-second model that borrows variables, and a reader of the code all see the same tree.
+second model that shares its variables, and a reader of the code all see the same tree.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from open_seq2seq.parts.carried_state import CarriedState
 from open_seq2seq.parts.initializers import checked_regularizer, make_named
 from open_seq2seq.parts.observation import observed_call
 from open_seq2seq.parts.tree import (
-    BorrowedVariable,
-    borrow_variables,
+    SharedVariable,
     carried_states,
     has_unbuilt_layers,
     named_modules,
     named_variables,
     regularized_variables,
+    share_variables,
 )
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.stacks import Stack
 
-__all__ = ["BorrowedVariable", "Component", "Module", "borrow_variables", "carried_states", "creating_variables",
-           "has_unbuilt_layers", "named_modules", "named_variables", "regularized_variables"]
+__all__ = ["Component", "Module", "SharedVariable", "carried_states", "creating_variables", "has_unbuilt_layers",
+           "named_modules", "named_variables", "regularized_variables", "share_variables"]
 
 
 class _Creation:
     """How ``Module.weight`` makes variables at the moment."""
 
-    borrow = False
+    shared = False
     seed = 0
     count = 0
 
 
 @contextlib.contextmanager
-def creating_variables(seed: int = 0, borrow: bool = False) -> Iterator[None]:
-    """Within this context, variables are initialised from ``seed``, or only stood in for.
+def creating_variables(seed: int = 0, shared: bool = False) -> Iterator[None]:
+    """Within this context, variables are initialised from ``seed``, or are placeholders.
 
     Args:
       seed: initial values follow from it and the order of creation.
-      borrow: make ``BorrowedVariable`` placeholders, to be filled by ``borrow_variables``.
+      shared: make placeholders, which ``share_variables`` replaces with another model's variables.
     """
-    before = (_Creation.borrow, _Creation.seed, _Creation.count)
-    _Creation.borrow, _Creation.seed, _Creation.count = borrow, seed, 0
+    before = (_Creation.shared, _Creation.seed, _Creation.count)
+    _Creation.shared, _Creation.seed, _Creation.count = shared, seed, 0
     # Keras' initialisers take their default seeds from Python's generator.
     python_state = random.getstate()
     random.seed(seed)
     try:
         yield
     finally:
-        _Creation.borrow, _Creation.seed, _Creation.count = before
+        _Creation.shared, _Creation.seed, _Creation.count = before
         random.setstate(python_state)
 
 
@@ -102,8 +102,8 @@ class Module(tf.Module):
           trainable: whether the optimizer updates it.
           regularizer: function of the variable that gives a scalar, added to the loss.
         """
-        if _Creation.borrow:
-            return BorrowedVariable(shape)  # type: ignore[return-value]
+        if _Creation.shared:
+            return SharedVariable(shape)  # type: ignore[return-value]
         variable = tf.Variable(_initial_value(initializer, shape), trainable=trainable)
         if regularizer is not None:
             if not hasattr(self, "_regularized"):

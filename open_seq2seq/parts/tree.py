@@ -15,8 +15,8 @@ from open_seq2seq.utils.errors import ConfigError
 _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
 
 
-class BorrowedVariable:
-    """Stands in for a variable until ``borrow_variables`` puts the real one here."""
+class SharedVariable:
+    """A placeholder for a variable of another model, until ``share_variables`` replaces it."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(shape)
@@ -53,7 +53,7 @@ def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
     seen.add(id(value))
     for name, child, replace in _children(value):
         child_path = _child_path(value, path, name)
-        if isinstance(child, (tf.Variable, BorrowedVariable)) or _is_keras_layer(child):
+        if isinstance(child, (tf.Variable, SharedVariable)) or _is_keras_layer(child):
             if aliases or id(child) not in seen:
                 seen.add(id(child))
                 yield child_path, child, replace
@@ -106,8 +106,8 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
     """
     found: dict[str, tf.Variable] = {}
     for path, leaf, _ in _walk(root, "", set()):
-        if isinstance(leaf, BorrowedVariable):
-            raise ConfigError([f"The variable '{path}' has no value: the model that should lend it has none."])
+        if isinstance(leaf, SharedVariable):
+            raise ConfigError([f"The variable '{path}' has no value: the model that owns it does not have it."])
         found.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
     return found
 
@@ -132,24 +132,25 @@ def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[
 
 
 def described_variables(root: tf.Module) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of every variable below ``root`` that is only stood in for, by its path."""
-    return {path: leaf.shape for path, leaf, _ in _walk(root, "", set()) if isinstance(leaf, BorrowedVariable)}
+    """Returns the shape of every variable below ``root`` that is a placeholder, by its path."""
+    return {path: leaf.shape for path, leaf, _ in _walk(root, "", set()) if isinstance(leaf, SharedVariable)}
 
 
-def borrow_variables(borrower: tf.Module, lender: tf.Module) -> None:
-    """Puts the lender's variables and Keras layers in the borrower's places of equal path.
+def share_variables(model: tf.Module, owner: tf.Module) -> None:
+    """Replaces the placeholders and Keras layers of ``model`` with those of equal path in ``owner``.
 
-    Carried states stay the borrower's own.
+    Carried states are not shared.
 
     Raises:
-      ConfigError: a variable that the lender has not, or has in another shape.
+      ConfigError: ``owner`` has no variable of that path, or one of another shape.
     """
-    lent = {path: leaf for path, leaf, _ in _walk(lender, "", set(), aliases=True)}
+    owned = {path: leaf for path, leaf, _ in _walk(owner, "", set(), aliases=True)}
     problems = []
-    for path, leaf, replace in list(_walk(borrower, "", set(), aliases=True)):
-        other = lent.get(path)
-        if other is None or (isinstance(leaf, BorrowedVariable) and tuple(other.shape) != leaf.shape):
-            problems.append(f"The evaluation model needs the variable '{path}', which the training model has not.")
+    for path, leaf, replace in list(_walk(model, "", set(), aliases=True)):
+        other = owned.get(path)
+        if other is None or (isinstance(leaf, SharedVariable) and tuple(other.shape) != leaf.shape):
+            problems.append(f"The evaluation model needs the variable '{path}', which the training model does not "
+                            "have in this shape.")
         else:
             replace(other)
     if problems:

@@ -24,21 +24,21 @@ _EXAMPLES = 200
 
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
     """Builds what the mode would use, reads the first examples, runs one step, and prints what it found."""
-    lender = None
+    owner = None
     built: dict[str, Model] = {}
     for section, spec in specs.items():
         with runner.scope():
-            model = build_model(spec, lender=lender)
+            model = build_model(spec, variables_of=owner)
         built[section] = model
         if section == "train":
-            lender = model
+            owner = model
         _check_data(section, model)
         if section == "train":
             with runner.scope():
                 trainer = Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0)
             _check_training(trainer)
-    if options.continue_learning and lender is not None and runner.is_chief:
-        _check_resuming(options, lender, built.get("eval"))
+    if options.continue_learning and owner is not None and runner.is_chief:
+        _check_resuming(options, owner, built.get("eval"))
     deco_print("The config can be run.")
     return 0
 

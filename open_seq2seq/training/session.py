@@ -215,7 +215,7 @@ def build_models(specs: dict[str, ModelSpec], seed: int, runner: Runner, earlier
     before = read_assets(specs["train"])
     with runner.scope():
         model = build_model(specs["train"], seed)
-        eval_model = build_model(specs["eval"], lender=model) if "eval" in specs else None
+        eval_model = build_model(specs["eval"], variables_of=model) if "eval" in specs else None
     return Models(model, eval_model, RunInputs(model, eval_model, before, earlier))
 
 

@@ -126,7 +126,7 @@ def test_parameter_count(layers, hidden, filters, millions):
 
     sizes = {"hidden_size": hidden, "num_heads": 8, "filter_size": filters, "attention_dropout": 0.1,
              "relu_dropout": 0.1, "layer_postprocess_dropout": 0.1}
-    with creating_variables(borrow=True):
+    with creating_variables(shared=True):
         encoder = TransformerEncoder(
             {**sizes, "encoder_layers": layers, "src_vocab_size": 32768, "remove_padding": True})
         decoder = TransformerDecoder({

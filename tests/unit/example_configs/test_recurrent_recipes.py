@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.models.builder import describe_model
-from open_seq2seq.parts.component import BorrowedVariable, creating_variables, named_modules
+from open_seq2seq.parts.component import SharedVariable, creating_variables, named_modules
 from tests.unit.example_configs.speech_recipes import (
     assert_trains,
     each_kind,
@@ -50,7 +50,7 @@ def num_weights(recipe: Path, toy: Path) -> int:
     """Counts trainable weights without making them."""
     base_model, params = train_params(recipe, toy)
     spec = describe_model(base_model, params, "train")
-    with creating_variables(borrow=True):
+    with creating_variables(shared=True):
         model = spec.model_class(spec.params, "train")
         layer = spec.params["data_layer"]({**spec.params["data_layer_params"], "batch_size": 2, "mode": "train"}, model,
                                           "data_layer", "train")
@@ -62,13 +62,13 @@ def num_weights(recipe: Path, toy: Path) -> int:
             setattr(model, part, made({**(spec.params.get(f"{part}_params") or {}), **derived}, model, part, "train"))
     return sum(int(np.prod(value.shape)) for module in named_modules(model).values()
                for name, value in vars(module).items()
-               if isinstance(value, BorrowedVariable) and not name.startswith("moving")) + _in_lists(model)
+               if isinstance(value, SharedVariable) and not name.startswith("moving")) + _in_lists(model)
 
 
 def _in_lists(model: Any) -> int:
     """Weights that a module holds in a list."""
     return sum(int(np.prod(value.shape)) for module in named_modules(model).values() for held in vars(module).values()
-               if isinstance(held, (list, tuple)) for value in held if isinstance(value, BorrowedVariable))
+               if isinstance(held, (list, tuple)) for value in held if isinstance(value, SharedVariable))
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

@@ -11,7 +11,7 @@ import pytest
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.encoders import TDNNEncoder
-from open_seq2seq.parts.component import BorrowedVariable, creating_variables, named_modules
+from open_seq2seq.parts.component import SharedVariable, creating_variables, named_modules
 from tests.unit.example_configs.speech_recipes import (
     ALPHABET,
     FOLDER,
@@ -52,11 +52,11 @@ def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
 def num_weights(recipe: Path) -> int:
     """Counts trainable weights without making them."""
     params = resolve(load_config(recipe), "train").params("train")
-    with creating_variables(borrow=True):
+    with creating_variables(shared=True):
         encoder = TDNNEncoder({**params["encoder_params"], "num_audio_features":
                                params["data_layer_params"]["num_audio_features"]})
     held = [value for module in named_modules(encoder).values() for name, value in vars(module).items()
-            if isinstance(value, BorrowedVariable) and not name.startswith("moving")]
+            if isinstance(value, SharedVariable) and not name.startswith("moving")]
     symbols = len(ALPHABET) + 1
     return sum(int(np.prod(value.shape)) for value in held) + (encoder.output_size + 1) * symbols
 

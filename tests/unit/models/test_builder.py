@@ -1,4 +1,4 @@
-"""From parameters to a model: classes by name, derived parameters, borrowed variables."""
+"""From parameters to a model: classes by name, derived parameters, shared variables."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def test_equal_seeds_give_equal_models_and_others_do_not():
         assert (first[name].numpy() != other[name].numpy()).any(), name
 
 
-def test_an_evaluation_model_borrows_every_variable():
-    lender = build_model(spec_of(), 1)
-    borrower = build_model(spec_of("eval"), lender=lender)
-    lent, borrowed = named_variables(lender), named_variables(borrower)
-    assert lent.keys() == borrowed.keys() and all(lent[name] is borrowed[name] for name in lent)
+def test_an_evaluation_model_shares_every_variable():
+    owner = build_model(spec_of(), 1)
+    sharing = build_model(spec_of("eval"), variables_of=owner)
+    owned, shared = named_variables(owner), named_variables(sharing)
+    assert owned.keys() == shared.keys() and all(owned[name] is shared[name] for name in owned)
 
 
-def test_borrowing_what_is_not_there_is_refused():
-    lender = build_model(spec_of(), 1)
+def test_sharing_what_is_not_there_is_refused():
+    owner = build_model(spec_of(), 1)
     wider = spec_of("eval", encoder_params={"num_symbols": 6, "hidden_size": 8})
     with pytest.raises(ConfigError, match="encoder/table"):
-        build_model(wider, lender=lender)
+        build_model(wider, variables_of=owner)
 
 
 def test_compute_type_reaches_the_components_and_not_the_loss():
@@ -88,7 +88,7 @@ def test_a_swapped_class_drops_inherited_parameters_that_it_does_not_know():
     with pytest.raises(ConfigError, match="decoder_params/old"):
         describe_model(config.base_model, params, "eval", {})
     spec = describe_model(config.base_model, params, "eval", {"decoder": params["decoder"]})
-    assert "old" not in build_model(spec, lender=build_model(spec_of())).decoder.params
+    assert "old" not in build_model(spec, variables_of=build_model(spec_of())).decoder.params
 
 
 def test_files_named_twice_are_loaded_once():

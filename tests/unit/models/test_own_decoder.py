@@ -30,8 +30,8 @@ def corpus(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def make(corpus):
-    """Builds the model of one mode; with ``lender`` it shares weights."""
-    def make(mode: str = "infer", lender: Any = None, batch_size: int = 2, dtype: str = "float32",
+    """Builds the model of one mode; with ``owner`` it shares that model's weights."""
+    def make(mode: str = "infer", owner: Any = None, batch_size: int = 2, dtype: str = "float32",
              **decoder: Any) -> Text2Text:
         spec = describe_model("Text2Text", {
             "batch_size_per_gpu": batch_size, "dtype": dtype, "write_scores": True,
@@ -41,7 +41,7 @@ def make(corpus):
                 "special_tokens_already_in_vocab": False, "use_start_token": False, "delimiter": " "},
             "encoder": "TransformerEncoder", "encoder_params": SIZES, "loss": "PaddedCrossEntropyLossWithSmoothing",
             "decoder": f"{EXAMPLE}:BagDecoder", "decoder_params": {"hidden_size": 8, **decoder}}, mode)
-        return build_model(spec, 5, lender)  # type: ignore[return-value]
+        return build_model(spec, 5, owner)  # type: ignore[return-value]
     return make
 
 
@@ -73,14 +73,14 @@ def test_it_is_evaluated_searched_and_sampled(make, tmp_path):
     trained = make("eval")
     metrics = EvaluationPass(trained, Runner()).run()
     assert np.isfinite(metrics["val_loss"]) and "Eval_BLEU_Score" in metrics
-    searched = lines(make(lender=trained, beam_size=3, n_best=2, alpha=0.6), tmp_path / "beam.txt")
+    searched = lines(make(owner=trained, beam_size=3, n_best=2, alpha=0.6), tmp_path / "beam.txt")
     assert [line.split("\t")[0] for line in searched] == [str(row) for row in range(5) for _ in range(2)]
-    greedy = lines(make(lender=trained), tmp_path / "greedy.txt")
-    assert lines(make(lender=trained, sampling_temperature=9.0, sampling_top_k=1), tmp_path / "one.txt") == greedy
+    greedy = lines(make(owner=trained), tmp_path / "greedy.txt")
+    assert lines(make(owner=trained, sampling_temperature=9.0, sampling_top_k=1), tmp_path / "one.txt") == greedy
     options = {"sampling_temperature": 1.0, "n_best": 4}
-    samples = lines(make(lender=trained, **options), tmp_path / "samples.txt")
+    samples = lines(make(owner=trained, **options), tmp_path / "samples.txt")
     assert len(samples) == 20 and len(set(samples)) > 10
-    one_by_one = lines(make(lender=trained, batch_size=1, **options), tmp_path / "alone.txt")
+    one_by_one = lines(make(owner=trained, batch_size=1, **options), tmp_path / "alone.txt")
     assert [line.split("\t")[2] for line in samples] == [line.split("\t")[2] for line in one_by_one]
 
 

@@ -32,8 +32,8 @@ def toy(make_toy_speech) -> Path:
 
 @pytest.fixture
 def make(toy):
-    """Builds the model of one mode; with ``lender`` it shares weights."""
-    def make(mode: str = "eval", lender: Any = None, seed: int = 3, data: dict[str, Any] | None = None,
+    """Builds the model of one mode; with ``owner`` it shares that model's weights."""
+    def make(mode: str = "eval", owner: Any = None, seed: int = 3, data: dict[str, Any] | None = None,
              decoder: dict[str, Any] | None = None, decoder_class: str = "FullyConnectedCTCDecoder",
              **params: Any) -> Speech2Text:
         layers = [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 2, "num_channels": 24, "padding": "SAME"}]
@@ -45,7 +45,7 @@ def make(toy):
                 "dataset_files": [str(toy / "dev.csv")], "vocab_file": str(toy / "vocab.txt"), "backend": "librosa",
                 "input_type": "logfbank", "num_audio_features": 20, "sample_freq": RATE, **(data or {})},
             **params}, mode)
-        return build_model(spec, seed, lender)  # type: ignore[return-value]
+        return build_model(spec, seed, owner)  # type: ignore[return-value]
     return make
 
 
@@ -112,7 +112,7 @@ def test_rates_and_worst_utterances_are_those_of_the_transcripts(make, capsys):
 
 def test_features_in_the_graph_give_the_same(make):
     one = make(data={"norm_per_feature": True})
-    other = make(lender=one, data={"norm_per_feature": True, "backend": "tf"})
+    other = make(owner=one, data={"norm_per_feature": True, "backend": "tf"})
     first, second = (next(evaluation_batches(model.data_layer)) for model in (one, other))
     assert first["source_tensors"][0].ndim == 3 and second["source_tensors"][0].ndim == 2
     assert one.num_objects(first) == other.num_objects(second) > 300
@@ -161,7 +161,7 @@ def test_dumped_logits_decode_to_the_same_texts(make, tmp_path):
 
 def test_a_search_of_one_beam_and_no_language_model_is_judged_like_any(make):
     greedy = make()
-    search = make(lender=greedy, decoder={"use_language_model": True, "beam_width": 16, "beta": 0.0})
+    search = make(owner=greedy, decoder={"use_language_model": True, "beam_width": 16, "beta": 0.0})
     assert evaluated(search)["val_loss"] == pytest.approx(evaluated(greedy)["val_loss"])
 
 
@@ -172,9 +172,9 @@ JOINT = {
     "beam_search_params": {"ctc_weight": 0.0}, "language_model_params": {"use_language_model": False}}
 
 
-def joint(make: Any, lender: Any = None, mode: str = "infer", ctc: dict[str, Any] | None = None,
+def joint(make: Any, owner: Any = None, mode: str = "infer", ctc: dict[str, Any] | None = None,
           data: dict[str, Any] | None = None, **params: Any) -> Speech2Text:
-    return make(mode, lender, data=data or {"autoregressive": True}, decoder={**JOINT, "ctc_decoder_params": ctc or {}},
+    return make(mode, owner, data=data or {"autoregressive": True}, decoder={**JOINT, "ctc_decoder_params": ctc or {}},
                 decoder_class="JointCTCAttentionDecoder", loss="MultiTaskCTCEntropyLoss", loss_params={
                     "seq_loss_params": {"offset_target_by_one": False}, "ctc_loss_params": {}, "lambda_value": 0.5},
                 **params)
@@ -222,7 +222,7 @@ def with_bad_one(toy) -> dict[str, Any]:
 def test_a_bad_recording_alone_in_its_batch_is_left_out(make, with_bad_one, tmp_path):
     good = make(batch_size_per_gpu=1)
     skipping = {"batch_size_per_gpu": 1, "data": with_bad_one}
-    assert evaluated(make(lender=good, **skipping)) == evaluated(good)
+    assert evaluated(make(owner=good, **skipping)) == evaluated(good)
     rows = transcribed(make("infer", good), tmp_path / "good.csv")
     assert transcribed(make("infer", good, **skipping), tmp_path / "bad.csv") == rows
 

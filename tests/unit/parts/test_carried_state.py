@@ -9,11 +9,11 @@ import tensorflow as tf
 from open_seq2seq.parts.carried_state import CarriedState, carrying, put_aside
 from open_seq2seq.parts.component import (
     Module,
-    borrow_variables,
     carried_states,
     creating_variables,
     named_variables,
     regularized_variables,
+    share_variables,
 )
 from open_seq2seq.parts.recompute import recomputed
 
@@ -153,11 +153,11 @@ def test_it_is_neither_weight_nor_statistic():
     assert not regularized_variables(net)
 
 
-def test_a_borrower_has_its_own():
+def test_a_model_that_shares_has_its_own():
     net = Net(4)
-    with creating_variables(borrow=True):
+    with creating_variables(shared=True):
         other = Net(2)
-    borrow_variables(other, net)
+    share_variables(other, net)
     assert other.layers[0].kernel is net.layers[0].kernel
     assert other.layers[0].hidden is not net.layers[0].hidden
     assert [state.variable.shape[1] for state in carried_states(other).values()] == [2, 2, 2]

@@ -11,14 +11,14 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.optimizers import resolve_dtype
 from open_seq2seq.parts.component import (
-    BorrowedVariable,
     Component,
     Module,
-    borrow_variables,
+    SharedVariable,
     creating_variables,
     has_unbuilt_layers,
     named_variables,
     regularized_variables,
+    share_variables,
 )
 from open_seq2seq.parts.precision import cast_weight, weight_cast_scope
 from open_seq2seq.parts.randomness import next_seed, random_scope
@@ -64,17 +64,17 @@ def test_keras_layers_are_collected_once_built():
     assert {"keras/kernel", "keras/bias"} <= set(named_variables(tree))
 
 
-def test_borrowed_variables_are_the_lenders():
-    lender = make_tree()
-    lender.keras.build((None, 2))
-    with creating_variables(borrow=True):
-        borrower = Tree({"size": 1})
-    assert isinstance(borrower.layers[1].kernel, BorrowedVariable)
+def test_shared_variables_are_the_owners():
+    owner = make_tree()
+    owner.keras.build((None, 2))
+    with creating_variables(shared=True):
+        sharing = Tree({"size": 1})
+    assert isinstance(sharing.layers[1].kernel, SharedVariable)
     with pytest.raises(ConfigError, match="has no value"):
-        named_variables(borrower)
-    borrow_variables(borrower, lender)
-    assert borrower.tied is lender.layers[0].kernel and borrower.keras is lender.keras
-    assert named_variables(borrower).keys() == named_variables(lender).keys()
+        named_variables(sharing)
+    share_variables(sharing, owner)
+    assert sharing.tied is owner.layers[0].kernel and sharing.keras is owner.keras
+    assert named_variables(sharing).keys() == named_variables(owner).keys()
 
 
 def test_seeds_decide_the_initial_values():

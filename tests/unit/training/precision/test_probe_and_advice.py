@@ -24,14 +24,14 @@ EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "own_config.py"
 CONVERSIONS = conversions_of([2.0**14])
 
 
-def build(dtype="float32", lender=None, mode="train"):
+def build(dtype="float32", owner=None, mode="train"):
     config = resolve(load_config(str(EXAMPLE)), mode)
     params = {**config.params(mode), "dtype": dtype}
-    return build_model(describe_model(config.base_model, params, mode, config.given(mode)), 1, lender)
+    return build_model(describe_model(config.base_model, params, mode, config.given(mode)), 1, owner)
 
 
 def in_half(model, dtype):
-    """The same model in half arithmetic; a borrowed Keras layer would stay in float32."""
+    """The same model in half arithmetic; a shared Keras layer would stay in float32."""
     half = build(dtype)
     for name, variable in named_variables(half).items():
         variable.assign(named_variables(model)[name])
@@ -137,7 +137,7 @@ def test_numbers_that_are_nan_in_float32_are_the_weights_fault():
 
 
 def test_evaluation_data_run_without_dropout():
-    model = build(mode="eval", lender=build())
+    model = build(mode="eval", owner=build())
     found, _, _ = report(model)
     assert found[Kind.WEIGHT_GRADIENTS]["decoder/kernel"].nonzero
 
