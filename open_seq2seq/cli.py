@@ -326,11 +326,24 @@ def import_tensorflow() -> None:
     check_limits()
     quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
     try:
-        with _stderr_held_back() if quiet else contextlib.nullcontext():
+        with _stderr_held_back() if quiet else contextlib.nullcontext(), _without_temporary_folder():
             import tensorflow  # noqa: F401
     except ImportError as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
+
+
+@contextlib.contextmanager
+def _without_temporary_folder() -> Iterator[None]:
+    """Keeps absl's test module, which TensorFlow imports, from looking for a folder that can be written."""
+    name = "TEST_TMPDIR"
+    before = os.environ.get(name)
+    os.environ[name] = before or os.devnull
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
 
 
 @contextlib.contextmanager
