@@ -316,7 +316,8 @@ class LogDirLock:
                     else "is a link, or no file")
             raise UserError(f"{self._path} {what}: move it, or choose another logdir.") from error
         except OSError as error:
-            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror}.") from error
+            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
+                            f"({error.filename}).") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

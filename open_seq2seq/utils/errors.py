@@ -34,6 +34,10 @@ class CheckpointError(UserError):
     """A checkpoint that cannot be written, read or matched."""
 
 
+class CheckpointAccessError(CheckpointError):
+    """A checkpoint that is not damaged cannot be read for lack of access rights."""
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Returns the known name most like ``name``, or None when none is close."""
     matches = difflib.get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.6)

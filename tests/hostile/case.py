@@ -157,6 +157,7 @@ class Case:
       stdin: what stands on standard input.
       shell: a line of bash in which ``"$@"`` is the command, ``ulimit -v 1000000; exec "$@"`` for instance. The command
         is then a new process, and no fork of one that has imported the toolkit before.
+      ordinary: whether access rights count, as they do for everybody but root.
       writes: patterns of files that the command may overwrite, although they are the user's: those it was told to.
       keeps: patterns of files that must stay, although the toolkit made them.
     """
@@ -173,6 +174,7 @@ class Case:
     env: Mapping[str, str | None] = field(default_factory=dict)
     stdin: bytes = b""
     shell: str | None = None
+    ordinary: bool = False
     writes: Sequence[str] = ()
     keeps: Sequence[str] = ()
 

@@ -143,7 +143,7 @@ class Slot:
         if key not in self._references:
             place, _ = self._prepare(case)
             before = look(place.root)
-            plain = replace(case, meanwhile=None, env={}, shell=shell, timeout=_TRAINING_SECONDS)
+            plain = replace(case, meanwhile=None, env={}, shell=shell, ordinary=False, timeout=_TRAINING_SECONDS)
             ending = self._must_work(plain, place)
             self._references[key] = result_of(ending, before, look(place.root))
         return self._references[key]
@@ -154,7 +154,7 @@ class Slot:
         for name in streams[1:]:
             Path(name).write_bytes(b"")
         request = Request(arguments_of(case.command, place), str(place.root), _environment(case, place),
-                          streams, case.timeout, case.shell)  # type: ignore[arg-type]
+                          streams, case.timeout, case.shell, case.ordinary)  # type: ignore[arg-type]
         send(self._requests, dataclasses.asdict(request))
         place.output, place.process = Path(streams[1]), self._answer()
         if case.meanwhile is not None:

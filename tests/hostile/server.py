@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import json
@@ -41,6 +42,7 @@ class Request:
       streams: files of its standard input, output and error.
       timeout: seconds after which it is ended, with the stacks of its threads on standard error.
       shell: a line of bash that runs ``"$@"``, in a new process; None for a fork.
+      ordinary: whether access rights count, as they do for everybody but root.
     """
 
     arguments: list[str]
@@ -49,6 +51,7 @@ class Request:
     streams: tuple[str, str, str]
     timeout: float
     shell: str | None = None
+    ordinary: bool = False
 
 
 def send(stream: IO[str], message: Any) -> None:
@@ -103,6 +106,8 @@ def _become(request: Request) -> NoReturn:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.chdir(request.folder)
+        if request.ordinary and os.geteuid() == 0:
+            _obey_access_rights()
         if request.shell is not None:
             program = [sys.executable, "-X", "faulthandler", "-c", "import sys; from open_seq2seq.cli import main; "
                        "sys.argv[0] = 'run.py'; sys.exit(main())"]
@@ -116,6 +121,19 @@ def _become(request: Request) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _obey_access_rights() -> None:
+    """Gives up root's capabilities to read and write what access rights forbid (``capset(2)``, ``capabilities(7)``)."""
+    version, dac_override, dac_read_search = 0x20080522, 1, 2
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(version, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, 32 bits of each, then the next 32
+    if libc.capget(header, sets) == 0:
+        for number in range(3):
+            sets[number] &= ~(1 << dac_override | 1 << dac_read_search)
+    if libc.capset(header, sets) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
 
 
 def _call(arguments: list[str]) -> int:

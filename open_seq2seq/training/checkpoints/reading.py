@@ -21,11 +21,11 @@ from open_seq2seq.training.checkpoints.files import (
     WEIGHTS,
     sha256_of,
 )
-from open_seq2seq.training.checkpoints.state import CHECKSUMS, read_state
+from open_seq2seq.training.checkpoints.state import CHECKSUMS, read_state, unreadable
 from open_seq2seq.training.checkpoints.tensors import load_tensors
 from open_seq2seq.training.logdir import step_in_name
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
 from open_seq2seq.utils.own_files import open_own, read_own
 
 Found = TypeVar("Found")
@@ -153,9 +153,10 @@ def _reported(path: Path) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
+    except OSError as error:
+        raise unreadable(path, error) from error
     except Exception as error:
-        reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else error
-        raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
+        raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
 
 
 def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
@@ -176,6 +177,8 @@ def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
     for path in paths:
         try:
             return read(path)
+        except CheckpointAccessError:  # it is not damaged, and an older one must not replace it
+            raise
         except CheckpointError as error:
             deco_print(f"WARNING: {error} Trying the checkpoint before it.")
             last = error

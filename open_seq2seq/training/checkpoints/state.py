@@ -19,7 +19,7 @@ from open_seq2seq.training.checkpoints.files import (
     WEIGHTS,
     state_checksum,
 )
-from open_seq2seq.utils.errors import CheckpointError
+from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
 from open_seq2seq.utils.own_files import NotOwnFileError, read_own
 
 CHECKSUMS = "sha256"
@@ -68,6 +68,14 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
     return [STATE, *(name for name in state[CHECKSUMS] if name in known or name.startswith(f"{ASSETS}/"))]
 
 
+def unreadable(path: Path, error: OSError) -> CheckpointError:
+    """Returns the error for a checkpoint with a file that cannot be read."""
+    reason = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+    if isinstance(error, PermissionError):
+        return CheckpointAccessError(f"The checkpoint {path} cannot be read ({reason}): change the access rights.")
+    return CheckpointError(f"The checkpoint {path} is damaged: {reason}.")
+
+
 def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
     """Raises CheckpointError when a state lacks what training goes on with."""
     missing = [name for name in _RESUMED if name not in state]
@@ -83,7 +91,7 @@ def _load(path: Path) -> Any:
     except NotOwnFileError as error:
         raise CheckpointError(f"The checkpoint {path} is damaged: {error}.") from error
     except OSError as error:
-        raise CheckpointError(f"The checkpoint {path} is damaged: {error.strerror}: {error.filename}.") from error
+        raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
         reason = f"{STATE} is truncated or altered ({error})"
         raise CheckpointError(f"The checkpoint {path} is damaged: {reason}.") from error
