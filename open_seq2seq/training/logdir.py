@@ -82,9 +82,17 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
     with contextlib.suppress(OSError):
         for entry in Path(folder).iterdir():
             match = pattern.match(entry.name)
-            if match and any((entry / name).is_file() for name in _CHECKPOINT_FILES):
+            if match and _has_checkpoint_files(entry):
                 found.append((int(match[1]), entry.name, entry))
     return [entry for _, _, entry in sorted(found, reverse=True)]
+
+
+def _has_checkpoint_files(folder: Path) -> bool:
+    """Whether one of a checkpoint's files is in a folder; assumed for a folder without access rights."""
+    try:
+        return any((folder / name).is_file() for name in _CHECKPOINT_FILES)
+    except OSError:
+        return True
 
 
 def step_in_name(name: str) -> int | None:
