@@ -131,12 +131,15 @@ def refuse_links(folder: Path) -> None:
                                   "in its place.")
 
 
-def _refuse_files(folder: Path) -> None:
-    """Raises CheckpointError when a file has the name of a folder that a run writes to."""
-    for name in _FOLDERS:
-        if os.path.lexists(folder / name) and not (folder / name).is_dir():
-            raise CheckpointError(f"{folder / name} is no folder, but a run puts its files in one of that name: move "
+def _check_folders(folder: Path) -> None:
+    """Raises CheckpointError unless what has the name of a folder that a run writes to is a folder it can write to."""
+    for path in (folder / name for name in _FOLDERS if os.path.lexists(folder / name)):
+        if not path.is_dir():
+            raise CheckpointError(f"{path} is no folder, but a run puts its files in one of that name: move "
                                   "it, or choose another logdir.")
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise CheckpointError(f"The folder {path} cannot be written: change its access rights, or choose another "
+                                  "logdir.")
 
 
 def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
@@ -178,7 +181,7 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     training = options.mode.startswith("train")
     for place in (root, folder) if training else ():
         if place is not None:
-            _refuse_files(place)
+            _check_folders(place)
     checkpoint = base = None
     try:
         if root is None or folder is None:

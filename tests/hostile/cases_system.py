@@ -18,11 +18,11 @@ from tests.hostile.case import (
     TRAIN_ANEW,
     Case,
     Command,
-    Ended,
     Expectation,
     Fault,
     Place,
     Refused,
+    Said,
     Same,
     Works,
 )
@@ -72,7 +72,7 @@ def access_rights() -> Iterator[Case]:
     for name, what, expect in (
             ("run", "resuming", Refused("run", DENIED)), ("run", "evaluation", Same()), ("run", "inference", Same()),
             ("run/model.ckpt-60", "evaluation", Same()), ("run/model.ckpt-60", "resuming", Same()),
-            ("run/best_models", "resuming", Refused("run/best_models", DENIED)),
+            ("run/best_models", "resuming", Refused("run/best_models", "cannot be written")),
             ("home", "a new run", Same()), ("home/.cache", "a new run", Same()), ("home/tmp", "a new run", Same()),
             ("index", "a new run", Same()), ("index", "evaluation", Same()),
             (".", "inference", Refused("out.txt", "cannot be written")), (".", "a new run", Refused("new", DENIED)),
@@ -98,7 +98,7 @@ LONG = (CONFIG, "--mode=train_eval", "--logdir=new", "--max_steps=200000", "--pr
         "--eval_steps=100000", "--save_checkpoint_steps=50", "--num_checkpoints=2")
 TWICE = '"$@" & first=$!; "$@"; own=$?; wait $first; other=$?; '
 BOTH_WORK = TWICE + "exit $((own | other))"
-ONE_WORKS = TWICE + "exit $((own + other))"  # 2 where one is refused and one works
+ONE_WORKS = TWICE + "test $((own + other)) = 2"  # one is refused
 
 
 def several_processes() -> Iterator[Case]:
@@ -106,9 +106,9 @@ def several_processes() -> Iterator[Case]:
     for task in ("text", "speech"):
         yield Case(f"evaluation of {task} twice at once", EVALUATE, Same(), task=task, shell=BOTH_WORK)
         yield Case(f"inference of {task} twice at once into one file", INFER,
-                   Ended(2, "out.txt is being written by another process"), task=task, shell=ONE_WORKS)
-    yield Case("two new runs at once in one logdir", TRAIN_ANEW, Ended(2, "another"), shell=ONE_WORKS)
-    yield Case("two runs resumed at once", RESUME, Ended(2, "another"), shell=ONE_WORKS)
+                   Said("out.txt is being written by another process"), task=task, shell=ONE_WORKS)
+    yield Case("two new runs at once in one logdir", TRAIN_ANEW, Said("is in use by process"), shell=ONE_WORKS)
+    yield Case("two runs resumed at once", RESUME, Said("is in use by process"), shell=ONE_WORKS)
     yield Case("two checks at once make one index", CHECK, Works(), fault=lambda place: _remove_index(place),
                shell=BOTH_WORK)
     other = '"${@:1:5}" --config_file=config.py '
