@@ -117,8 +117,8 @@ def several_processes() -> Iterator[Case]:
     # A checkpoint may go away between two files of it: the command then says so, and works when it is started again.
     yield Case("inference while a run keeps one checkpoint",
                (*RESUME, "--max_steps=300", "--save_checkpoint_steps=2", "--num_checkpoints=1"), Works(),
-               shell=f'"$@" & for i in 1 2 3; do for try in 1 2 3 4; do {other} --mode=infer --infer_output_file=o$i.txt '
-                     "&& break || test $? = 2 || exit 3; done; test -e o$i.txt || exit 4; done; wait $!")
+               shell=f'"$@" & for i in 1 2 3; do for try in 1 2 3; do {other} --mode=infer --infer_output_file=o$i '
+                     "&& break || test $? = 2 || exit 3; done; test -e o$i || exit 4; done; wait $!")
 
 
 def _remove_index(place: Place) -> None:
