@@ -113,4 +113,5 @@ def _stamp(path: str) -> tuple[int, ...] | None:
         status = os.stat(path)
     except (OSError, ValueError):  # no such file, or a name that none can have
         return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    latest = np.iinfo(np.int64).max  # ns: in 2262; files of a clock that was off may be of later
+    return status.st_size, min(status.st_mtime_ns, latest), min(status.st_ctime_ns, latest)

@@ -194,10 +194,16 @@ def rewrite_lock(file: IO[bytes], content: bytes) -> None:
 
 
 def sync(path: StrPath) -> None:
-    """Makes sure that a file, or the entries of a folder, are on disk."""
+    """Makes sure that a file, or the entries of a folder, are on disk.
+
+    Some file systems of a network cannot do so for folders, and answer EINVAL.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
     finally:
         os.close(descriptor)
 
