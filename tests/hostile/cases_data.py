@@ -168,8 +168,8 @@ def _same_times(name: str, change: Callable[[bytes], bytes]) -> Fault:
 
 def _cases_of_index() -> list[Case]:
     # What is no file of the toolkit's is not replaced.
-    expected = {"is a pipe": Refused("what is in its place is no file"),
-                "is a link to a device": Refused("there is a link in its place")}
+    expected = {"is a pipe": Refused("it is not a regular file"),
+                "is a link to a device": Refused("it is a link")}
     cases = [Case(f"{mode}: the index of {text} {damage}", COMMANDS[mode], expected.get(damage, Same()),
                   fault=_on_index(text, change))
              for mode, text in (("train", "train.src"), ("evaluate", "dev.tgt")) for damage, change in

@@ -258,7 +258,7 @@ def of_language_models() -> Iterator[Case]:
         yield Case(f"a user's folder language_models, {when}", command, Works(), task="speech", fault=mine)
         yield Case(f"the language model lies in a user's folder language_models, {when}", (
             *command, *WITH_LM, f"--infer_params/decoder_params/lm_path={folder}/words.arpa"),
-            Said("no run made; it is left alone"), task="speech", fault=mine)
+            Said("no run has made"), task="speech", fault=mine)
         yield Case(f"the list of copies is a user's file, {when}", (
             *command, *WITH_LM, "--infer_params/decoder_params/lm_path=words.arpa"), Said("cannot be copied"),
             task="speech", fault=both(write("words.arpa", LM), write(f"{folder}/copies.json", MINE)))

@@ -1,14 +1,14 @@
-"""What may be deleted and replaced on disk: everything in this package that writes a file goes through here.
+"""Writing, replacing and deleting files: all other packages go through this one.
 
-The rule: only what this package made itself is deleted or overwritten, and it is recognised by its content. Nothing is
-written through a link, content is never changed in place, and a new file is one that was not there.
+Only files that this package has created are deleted or overwritten. They are recognised by their content. Nothing is
+written through a link, content is never changed in place, and creating a file fails if it exists.
 
-* ``writing`` and ``placing``: a file that gets its name when it is whole; the file before is replaced in one step.
-* ``new_file``, ``write_new``, ``copy_new``: files that are not there yet.
-* ``new_folder``, ``remove_folder``, ``remove_unfinished``: whole or not there, at any kill.
-* ``ListedFolder``: a folder with a list of the files that were written there.
-* ``Workplace``: where results are written until they are whole, under a name that tells who else is at it.
-* ``open_lock``: a file that processes lock.
+* ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
+* ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists.
+* ``new_folder``, ``remove_folder``, ``remove_unfinished``: a folder is complete or absent after any kill.
+* ``ListedFolder``: a folder with a list of the files that this package wrote there.
+* ``Workplace``: a folder in which results are written until they are complete, and which only one process uses.
+* ``open_lock``: opens a lock file.
 """
 
 from open_seq2seq.utils.disk.files import (

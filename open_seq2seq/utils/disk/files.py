@@ -1,4 +1,4 @@
-"""Files that get their names when they are whole, and locks."""
+"""Files that get their names when they are complete, and lock files."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-LINK = "there is a link in its place, through which nothing is written"
-NO_FILE = "what is in its place is no file"
-FOREIGN = "there is a file in its place that no run made; it is left alone"
+LINK = "it is a link, and nothing is written through links"
+NO_FILE = "it is not a regular file"
+FOREIGN = "a file of that name exists which no run has made; it is not replaced"
 
 TEMPORARY = ".tmp-"
-"""What names of unfinished files and folders begin with."""
+"""Prefix of the names of unfinished files and folders."""
 _LONGEST_ENDING = 20
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StrPath = str | os.PathLike[str]
 IsOwn = Callable[[BinaryIO], bool]
-"""Tells by the content of a regular file whether this package has made it."""
+"""Returns whether this package has made a regular file, judging by its content."""
 
 
 class ForeignError(OSError):
-    """What stands in the way was not made by this package: nothing is written, and ``strerror`` says what it is."""
+    """The path exists and was not made by this package; nothing is written. ``strerror`` says what it is."""
 
     def __init__(self, path: StrPath, what: str) -> None:
         super().__init__(errno.EEXIST, what, os.fspath(path))
 
 
 def always(file: BinaryIO) -> bool:
-    """An ``IsOwn`` of files that are known by their names.
+    """An ``IsOwn`` that accepts every regular file.
 
-    For caches, whose names hold a checksum that nobody else makes (a damaged one must be made anew), and for results,
-    whose names the user gives.
+    It is used for caches, whose names contain a checksum (a damaged cache must be replaceable), and for results, whose
+    names the user has given.
     """
     return True
 
 
 @contextlib.contextmanager
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
-    """Gives a new, empty file beside ``path``, which gets that name when the context is left; an error removes it.
+    """Yields a new, empty file, which is renamed to ``path`` when the context is left, and removed after an error.
 
-    Its name ends as the other does, by which some libraries choose a format.
+    It has the suffix of ``path``, from which some libraries choose a format.
 
     Args:
-      path: no link is followed in its last part; a file there is replaced in one step, never changed.
-      is_own: whether the file that is there now may be replaced.
-      durable: whether it is synced to disk first.
+      path: an existing file is replaced atomically and never changed; a link in its last part is not followed.
+      is_own: returns whether an existing file may be replaced.
+      durable: whether to sync the file to disk before it is renamed.
 
     Raises:
-      ForeignError: ``path`` is a link, no file, or no file of this package.
+      ForeignError: ``path`` is a link, is not a regular file, or was not made by this package.
       OSError: it cannot be written.
     """
     path = os.fspath(path)
@@ -81,31 +81,31 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
 
 @contextlib.contextmanager
 def writing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[BinaryIO]:
-    """Opens a file for writing bytes, which gets its name when the context is left; see ``placing``."""
+    """Opens a file for writing bytes that gets its name when the context is left; see ``placing``."""
     with placing(path, is_own, durable) as temporary, open(temporary, "r+b") as file:
         yield file
 
 
 def new_file(path: StrPath, mode: str = "xb", **how: Any) -> Any:
-    """Opens a file that is not there yet for writing.
+    """Creates a file and opens it for writing.
 
     Args:
-      path: its name.
+      path: of the new file.
       mode: ``xb`` for bytes, ``x`` for text.
-      how: as the function ``open`` has it; text is UTF-8 by default.
+      how: further arguments of ``open``; text is UTF-8 by default.
 
     Raises:
-      FileExistsError: something has the name.
+      FileExistsError: the path exists.
     """
     encoding = None if "b" in mode else "utf-8"
     return open(path, mode, opener=_exclusively, encoding=encoding, **how)
 
 
 def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
-    """Opens what passes on whatever is written to it at once: a pipe, a terminal, ``/dev/null``, or a descriptor.
+    """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing.
 
     Raises:
-      ForeignError: it is a file, whose content would be lost.
+      ForeignError: it is a regular file, whose content would be lost.
     """
     def unchanged(path: str, flags: int) -> int:
         return os.open(path, flags & ~(os.O_TRUNC | os.O_CREAT))
@@ -118,13 +118,13 @@ def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:
-    """Writes a file that is not there yet; text as UTF-8."""
+    """Creates a file with a content; text is written as UTF-8."""
     with new_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def copy_new(source: StrPath, target: StrPath) -> str:
-    """Copies a file to one that is not there yet; returns the content's SHA-256."""
+    """Copies a file to a new one; returns the SHA-256 of the copy."""
     with open(source, "rb") as file, new_file(target) as out:
         shutil.copyfileobj(file, out, 1 << 20)
     with open(target, "rb") as copy:
@@ -132,20 +132,20 @@ def copy_new(source: StrPath, target: StrPath) -> str:
 
 
 def checksum_of(file: BinaryIO) -> str:
-    """Returns the SHA-256 of an open file, from where it stands."""
+    """Returns the SHA-256 of an open file from its current position."""
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # (typeshed wants a protocol)
 
 
 @functools.cache
 def process_folder() -> str:
-    """Returns a temporary folder that lives as long as the process."""
+    """Returns a temporary folder that is removed when the process ends."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def check_replaceable(path: StrPath, is_own: IsOwn) -> None:
-    """Raises ForeignError unless there is nothing at a place, or a regular file that ``is_own`` knows."""
+    """Raises ForeignError unless ``path`` does not exist, or is a regular file that ``is_own`` accepts."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -160,10 +160,10 @@ def check_replaceable(path: StrPath, is_own: IsOwn) -> None:
 
 
 def open_lock(path: StrPath, is_own: IsOwn) -> IO[bytes]:
-    """Opens a file that processes lock, made where there is none. Its content is not touched.
+    """Opens a lock file, which is created if it does not exist. Its content is not changed.
 
     Raises:
-      ForeignError: it is a link, no file, has another name elsewhere, or another content than a lock has.
+      ForeignError: it is a link, is not a regular file, has several hard links, or does not have the content of a lock.
       OSError: it cannot be opened for writing.
     """
     try:
@@ -186,7 +186,7 @@ def open_lock(path: StrPath, is_own: IsOwn) -> IO[bytes]:
 
 
 def rewrite_lock(file: IO[bytes], content: bytes) -> None:
-    """Replaces the content of a file of ``open_lock``, which this process has locked."""
+    """Replaces the content of a lock file from ``open_lock`` that this process holds."""
     file.seek(0)
     file.truncate()
     file.write(content)
@@ -194,9 +194,9 @@ def rewrite_lock(file: IO[bytes], content: bytes) -> None:
 
 
 def sync(path: StrPath) -> None:
-    """Makes sure that a file, or the entries of a folder, are on disk.
+    """Syncs a file, or the entries of a folder, to disk.
 
-    Some file systems of a network cannot do so for folders, and answer EINVAL.
+    Some network file systems cannot sync folders and return EINVAL, which is ignored.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -209,7 +209,7 @@ def sync(path: StrPath) -> None:
 
 
 def sync_entries(folder: StrPath) -> None:
-    """Makes sure that the entries of a folder are on disk, where its file system can."""
+    """Syncs the entries of a folder to disk; errors are ignored."""
     with contextlib.suppress(OSError):
         sync(folder)
 

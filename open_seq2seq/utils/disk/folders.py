@@ -1,8 +1,8 @@
-"""Folders that get their names when they are whole, and how those that they replace are removed.
+"""Folders that get their names when they are complete, and the removal of folders that they replace.
 
-A folder is written, or taken apart, within another one of a new name (``.tmp-<number>``), whose mark lists what was
-made in it. So a process may be killed at any moment: the next one finds the mark, puts back what was about to be
-replaced, and removes the files that the mark lists, and nothing else.
+A folder is written or removed inside another folder with a new name (``.tmp-<number>``), whose marker file lists the
+files made in it. A process may be killed at any moment: the next process reads the marker, restores the folder that was
+about to be replaced, and removes the files that the marker lists, and nothing else.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _WRITTEN, _OLD = "written", "old"
 _MOST_MARK_BYTES = 1 << 22
 
 FilesOf = Callable[[Path], list[str] | None]
-"""Folder → the files in it that this package made and may delete, by path; None where the folder is not its own."""
+"""Returns the paths in a folder that this package made and may delete; None if it did not make the folder."""
 
 
 class Workplace:
-    """A new folder with a mark, which is locked as long as this process has to do with it.
+    """A new folder with a marker file, which this process locks.
 
     Args:
-      folder: to be made; what is made in it stands under the name ``written``.
-      place: where that belongs.
-      files: paths of the files that will be made, where it is a folder; None for whatever will be in it.
+      folder: path of the new folder.
+      place: final path of the file or folder that is written in it.
+      files: if a folder is written: the paths of its files; None for any files.
 
     Attributes:
-      written: see above.
+      written: path in ``folder`` of the file or folder to write.
 
     Raises:
-      FileExistsError: something has the folder's name.
+      FileExistsError: ``folder`` exists.
     """
 
     def __init__(self, folder: Path, place: Path, files: Iterable[str] | None) -> None:
@@ -63,16 +63,16 @@ class Workplace:
 
     @classmethod
     def beside(cls, place: Path, files: Iterable[str] | None = ()) -> Workplace:
-        """Makes one with a name that nobody else has, in the folder of a place."""
+        """Creates one with a unique name next to ``place``."""
         return cls(place.parent / f"{TEMPORARY}{secrets.token_hex(8)}", place, files)
 
     @classmethod
     def claimed(cls, folder: Path, place: Path) -> Workplace:
-        """Makes one of a name that other processes use too; what one of them left when it was killed is removed.
+        """Creates one with a name that other processes use too; what a killed process has left there is removed.
 
         Raises:
-          ForeignError: something else has the name.
-          BlockingIOError: another process is at work in it.
+          ForeignError: ``folder`` exists and is not such a folder.
+          BlockingIOError: another process is using it.
         """
         while True:
             with contextlib.suppress(FileExistsError, FileNotFoundError):
@@ -84,25 +84,25 @@ class Workplace:
                 _take_over(folder)
 
     def move_here(self, files: list[str], replaces: bool) -> None:
-        """Moves what has the place now away; ``replaces`` says whether it goes back after a kill in between."""
+        """Moves the present folder at ``place`` here; with ``replaces`` it is restored if the process is killed."""
         self._about |= {"old": files, "replaces": replaces}
         before, self._mark = self._mark, _new_mark(self.folder, self._about)
         before.close()
         os.rename(self._place, self._old)
 
     def put(self, files_of: FilesOf) -> None:
-        """Gives the folder that was written its name.
+        """Renames the folder that was written to its final path.
 
         Args:
-          files_of: knows own folders: one that has the name is replaced. Anything else is renamed, and a line says so.
+          files_of: recognises folders of this package, which are replaced. Anything else is renamed with a warning.
 
         Raises:
-          OSError: it cannot be renamed; what had the name has it still.
+          OSError: it cannot be renamed; the final path is unchanged.
         """
         place = self._place
         old = files_of(place) if place.is_dir() and not place.is_symlink() else None
         if old is not None:
-            with contextlib.suppress(PermissionError):  # of a folder that may not be changed
+            with contextlib.suppress(PermissionError):  # the folder may be read-only
                 self.move_here(old, replaces=True)
         if os.path.lexists(place):
             aside = move_aside(place, _aside(place))
@@ -116,17 +116,17 @@ class Workplace:
         sync_entries(place.parent)
 
     def put_file(self) -> None:
-        """Gives the file that was written its name; a file that has it is replaced in one step.
+        """Renames the file that was written to its final path; an existing file is replaced atomically.
 
         Raises:
-          ForeignError: a link or something that is no file has the name.
+          ForeignError: the final path is a link, or is not a regular file.
         """
         check_replaceable(self._place, always)
         os.replace(self.written, self._place)
         sync_entries(self._place.parent)
 
     def close(self) -> None:
-        """Removes what is left: files that are listed, then the folder."""
+        """Removes the remaining listed files, then the folder."""
         try:
             _clear(self.folder, self._place.parent, self._about)
         finally:
@@ -135,15 +135,15 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator[Path]:
-    """Gives a new folder that gets the name ``place`` when the context is left; an error removes it.
+    """Yields a new folder, which is renamed to ``place`` when the context is left, and removed after an error.
 
     Args:
-      place: what has the name then: see ``Workplace.put``.
-      files: paths of the files that will be made in it.
-      files_of: knows own folders.
+      place: final path; for a path that exists see ``Workplace.put``.
+      files: paths of the files that will be written in it.
+      files_of: recognises folders of this package.
 
     Raises:
-      OSError: it cannot be written; what had the place has it still.
+      OSError: it cannot be written; ``place`` is unchanged.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     work = Workplace.beside(place, files)
@@ -158,13 +158,13 @@ def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator
 
 
 def remove_folder(place: Path, files: list[str]) -> None:
-    """Removes files of a folder, and the folder once it is empty; it loses its name first.
+    """Removes files of a folder, and the folder if it is then empty; the folder is renamed first.
 
-    Files of others in it stay, and the folder with them. A crash in between leaves nothing half removed under its name.
+    Other files remain, and the folder with them. After a crash no partly removed folder has the name ``place``.
 
     Args:
-      place: the folder, no link.
-      files: paths in it; links and what is no file are left.
+      place: the folder; not a link.
+      files: paths in it; only regular files are removed.
 
     Raises:
       OSError: it cannot be removed.
@@ -179,7 +179,7 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes regular files below a folder, then the folders of theirs that are empty; returns whether all is gone."""
+    """Removes regular files below a folder, then their folders if empty; returns whether ``folder`` is gone."""
     parents = {PurePosixPath(".")}
     for name in files:
         if _is_below(folder, name):
@@ -191,14 +191,14 @@ def remove_listed(folder: Path, files: Iterable[str]) -> bool:
 
 
 def move_aside(place: Path, target: Path) -> Path:
-    """Renames something to ``target``, or to ``<target>-2`` and so on where that is taken; returns the new path."""
+    """Renames ``place`` to ``target``, or to ``<target>-2`` and so on if that exists; returns the new path."""
     free = free_name(target)
     os.rename(place, free)
     return free
 
 
 def free_name(place: Path) -> Path:
-    """Returns a path that nothing has: the given one, or that with ``-2`` and so on."""
+    """Returns a path that does not exist: the given one, or that with ``-2`` and so on."""
     number, free = 1, place
     while os.path.lexists(free):
         number += 1
@@ -207,9 +207,9 @@ def free_name(place: Path) -> Path:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes what killed processes left half written, and puts back what they were about to replace.
+    """Removes what killed processes have left unfinished, and restores what they were about to replace.
 
-    What merely has such a name, and no mark, is left.
+    Folders without a marker file are not touched.
     """
     for folder in list(directory.glob(f"{TEMPORARY}*")) if directory.is_dir() and not directory.is_symlink() else ():
         with contextlib.suppress(OSError):
@@ -217,11 +217,11 @@ def remove_unfinished(directory: Path) -> None:
 
 
 def _take_over(folder: Path) -> None:
-    """Clears a folder that a killed process left.
+    """Clears a folder that a killed process has left.
 
     Raises:
-      ForeignError: it has no mark.
-      BlockingIOError: another process is at work in it.
+      ForeignError: it has no marker file.
+      BlockingIOError: another process is using it.
     """
     try:
         mark = open_own(folder.parent, f"{folder.name}/{MARK}")
@@ -239,7 +239,7 @@ def _take_over(folder: Path) -> None:
         if about is None:
             raise ForeignError(folder, FOREIGN)
         if not _lock(mark):
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process is at work there", str(folder))
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process is using it", str(folder))
         _clear(folder, folder.parent, about)
     if folder.exists():
         raise ForeignError(folder, FOREIGN)
@@ -266,9 +266,9 @@ def _aside(place: Path) -> Path:
 
 
 def _give_back(old: Path, place: Path) -> None:
-    """What is left of a folder are files of others: they get their place again, or one beside it."""
+    """Restores a folder in which files of a user remain, under its own name or one next to it."""
     if os.path.lexists(place):
-        deco_print(f"WARNING: {place} held files that no run made: they are in {move_aside(old, _aside(place))}.")
+        deco_print(f"WARNING: {place} held files that no run has made: they are in {move_aside(old, _aside(place))}.")
     else:
         os.rename(old, place)
 
@@ -277,7 +277,7 @@ def _new_mark(folder: Path, about: dict[str, Any]) -> IO[bytes]:
     mark = new_file(folder / f"{MARK}.new")
     mark.write(json.dumps(about).encode())
     mark.flush()
-    if about["replaces"]:  # after a power cut, too, what is about to be replaced has to be found
+    if about["replaces"]:  # after a power failure it must be possible to restore what was about to be replaced
         os.fsync(mark.fileno())
     _lock(mark)
     os.replace(folder / f"{MARK}.new", folder / MARK)
@@ -285,7 +285,7 @@ def _new_mark(folder: Path, about: dict[str, Any]) -> IO[bytes]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """Whether no other process has the file locked; a file system without locks cannot tell."""
+    """Locks a file; returns False if another process holds the lock. File systems without locks always succeed."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -308,7 +308,7 @@ def _below(folder: Path) -> list[str]:
 
 
 def _is_below(folder: Path, name: str) -> bool:
-    """Whether a path stays below a folder, and no link leads there."""
+    """Returns whether a path lies below a folder without passing through a link."""
     path = PurePosixPath(name)
     return (bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
             and not any((folder / parent).is_symlink() for parent in path.parents))

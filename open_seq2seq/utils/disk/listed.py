@@ -1,4 +1,4 @@
-"""A folder with a list of what was written there, by which the toolkit's own files are told from all others."""
+"""A folder with a list of the files that this package wrote there, which distinguishes them from a user's files."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MOST_LIST_BYTES = 1 << 22
 
 
 class ListedFolder:
-    """Files below a folder, with a list: path → checksums, two while a file is replaced.
+    """Files below a folder, with a list that maps each path to its checksum (to two while the file is replaced).
 
-    What is not in the list, or has another content than it says, somebody else put there: it is neither replaced nor
-    removed. No link is followed.
+    A file that is not in the list, or whose content has another checksum, is neither replaced nor removed. Links
+    are not followed.
 
     Args:
-      folder: made when the first file is.
-      list_name: of the list in it.
+      folder: created together with the first file.
+      list_name: file name of the list.
     """
 
     def __init__(self, folder: Path, list_name: str) -> None:
@@ -44,7 +44,7 @@ class ListedFolder:
         return list(self._made)
 
     def is_own(self, name: str) -> bool:
-        """Whether a file is as it was written."""
+        """Returns whether a file is in the list and has the listed checksum."""
         with contextlib.suppress(OSError, NotOwnFileError), self.open(name) as file:
             return checksum_of(file) in self._made.get(name, ())
         return False
@@ -55,14 +55,14 @@ class ListedFolder:
 
     @contextlib.contextmanager
     def putting(self, name: str, checksum: str = "") -> Iterator[Path]:
-        """Gives an empty file that gets a name in the folder, and in its list, when the context is left.
+        """Yields an empty file, which is renamed into the folder and added to the list when the context is left.
 
         Args:
-          name: path below the folder; a file of the list that is there is replaced.
-          checksum: of what will be in it, where that is known.
+          name: path below the folder; a listed file of that name is replaced.
+          checksum: of the new content, if it is known beforehand.
 
         Raises:
-          ForeignError: something that is not in the list has the name, or a folder is a link.
+          ForeignError: a file that is not in the list has the name, or a folder is a link.
           OSError: it cannot be written.
         """
         place = self.folder / name
@@ -75,15 +75,15 @@ class ListedFolder:
             yield temporary
             with open(temporary, "rb") as file:
                 checksum = checksum or checksum_of(file)
-            # A crash in between must leave neither file unknown.
+            # Both checksums are listed until the rename is done, so that either file is known after a crash.
             self._write_list({**self._made, name: [*self._made.get(name, ()), checksum]})
         self._write_list({**self._made, name: [checksum]})
 
     def link(self, name: str, other: str) -> None:
-        """Gives a file of the list a further name.
+        """Creates a hard link to a listed file.
 
         Raises:
-          OSError: see ``putting``; or the file system gives a file but one name.
+          OSError: see ``putting``; or the file system does not support hard links.
         """
         with self.putting(name, self._made[other][-1]) as temporary:
             further = temporary.with_suffix(".link")
@@ -91,11 +91,11 @@ class ListedFolder:
             os.replace(further, temporary)
 
     def adopt(self, name: str, checksum: str) -> None:
-        """Adds a file that is there to the list."""
+        """Adds an existing file to the list."""
         self._write_list({**self._made, name: [checksum]})
 
     def remove(self, names: list[str]) -> None:
-        """Removes files as they were written, and folders that are empty then; takes all of them from the list."""
+        """Removes files whose content is unchanged, and folders that become empty; removes all names from the list."""
         own = [name for name in names if self.is_own(name)]
         for parent in {str(PurePosixPath(name).parent) for name in own}:
             inside = [PurePosixPath(name).name for name in own if str(PurePosixPath(name).parent) == parent]
@@ -133,7 +133,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_list(file: BinaryIO) -> bool:
-    """Whether a file has the form of a list, and not a user's own content."""
+    """Returns whether the content of a file has the form of such a list."""
     try:
         made = json.loads(file.read(_MOST_LIST_BYTES))
     except (ValueError, RecursionError):
