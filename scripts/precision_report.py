@@ -73,9 +73,9 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
       UserError: a mistake in the config, or no checkpoint that fits.
     """
     from open_seq2seq.models.builder import build_model
-    from open_seq2seq.training import saving
-    from open_seq2seq.training.logdir import check_logdir
-    from open_seq2seq.training.session import describe_sections
+    from open_seq2seq.training.checkpoints import saving
+    from open_seq2seq.training.run.logdir import check_logdir
+    from open_seq2seq.training.run.session import describe_sections
 
     trust = ["--trust_code"] if args.trust_code else []
     options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *trust, *overrides])

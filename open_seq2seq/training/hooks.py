@@ -11,7 +11,7 @@ import numpy as np
 from open_seq2seq.utils.console import deco_print
 
 if TYPE_CHECKING:
-    from open_seq2seq.training.trainer import Trainer
+    from open_seq2seq.training.loop.trainer import Trainer
 
 
 class Hook:

@@ -12,8 +12,8 @@ from open_seq2seq.config.resolve import resolve
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
-from open_seq2seq.training.saving import load_base_model, restore_run, restore_weights
-from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.training.checkpoints.saving import load_base_model, restore_run, restore_weights
+from open_seq2seq.training.loop.trainer import Trainer
 
 DTYPES = ["float32", "mixed_float16", "mixed_bfloat16"]
 

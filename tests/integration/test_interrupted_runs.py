@@ -58,8 +58,8 @@ def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, comman
 
 
 def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(workspace, command, monkeypatch):
-    from open_seq2seq.training.statistics import SharedStatistics
-    from open_seq2seq.training.trainer import Trainer
+    from open_seq2seq.training.loop.rank_statistics import SharedStatistics
+    from open_seq2seq.training.loop.trainer import Trainer
 
     events = []
 
@@ -75,7 +75,7 @@ def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(work
 
 def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatch):
     """The pass asks before each batch; the weights saved are those of training, not their moving average."""
-    from open_seq2seq.training.passes import EvaluationPass
+    from open_seq2seq.training.loop.passes import EvaluationPass
 
     monkeypatch.chdir(workspace)
     seen = []

@@ -75,7 +75,7 @@ def test_package_itself_imports_nothing_of_its_own():
 
 
 @pytest.mark.parametrize(("statement", "room"), [
-    ("import open_seq2seq.training.step", "training"),
+    ("import open_seq2seq.training.loop.step", "training"),
     ("from open_seq2seq.encoders import Encoder", "encoders"),
     ("from open_seq2seq import models", "models"),
     ("from ..training import step", "training"),
