@@ -42,7 +42,7 @@ def test_the_state_before_a_failure_is_on_disk(workspace, command, monkeypatch, 
     trouble(workspace, action)
     code, _, err = command(*TROUBLE, *settings)
     assert code == 2 and words in err and "Traceback" not in err, err
-    assert f"after step {step}, which is saved: go on with --continue_learning." in err
+    assert f"after step {step}, which is saved: resume with --continue_learning." in err
     assert max(steps(workspace)) == step
 
 
@@ -121,7 +121,7 @@ def test_a_terminal_that_goes_away_makes_a_run_save_and_stop(workspace):
     process.send_signal(signal.SIGHUP)  # from the shell and from the terminal
     output, _ = process.communicate(timeout=100)
     assert process.returncode == 128 + signal.SIGHUP, output
-    assert f"Stopped at step {max(steps(workspace))}; go on with --continue_learning." in output
+    assert f"Stopped at step {max(steps(workspace))}; resume with --continue_learning." in output
 
 
 def test_results_overwrite_no_file_that_a_run_reads_or_keeps(trained, command, monkeypatch):

@@ -19,8 +19,8 @@ from open_seq2seq.data.data_layer import DataLayer, asset_name
 from open_seq2seq.models.model import Model
 from open_seq2seq.training.checkpoints import Checkpoint, verified_assets
 from open_seq2seq.training.checkpoints.files import sha256
+from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, LANGUAGE_MODELS
 from open_seq2seq.training.checkpoints.kept_copies import KeptCopies
-from open_seq2seq.training.run.logdir import AVERAGED, BEST_MODELS, LANGUAGE_MODELS
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 

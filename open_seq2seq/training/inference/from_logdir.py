@@ -11,10 +11,10 @@ from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.training.checkpoints import first_whole, verified_assets
+from open_seq2seq.training.checkpoints.choosing import offered
 from open_seq2seq.training.checkpoints.files import CONFIG
+from open_seq2seq.training.checkpoints.folders import find_checkpoints
 from open_seq2seq.training.checkpoints.kept_files import kept_files_of, part_class
-from open_seq2seq.training.checkpoints.saving import offered
-from open_seq2seq.training.run.logdir import find_checkpoints
 from open_seq2seq.utils.errors import UserError
 
 _SECTION, _DATA = "infer_params", "data_layer_params"

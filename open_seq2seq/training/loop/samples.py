@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import soundfile
@@ -16,12 +16,8 @@ import tensorflow as tf
 
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.training.loop.summaries import Summaries
-from open_seq2seq.training.run.logdir import SAMPLES
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
-
-if TYPE_CHECKING:
-    from open_seq2seq.training.loop.trainer import Trainer
 
 KEPT_STEPS = 20
 """How many folders of samples are kept: those written last."""
@@ -109,7 +105,7 @@ class RunReporter(Reporter):
             raise UserError(f"The sample {self._folder / final} cannot be written: {reason}.") from error
 
     def _recording(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self._summaries is None else self._summaries.recording()
+        return contextlib.nullcontext() if self._summaries is None else self._summaries.recording(self.step)
 
     def _step_folder(self) -> str:
         """The folder of this step; when its first file comes, those of long ago are removed."""
@@ -131,12 +127,6 @@ class RunReporter(Reporter):
         assert self._folder is not None and self._listed is not None
         path = f"{self._step_folder()}/{name}"
         return os.path.lexists(self._folder / path) and not self._listed.is_own(path)
-
-
-def reporter_of(trainer: Trainer) -> Reporter:
-    """Returns what takes the samples of a run at its present step; for rank 0."""
-    folder = None if trainer.saver is None else trainer.saver.directory / SAMPLES
-    return RunReporter(trainer.step, trainer.summaries, folder)
 
 
 def _plain(name: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -23,8 +25,39 @@ from open_seq2seq.training.loop.run_states import RunStates
 
 Tensors = dict[str, Any]
 
-# What travels with the gradients; no variable's name begins with a space.
-_LOSS, _UNITS, _TALLY = " loss", " units", " tally/"
+
+class WeightedSums(NamedTuple):
+    """What is added up over micro-batches and replicas, for the loss terms that count one unit.
+
+    Attributes:
+      gradients: by variable name, in FP32, each replica's mean times its units.
+      loss: the mean loss times the units ``[]``.
+      units: tokens, frames or examples ``[]``.
+    """
+
+    gradients: Tensors
+    loss: tf.Tensor
+    units: tf.Tensor
+
+    def plus(self, other: WeightedSums) -> WeightedSums:
+        """Returns the sums of both."""
+        gradients = {name: add_gradients(value, other.gradients[name]) for name, value in self.gradients.items()}
+        return WeightedSums(gradients, self.loss + other.loss, self.units + other.units)
+
+    def reduced(self, runner: Runner, name: str, tallies: Tensors) -> tuple[WeightedSums, Tensors]:
+        """Returns the sums over all replicas, and those of other scalars that travel with them.
+
+        Args:
+          runner: adds up.
+          name: of the reduction.
+          tallies: scalars ``[]`` by name.
+        """
+        # No variable's name begins with a space.
+        scalars = {" loss": self.loss, " units": self.units,
+                   **{f" tally/{key}": value for key, value in tallies.items()}}
+        found = runner.reduce({**self.gradients, **scalars}, name)
+        sums = WeightedSums({key: found[key] for key in self.gradients}, found[" loss"], found[" units"])
+        return sums, {key: found[f" tally/{key}"] for key in tallies}
 
 
 class TrainStep:
@@ -36,14 +69,14 @@ class TrainStep:
     units in FP32 afterwards.
 
     Args:
-      model: a model built for training.
-      optimizer: wraps the optimizer proper; already built for ``variables``.
+      model: built for training.
+      optimizer: already built for ``variables``.
       variables: the trainable variables by name.
       runner: adds gradients up over replicas.
       seed: the run's ``random_seed``.
       iter_size: micro-batches an update.
       report_gradients: return the gradients with the results, for summaries.
-      underflow: measures at summary steps what half precision loses of the gradients, or None.
+      underflow: measures at summary steps the share of gradients that underflow in half precision, or None.
       use_xla_jit: compile the step.
       sync_batch_norm: batch norm takes the statistics of all replicas' batches together.
       carried: the states that the model carries from batch to batch; None for a model without any.
@@ -68,11 +101,11 @@ class TrainStep:
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._exact_in_one_go = iter_size == 1 and runner.world_size == 1
-        # The backward pass and the reduction in one function: what is ready travels while the rest is computed.
+        self._is_simple = iter_size == 1 and runner.world_size == 1  # nothing is added up
+        # With the backward pass and the reduction in one function, gradients travel while others are computed.
         self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
         signature = [model.data_layer.input_signature]
-        self._single = runner.compile(self._update_from_one, signature, use_xla_jit)
+        self._update_at_once = runner.compile(self._update_from_one, signature, use_xla_jit)
         self._weigh = runner.compile(self._weigh_one, signature, use_xla_jit)
         self._add = runner.compile(_add_sums)
         self._finish = runner.compile(self._update_from_sums)
@@ -82,38 +115,38 @@ class TrainStep:
         """Makes one update.
 
         Args:
-          batches: ``iter_size`` micro-batches for each replica of this process: first one for each of them, and so on.
-          tallies: numbers to be added up over all processes on the same journey; they are among the results.
+          batches: ``iter_size`` micro-batches for each replica of this process: the first of each replica, then the
+            second of each, and so on.
+          tallies: numbers that are added up over all processes together with the gradients, and returned.
 
         Returns:
           ``loss`` (of the whole update, all replicas), ``finite_loss``, ``applied``, ``learning_rate``,
           ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, the
-          tallies; and, when asked for, ``gradients`` and ``underflow``: tensors, not fetched.
+          tallies; and, when asked for, ``gradients`` and ``underflow``. All are tensors, which nothing has waited for.
         """
-        if self._exact_in_one_go:
-            return self._single(batches)[0]
+        if self._is_simple:
+            return self._update_at_once(batches)[0]
         replicas = self._runner.local_replicas
-        carried = [{name: tf.constant(value if number == 0 else 0.0, tf.float32)
-                    for name, value in (tallies or {}).items()} for number in range(replicas)]
+        own = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
+        per_replica = [own, *[{name: tf.constant(0.0, tf.float32) for name in own}] * (replicas - 1)]
         if self._overlapping:
-            self._together = self._together or self._make_together(carried[0])
-            return self._together(batches, carried)[0]
-        sums: Any = None
-        for start in range(0, len(batches), replicas):
-            weighed = self._weigh(batches[start:start + replicas])
-            sums = weighed if sums is None else self._add(sums, weighed)
-        return self._finish(sums, carried)[0]
+            self._together = self._together or self._make_together(own)
+            return self._together(batches, per_replica)[0]
+        sums = self._weigh(batches[:replicas])
+        for start in range(replicas, len(batches), replicas):
+            sums = self._add(sums, self._weigh(batches[start:start + replicas]))
+        return self._finish(sums, per_replica)[0]
 
     @property
     def traces(self) -> int:
         """How often the step was traced; more than one a function means retracing."""
-        functions = (self._single, self._weigh, self._finish, self._together)
+        functions = (self._update_at_once, self._weigh, self._finish, self._together)
         return sum(f.traces for f in functions if f is not None)
 
     def _make_together(self, tallies: Tensors) -> Any:
         signature = [self._model.data_layer.input_signature, {name: tf.TensorSpec([], tf.float32) for name in tallies}]
         return self._runner.compile(
-            lambda batch, carried: self._update_from_sums(self._weigh_one(batch), carried), signature)
+            lambda batch, tallies: self._update_from_sums(self._weigh_one(batch), tallies), signature)
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns, by unit, the local means of the loss and their units."""
@@ -141,8 +174,8 @@ class TrainStep:
         self.batches.assign_add(1)
         return {**self._apply(gradients), "loss": total, "finite_loss": tf.math.is_finite(total)}
 
-    def _weigh_one(self, batch: Any) -> dict[str, Tensors]:
-        """Returns by unit what is added up: the FP32 gradients and the loss, both times the units, and the units."""
+    def _weigh_one(self, batch: Any) -> dict[str, WeightedSums]:
+        """Returns the sums of one micro-batch, by unit."""
         with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(list(self._variables.values()))
             means, units = self._forward(batch)
@@ -154,7 +187,7 @@ class TrainStep:
         for unit, loss in scaled.items():
             gradients = {name: map_values(lambda v, n=weights[unit]: tf.cast(v, tf.float32) * n, gradient)
                          for name, gradient in self._gradients(tape, loss).items()}
-            weighed[unit] = {**gradients, _LOSS: means[unit] * units[unit], _UNITS: units[unit]}
+            weighed[unit] = WeightedSums(gradients, means[unit] * units[unit], units[unit])
         self.batches.assign_add(1)
         return weighed
 
@@ -162,31 +195,30 @@ class TrainStep:
         return self._runner.reduce(tensors, name, exact=True)
 
     def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns what all replicas' gradients are multiplied by: the mean of their units.
+        """Returns what the gradients of all replicas are multiplied by: the mean of their units.
 
-        Where a replica's loss depends on other replicas' batches, all have to differentiate parts of one loss, each
-        as large as its share of the units, not means of their own.
+        Where a replica's loss depends on the batches of others, all replicas differentiate parts of one loss, each
+        as large as its share of the units, instead of means of their own.
         """
         sums = self._reduce_inside({f" {unit}": value for unit, value in units.items()}, "units")
         return {unit: sums[f" {unit}"] / self._runner.world_size for unit in units}
 
-    def _update_from_sums(self, sums: dict[str, Tensors], tallies: Tensors) -> Tensors:
-        means: Tensors = {}
+    def _update_from_sums(self, sums: dict[str, WeightedSums], tallies: Tensors) -> Tensors:
+        gradients: Tensors = {}
+        losses: list[tf.Tensor] = []
+        counted: Tensors = {}
         for number, weighed in enumerate(sums.values()):
-            carried = {_TALLY + name: value for name, value in tallies.items()} if number == 0 else {}
-            reduced = self._runner.reduce({**weighed, **carried}, f"gradients.{number}")
-            tallies = {name: reduced.pop(_TALLY + name) for name in tallies} if number == 0 else tallies
-            units = reduced.pop(_UNITS)
-            for name, value in reduced.items():
-                mean = map_values(lambda v, n=units: tf.math.divide_no_nan(v, n), value)
-                means[name] = add_gradients(means[name], mean) if name in means else mean
-        loss = means.pop(_LOSS)
+            total, found = weighed.reduced(self._runner, f"gradients.{number}", tallies if number == 0 else {})
+            counted.update(found)
+            losses.append(tf.math.divide_no_nan(total.loss, total.units))
+            _add_to(gradients, {name: map_values(lambda v, n=total.units: tf.math.divide_no_nan(v, n), gradient)
+                                for name, gradient in total.gradients.items()})
+        loss = functools.reduce(operator.add, losses)
         if self._regularized:
             loss += self._regularization()
-        for name, gradient in self._regularization_gradients().items():
-            means[name] = add_gradients(means[name], gradient) if name in means else gradient
-        results = self._runner.update(self._apply, means)
-        return {**results, **tallies, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
+        _add_to(gradients, self._regularization_gradients())
+        results = self._runner.update(self._apply, gradients)
+        return {**results, **counted, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
 
     def _regularization_gradients(self) -> Tensors:
         if not self._regularized:
@@ -201,7 +233,7 @@ class TrainStep:
         return {name: gradient for name, gradient in found.items() if gradient is not None}
 
     def _apply(self, gradients: Tensors) -> Tensors:
-        with tf.name_scope("optimizer"):  # profiles tell it apart by its scope
+        with tf.name_scope("optimizer"):  # profiles recognise it by this scope
             info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
         results: Tensors = dict(info._asdict())
         if self._report_gradients:
@@ -212,16 +244,20 @@ class TrainStep:
         return results
 
 
-def _add_sums(first: dict[str, Tensors], second: dict[str, Tensors]) -> dict[str, Tensors]:
-    return {unit: {name: add_gradients(value, second[unit][name]) for name, value in of.items()}
-            for unit, of in first.items()}
+def _add_sums(first: dict[str, WeightedSums], second: dict[str, WeightedSums]) -> dict[str, WeightedSums]:
+    return {unit: sums.plus(second[unit]) for unit, sums in first.items()}
+
+
+def _add_to(gradients: Tensors, more: Tensors) -> None:
+    for name, gradient in more.items():
+        gradients[name] = add_gradients(gradients[name], gradient) if name in gradients else gradient
 
 
 def local_means(terms: list[LossTerm]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     """Adds up loss terms that count the same unit.
 
     Returns:
-      ({unit: Σ weight · sum / units}, {unit: units}), FP32 scalars.
+      ({unit: Σ weight · sum / units}, {unit: units}), FP32 scalars ``[]``.
     """
     means: dict[str, tf.Tensor] = {}
     units: dict[str, tf.Tensor] = {}

@@ -1,12 +1,13 @@
-"""The training loop, written once for every task and every runner."""
+"""The training of a model, one update after another, written once for every task and every runner."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -29,47 +30,63 @@ from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training import hooks as hook_module
-from open_seq2seq.training.checkpoints.saving import RunSaver
+from open_seq2seq.training.checkpoints.folders import SAMPLES
+from open_seq2seq.training.checkpoints.run_saver import RunSaver
 from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped
 from open_seq2seq.training.loop.rank_statistics import SharedStatistics
 from open_seq2seq.training.loop.run_states import RunStates, carried_signature, setting_aside
-from open_seq2seq.training.loop.samples import reporter_of
+from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
+from open_seq2seq.training.loop.samples import RunReporter
 from open_seq2seq.training.loop.signals import StopRequest
 from open_seq2seq.training.loop.step import TrainStep
 from open_seq2seq.training.loop.summaries import Summaries
+from open_seq2seq.training.precision.choice import choice_of
 from open_seq2seq.training.recovery.diagnosis import Examiner
-from open_seq2seq.training.recovery.divergence import Divergence
-from open_seq2seq.training.recovery.recovery import Recovery
-from open_seq2seq.training.recovery.rescue import rescued
+from open_seq2seq.training.recovery.history import DivergenceHistory
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.trail import TRAIL
 
 
+class TrainingHook(Protocol):
+    """What the loop asks of a hook; see ``training.hooks.Hook``."""
+
+    def begin(self, trainer: Any) -> None:
+        """Called once before the first update."""
+
+    def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
+        """Called after each update."""
+
+    def end(self, trainer: Any) -> None:
+        """Called once after the last update."""
+
+
 class Trainer:
-    """Trains a model.
+    """Makes updates of a model; ``loop.train.train`` runs it from the first to the last.
 
     Args:
       model: built for training.
       eval_model: built for evaluation with the same variables, or None.
       runner: who computes.
       seed: the run's random seed.
-      saver: writes checkpoints, in the chief's process; None to write none.
+      saver: writes checkpoints, on rank 0; None to write none.
       summaries_dir: where TensorBoard's events go, or None.
 
     Attributes:
       step: updates attempted so far; skipped ones count.
-      offset: how many more micro-batches were consumed than the steps made would take now, on as many ranks.
+      offset: micro-batches consumed beyond what ``step`` updates take now; a change of the number of ranks makes it
+        differ from 0.
       last_step: the step after which training ends.
-      saves: whether the run writes checkpoints, in whichever process.
+      saves: whether the run writes checkpoints, on any rank.
+      variables: all variables of the model, by name.
+      trainable: those that the optimizer updates.
+      carried: the states that the model carries from batch to batch, of all replicas.
       waited: seconds spent waiting for input.
       paused: seconds spent on evaluation and checkpoints.
-      underflow: measures at summary steps what half precision loses of the gradients; None unless asked for.
-      recovery: watches for divergence and acts on it.
+      underflow: measures at summary steps the share of gradients that underflow; None unless asked for.
+      divergence: detects divergence, and remembers it.
+      stop: whether a signal has asked the run to stop.
       is_whole: whether the present state is that after ``step``; it is not while an update is made.
       is_settled: whether ``settle`` has been called since the last update.
-      carried: the states that the model carries from batch to batch, of all replicas.
-      last_hooks: hooks that are called after all others.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
@@ -79,7 +96,7 @@ class Trainer:
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
-        self._stop: StopRequest | None = None
+        self.stop = StopRequest()
         self._objects, self._uncounted = 0, list[Any]()
         self._votes: Any = None
         self._votes_before = False
@@ -96,7 +113,7 @@ class Trainer:
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
         self.optimizer = self._make_optimizer()
-        self.recovery = Recovery(params, self.optimizer.longest_search)
+        self.divergence = DivergenceHistory(params, self.optimizer.longest_search)
         self.underflow = self._make_underflow_meter()
         self._train_step = TrainStep(
             model, self.optimizer, self.trainable, runner, seed, self._iter_size,
@@ -105,10 +122,10 @@ class Trainer:
             use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"],
             carried=self.carried)
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
-        self.summaries = Summaries(summaries_dir, self) if summaries_dir else None
+        self.summaries = Summaries(summaries_dir, self.trainable, self.underflow, bool(params["max_grad_norm"])) if (
+            summaries_dir) else None
         self._sample_step: Any = None
         self._batch: dict[str, Any] = {}
-        self.last_hooks: list[hook_module.Hook] = []
 
     def _make_stream(self) -> BatchStream | ContiguousStream:
         layer, runner = self.model.data_layer, self.runner
@@ -132,7 +149,7 @@ class Trainer:
         if scaling is None:
             scaling = "Backoff" if policy.compute == tf.float16 else 1.0
         scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
-        # An update with inf or NaN is never made, whatever the scale: weights stay good until recovery takes over.
+        # An update with inf or NaN is never made, whatever the scale, so that weights stay finite until a recovery.
         wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
                                           skip_nonfinite=True, **make_additions(params))
         wrapper.build(self.trainable)
@@ -199,57 +216,28 @@ class Trainer:
             self._train_step.offset.assign(self.offset)
             self.last_step = self.model.params["max_steps"] or self._steps_in(self.model.params["num_epochs"])
 
-    def train(self) -> int | None:
-        """Trains to the end or until a signal.
-
-        Returns:
-          The signal's number when one stopped the training, else None.
+    def run_steps(self, hooks: Sequence[TrainingHook]) -> None:
+        """Makes updates until the end or a signal.
 
         Raises:
-          DivergenceError: the run diverged and is to stop.
-          PrecisionLowered: it diverged and is to go on in another type, by another trainer.
+          Divergence: the run diverged at an earlier step than the present one; the state is to be put back.
         """
-        hooks = self._make_hooks()
-        with StopRequest() as stop, rescued(self):
-            self._stop = stop
-            self.recovery.begin(self)
-            for hook in hooks:
-                hook.begin(self)
-            while not self._run_steps(hooks, stop):
-                pass
-            for hook in hooks:
-                hook.end(self)
-            if stop.requested:  # also where the config asks for no regular checkpoints
-                self.save_checkpoint()
-            self.wait_for_checkpoint()
-        return stop.signum
-
-    def _run_steps(self, hooks: list[hook_module.Hook], stop: StopRequest) -> bool:
-        """Trains to the end or until a signal; returns False after a recovery that put the run elsewhere."""
         loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
-        try:
-            with contextlib.closing(loader):
-                while not self.finished and not self._stops(stop):
-                    results = self._make_step(loader, stop)
-                    for hook in hooks:
-                        hook.after_step(self, results)
-                self.settle()
-        except Divergence as divergence:
-            self.is_whole = False
-            with self.pause():
-                self.recovery.recover(self, divergence)
-            self.is_whole = True
-            return False
-        return True
+        with contextlib.closing(loader):
+            while not self.finished and not self._stops():
+                results = self._make_step(loader)
+                for hook in hooks:
+                    hook.after_step(self, results)
+            self.settle()
 
-    def _stops(self, stop: StopRequest) -> bool:
-        """Whether a signal ends the training: on all ranks after the same step, though it may reach but one.
+    def _stops(self) -> bool:
+        """Whether a signal ends the training: on all ranks after the same step, even if only one received it.
 
-        Votes travel with an update's gradients, and are read one update later, as the divergence detector does.
+        Votes travel with an update's gradients, and are read one update later, as the results are.
         """
-        return stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
+        return self.stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
 
-    def _make_step(self, loader: LoaderGroup, stop: StopRequest) -> dict[str, Any]:
+    def _make_step(self, loader: LoaderGroup) -> dict[str, Any]:
         waited = loader.wait_seconds
         batches = [next(loader) for _ in range(self._iter_size * self.runner.local_replicas)]
         self.waited += loader.wait_seconds - waited
@@ -258,55 +246,47 @@ class Trainer:
         TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
         several = self.runner.num_processes > 1
         self.is_whole = self.is_settled = False
-        results = self._train_step(batches, {"objects": objects, "stop_votes": stop.requested} if several else None)
+        tallies = {"objects": objects, "stop_votes": self.stop.requested} if several else None
+        results = self._train_step(batches, tallies)
         self.step, self.is_whole = self.step + 1, True
         self._uncounted.append(results["objects"] if several else objects)
         if several:
             self._votes_before, self._votes = self._votes is not None and float(self._votes) > 0, results["stop_votes"]
-        self.recovery.detector.observe(self.step, batches, results)
+        self.divergence.detector.observe(self.step, batches, results)
         return results
 
     def settle(self) -> None:
-        """Makes sure that the present state is the same on all ranks and worth keeping; raises Divergence if not.
+        """Averages the statistics of all ranks, and checks that the state is finite, at most once after each update.
 
-        Once after each update: the mean of means may have other last bits, and a resumed run would not take it.
+        A second average may have other last bits, and a resumed run would not take it.
+
+        Raises:
+          Divergence: the last step, or a variable, is not finite.
         """
         if not self.is_settled:
             self._statistics.average()
-            self.recovery.detector.settle({**self.variables, **self.optimizer.state()})
+            self.divergence.detector.settle({**self.variables, **self.optimizer.state()})
             self.is_settled = True
 
     @property
-    def state_variables(self) -> dict[str, tf.Variable]:
-        """The weights and what the optimizer keeps, by name."""
-        return {**self.variables, **{f"optimizer/{n}": v for n, v in self.optimizer.state().items()}}
+    def state(self) -> RunVariables:
+        """The weights, what the optimizer keeps, and the carried states."""
+        return RunVariables(self.variables, self.trainable, self.optimizer, self.carried)
+
+    @property
+    def position(self) -> RunPosition:
+        """Where the run stands, apart from its variables."""
+        return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
+                           self.divergence.state(), choice_of(self.model.params))
 
     def synchronize(self) -> None:
-        """Gives all ranks the chief's weights and optimizer."""
-        self.runner.broadcast(self.state_variables)
+        """Gives all ranks the weights and optimizer of rank 0."""
+        self.runner.broadcast(self.state.by_name())
 
     @functools.cached_property
     def examiner(self) -> Examiner:
         """Runs batches again to see what in them is not finite."""
         return Examiner(self.model, self.variables, self.trainable, self.seed)
-
-    def _make_hooks(self) -> list[hook_module.Hook]:
-        params = self.model.params
-        hooks: list[hook_module.Hook] = []
-        chief = self.runner.is_chief
-        if params["print_loss_steps"] and chief:
-            hooks.append(hook_module.ProgressHook(params["print_loss_steps"]))
-        if params["save_checkpoint_steps"] and self.saves:  # before all that can fail
-            hooks.append(hook_module.CheckpointHook(params["save_checkpoint_steps"]))
-        if params["print_samples_steps"] and chief:
-            hooks.append(hook_module.SamplesHook(params["print_samples_steps"]))
-        if params["save_summaries_steps"]:
-            hooks.append(hook_module.SummaryHook(params["save_summaries_steps"], params["summaries"]))
-        hooks.append(hook_module.BenchmarkHook(params["bench_start"], params["print_bench_info_steps"]))
-        if self._evaluation is not None:
-            hooks.append(hook_module.EvaluationHook(self._evaluation.model.params["eval_steps"]))
-        hooks += [hook(train_model=self.model, eval_model=self.eval_model) for hook in params["hooks"]]
-        return hooks + self.last_hooks
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
         """Returns (micro-batches an epoch, example numbers of the batch with the longest example)."""
@@ -354,29 +334,28 @@ class Trainer:
                 deco_print("with the moving average of the weights", offset=1)
             try:
                 with exchanged(self.trainable, averages):
-                    metrics = self._evaluation.run(self.step, stops=self._gives_evaluation_up)
+                    metrics = self._evaluation.run(self.step, stops=self._stops_evaluation)
             except PassStopped:
                 deco_print("The evaluation is left out.", offset=1)
                 return {}
             if self.summaries is not None:
-                self.summaries.write({"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
+                self.summaries.write(self.step, {"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
-                self.saver.offer_best(self, metrics)
+                self.saver.offer_best(self.position, self.state, metrics)
         return metrics
 
-    def _gives_evaluation_up(self) -> bool:
-        """Whether a signal is not to wait for an evaluation; several ranks agree on one after their next update."""
-        stop = self._stop
-        return stop is not None and stop.requested and not self.finished and self.runner.num_processes == 1
+    def _stops_evaluation(self) -> bool:
+        """Whether a signal ends an evaluation; several ranks agree on a stop after their next update."""
+        return self.stop.requested and not self.finished and self.runner.num_processes == 1
 
     def save_checkpoint(self) -> None:
-        """Saves now, in the chief's process; the files are written in the background."""
+        """Saves now, on rank 0; the files are written in the background."""
         if self.saves:
             with self.pause():
                 self.settle()
                 carried = self.carried.gather()
                 if self.saver is not None:
-                    self.saver.save(self, carried)
+                    self.saver.save(self.position, self.state, carried)
 
     def wait_for_checkpoint(self) -> None:
         """Waits until the last checkpoint is on disk."""
@@ -391,7 +370,11 @@ class Trainer:
         last = self.micro_batch - self.runner.world_size + self.runner.replica_rank + self.runner.local_replicas - 1
         with self.pause():
             outputs = [np.asarray(output) for output in self._sample_step(self._batch, self.carried.before(last))]
-            report_sample(self.model, self._batch, outputs, reporter_of(self))
+            report_sample(self.model, self._batch, outputs, self._reporter())
+
+    def _reporter(self) -> RunReporter:
+        folder: Path | None = None if self.saver is None else self.saver.directory / SAMPLES
+        return RunReporter(self.step, self.summaries, folder)
 
     def _sample_outputs(self, batch: Any, carried: dict[str, tf.Tensor]) -> list[tf.Tensor]:
         with weight_cast_scope(), setting_aside(self.model, batch, carried):

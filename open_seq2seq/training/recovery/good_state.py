@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.training.checkpoints import assign_matching, load_checkpoint
 from open_seq2seq.training.checkpoints.files import AVERAGE
+from open_seq2seq.training.loop.run_variables import RunVariables
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from open_seq2seq.training.loop.trainer import Trainer
 
 START = "the start"
 
@@ -39,52 +39,57 @@ class GoodState:
     carried: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def take(cls, name: str, trainer: Trainer) -> GoodState:
-        """Copies a trainer's state."""
-        return cls(name, trainer.step, _copies(trainer.variables), _copies(trainer.optimizer.state()),
-                   trainer.carried.gather())
+    def take(cls, name: str, step: int, variables: RunVariables) -> GoodState:
+        """Copies the present state; a collective operation where the model carries state."""
+        return cls(name, step, _copies(variables.weights), _copies(variables.optimizer.state()),
+                   variables.carried.gather())
 
     @property
     def updates(self) -> int:
         """Updates made when it was taken."""
         return int(self.optimizer["updates"])
 
-    def put_into(self, trainer: Trainer) -> None:
+    def put_into(self, variables: RunVariables) -> None:
         """Assigns everything that fits.
 
-        A loss scaler of another kind keeps its own state; a moving average that was not
-        kept then begins with the weights.
+        A loss scaler of another kind keeps its own state, and a moving average that this state lacks begins with the
+        weights.
         """
-        assign_matching(trainer.variables, self.weights)
-        trainer.carried.assign_fitting(self.carried)  # older checkpoints may be of another number of slots
-        report = assign_matching(trainer.optimizer.state(), self.optimizer)
-        averages = [name for name in trainer.optimizer.averaged_weights if AVERAGE + name in report.missing]
-        trainer.optimizer.restart_average(trainer.trainable, averages)
+        assign_matching(variables.weights, self.weights)
+        variables.carried.assign_fitting(self.carried)  # older checkpoints may have another number of slots
+        optimizer = variables.optimizer
+        report = assign_matching(optimizer.state(), self.optimizer)
+        averages = [name for name in optimizer.averaged_weights if AVERAGE + name in report.missing]
+        optimizer.restart_average(variables.trainable, averages)
 
 
-def note_start(trainer: Trainer) -> GoodState | None:
-    """Keeps the state before the first step, where no checkpoint has it yet.
+class Tried(NamedTuple):
+    """A state, and the loss of the batch in question with its weights; inf where that is not finite."""
 
-    It becomes the run's first checkpoint; where the config asks for none, it is
-    returned, to be held in memory.
-    """
-    if trainer.saver is not None and any(step <= trainer.step for step, _ in trainer.saver.regular()):
-        return None
-    if trainer.saver is not None and trainer.model.params["save_checkpoint_steps"]:
-        trainer.save_checkpoint()
-        return None
-    return GoodState.take(START, trainer)
+    state: GoodState
+    loss: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the batch is finite with these weights."""
+        return math.isfinite(self.loss)
+
+    def is_astray(self, older: Tried) -> bool:
+        """Whether an older state has a far lower loss, so that the weights had left the right way before this one."""
+        return older.finite and self.loss - older.loss > abs(older.loss)
 
 
-def good_states(trainer: Trainer, start: GoodState | None) -> Iterator[GoodState]:
-    """Yields the states to go back to, the newest first; checkpoints are read as they are asked for.
+def good_states(checkpoints: Iterable[tuple[int, Path]], last_step: int, start: GoodState | None,
+                ) -> Iterator[GoodState]:
+    """Yields the states to go back to, the newest first; a checkpoint is read when its turn comes.
 
     Args:
-      trainer: checkpoints from after its present step are left out.
-      start: the last resort.
+      checkpoints: (step, folder) of the run's regular checkpoints, the newest first.
+      last_step: later checkpoints are left out.
+      start: the state before the first step, where no checkpoint has it.
     """
-    for step, path in trainer.saver.regular() if trainer.saver is not None else ():
-        if step > trainer.step:
+    for step, path in checkpoints:
+        if step > last_step:
             continue
         try:
             checkpoint = load_checkpoint(path)
@@ -97,27 +102,26 @@ def good_states(trainer: Trainer, start: GoodState | None) -> Iterator[GoodState
         yield start
 
 
-def pick_state(tried: Iterator[tuple[GoodState, float]], before: int | None = None) -> tuple[GoodState, float]:
-    """Chooses the state to go back to; returns it with its loss.
+def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
+    """Chooses the state to go back to.
 
-    A checkpoint can be finite and yet be astray already. So each is left for the one before as
-    long as that has a far lower loss on the same batch, or its own is not finite. Where none is
-    finite the batch itself is to blame, and the newest is taken.
+    The weights of a checkpoint can be finite and yet be on the way to divergence. So an older state is preferred as
+    long as its loss on the same batch is far lower, or the loss of the newer one is not finite. Where no state has a
+    finite loss the batch is at fault, and the newest state is chosen.
 
     Args:
-      tried: states, the newest first, each with its loss on one batch (inf where it is not finite);
-        taken one by one, as trying is dear.
-      before: go back further than this step: the run has come to grief from there.
+      tried: states with their losses on one batch, the newest first; taken one by one, because each costs a pass.
+      before: choose a state from before this step where there is one, because the run diverged again after going back
+        there.
     """
-    chosen, least = next(tried)
-    for state, loss in tried:
-        astray = loss < float("inf") and least - loss > abs(loss)
-        again = before is not None and chosen.step >= before
-        if least < float("inf") and not astray and not again:
+    chosen = next(tried)
+    for older in tried:
+        too_new = before is not None and chosen.state.step >= before
+        if chosen.finite and not too_new and not chosen.is_astray(older):
             break
-        if loss < float("inf"):
-            chosen, least = state, loss
-    return chosen, least
+        if older.finite:
+            chosen = older
+    return chosen
 
 
 def _copies(variables: Mapping[str, tf.Variable]) -> dict[str, np.ndarray]:

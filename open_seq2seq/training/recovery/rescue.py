@@ -1,26 +1,23 @@
-"""A training that ends by an error leaves the state it had reached."""
+"""A training that ends by an error saves the state that it had reached."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from open_seq2seq.runners.elastic import Regroup
+from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.recovery.divergence import Divergence
 from open_seq2seq.utils.errors import CheckpointError, UserError
-
-if TYPE_CHECKING:
-    from open_seq2seq.training.loop.trainer import Trainer
 
 
 @contextlib.contextmanager
 def rescued(trainer: Trainer) -> Iterator[None]:
-    """Within this context an error between updates is raised when the state after the last update is on disk.
+    """Within this context an error between two updates is raised after the state of the last update has been saved.
 
-    Evaluation, samples, summaries, hooks of a config and data that went away fail so. An error within an update leaves
-    no state to keep, and a checkpoint that could not be written says so itself. The error gets a note that tells
-    what is there.
+    Such errors come from evaluation, samples, summaries, a config's hooks, and data that cannot be read any more. An
+    error within an update leaves no state to save, and one of a checkpoint would only come again. The error gets a
+    note that says what is saved.
     """
     first = trainer.step
     try:
@@ -31,7 +28,7 @@ def rescued(trainer: Trainer) -> Iterator[None]:
         if trainer.is_whole:
             saved = trainer.step > first and not isinstance(error, CheckpointError) and _save(trainer)
             error.add_note(f"Training ended after step {trainer.step}" + (
-                ", which is saved: go on with --continue_learning." if saved else "."))
+                ", which is saved: resume with --continue_learning." if saved else "."))
         raise
 
 
@@ -43,6 +40,6 @@ def _save(trainer: Trainer) -> bool:
     try:
         trainer.save_checkpoint()
         trainer.wait_for_checkpoint()
-    except (UserError, Divergence, OSError):  # the error that ends the run has the word
+    except (UserError, Divergence, OSError):  # the error that ends the run is the one to report
         return False
     return True

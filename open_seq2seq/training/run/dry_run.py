@@ -11,7 +11,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec, build_model
 from open_seq2seq.models.model import Model
 from open_seq2seq.runners import Runner
-from open_seq2seq.training.checkpoints import saving
+from open_seq2seq.training.checkpoints import choosing
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.run.config_changes import check_config
 from open_seq2seq.training.run.inputs import RunInputs
@@ -46,8 +46,8 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
 def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
     """Says what has changed since the checkpoint that training would go on from; files of data are compared whole."""
     logdir = check_logdir(options, model.params)
-    if logdir.checkpoint is not None:
-        checkpoint = saving.newest(logdir)
+    if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
+        checkpoint = choosing.newest(logdir.checkpoint_dir)
         check_config(options, checkpoint)
         RunInputs(model, eval_model, {}).check(checkpoint, whole=True)
 
@@ -91,5 +91,3 @@ def _peak_bytes() -> int:
     if tf.config.list_logical_devices("GPU"):
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-

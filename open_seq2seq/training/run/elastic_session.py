@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.config.options import RunOptions
@@ -15,16 +14,19 @@ from open_seq2seq.parts.component import carried_states
 from open_seq2seq.runners.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.preflight import check_agreement
 from open_seq2seq.runners.watchdog import Watchdog, watched
-from open_seq2seq.training.checkpoints import saving
+from open_seq2seq.training.checkpoints.choosing import written_last
 from open_seq2seq.training.hooks import Hook
+from open_seq2seq.training.loop.run_variables import RunPosition
+from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.loop.trainer import Trainer
-from open_seq2seq.training.precision.choice import choice_of, in_choice, settle_precision
+from open_seq2seq.training.precision.choice import in_choice, settle_precision
 from open_seq2seq.training.recovery.good_state import GoodState
-from open_seq2seq.training.run import session
-from open_seq2seq.training.run.logdir import LogDir, LogDirLock, take_over
+from open_seq2seq.training.run import setup
+from open_seq2seq.training.run.logdir import LogDir, take_over
+from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
-from open_seq2seq.training.run.overview import print_config
 from open_seq2seq.training.run.process_settings import set_up_process
+from open_seq2seq.training.run.restoring import ranks
 from open_seq2seq.utils.console import deco_print, mute, unmute
 from open_seq2seq.utils.errors import ConfigError, UserError
 
@@ -34,50 +36,28 @@ MOST_VAIN_MEETINGS = 3
 _LOCK_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a run stands, apart from its variables; travels between processes.
-
-    Attributes:
-      step: updates attempted.
-      micro_batch: micro-batches consumed.
-      divergence: what ``Recovery`` keeps.
-      seed: the run's.
-      world_size: how many ranks there were.
-      mixed_choice: the kinds of operations in bfloat16; None where the run's type leaves no choice.
-    """
-
-    step: int
-    micro_batch: int
-    divergence: dict[str, Any]
-    seed: int
-    world_size: int
-    mixed_choice: list[str] | None
-
-
 class Kept:
-    """The run's state in this process's memory: what training goes on from after a loss.
+    """The run's state in this process's memory, from which training continues after a loss.
 
     Attributes:
-      place: None before the first ``take``.
+      position: where the run stood; None before the first ``take``.
       reached: the last step that was made, kept or not.
     """
 
     def __init__(self) -> None:
-        self.place: Place | None = None
+        self.position: RunPosition | None = None
         self.reached = 0
         self._good: GoodState | None = None
 
     def take(self, trainer: Trainer) -> None:
         """Copies a trainer's state; an interruption leaves the one before."""
-        good = GoodState.take("the state in memory", trainer)
-        self._good, self.place = good, Place(trainer.step, trainer.micro_batch, trainer.recovery.state(), trainer.seed,
-                                             trainer.runner.world_size, choice_of(trainer.model.params))
+        good = GoodState.take("the state in memory", trainer.step, trainer.state)
+        self._good, self.position = good, trainer.position
 
     def put_into(self, trainer: Trainer) -> None:
         """Gives a trainer the variables."""
         assert self._good is not None
-        self._good.put_into(trainer)
+        self._good.put_into(trainer.state)
 
 
 class CommitHook(Hook):
@@ -138,7 +118,7 @@ class ElasticTraining:
         self._options, self._specs, self._membership = options, specs, membership
         self._params = specs["train"].full_params
         self._kept = Kept()
-        self._models: session.Models | None = None
+        self._models: setup.Models | None = None
         self._logdir: LogDir | None = None
         self._held = contextlib.ExitStack()
         self._watchdog: Watchdog | None = None
@@ -171,8 +151,8 @@ class ElasticTraining:
         self._began_at = max(step, self._began_at)
         if self._vain >= MOST_VAIN_MEETINGS:
             raise UserError(f"--elastic: processes were lost {self._vain} times in a row without an update in between, "
-                            f"the last time because {self._reason}. What they said stands above; go on by "
-                            "--continue_learning once it is mended.")
+                            f"the last time because {self._reason}. Correct what their messages above name, and resume "
+                            "with --continue_learning.")
 
     def part(self) -> None:
         """Lets go of what belongs to the processes met."""
@@ -190,61 +170,58 @@ class ElasticTraining:
             notes += set_up_process([spec.params for spec in self._specs.values()])
         self._meetings += 1
         dtype = resolve_dtype(self._params["dtype"]).compute.name
-        return notes + check_agreement(runner, session.what_counts(self._options), dtype)
+        return notes + check_agreement(runner, setup.agreed_values(self._options), dtype)
 
     def _train(self, runner: ElasticRunner, notes: list[str]) -> int:
-        places = runner.gather([self._kept.place])
-        known = [place for place in places if place is not None]
+        positions = runner.gather([self._kept.position])
+        known = [position for position in positions if position is not None]
         self._open_logdir(runner, fresh=not known)
         if not known:
             trainer = self._begin(runner, notes)
-            if session.nothing_left(trainer, self._logdir or LogDir(None)):
+            if setup.nothing_left(trainer, self._logdir or LogDir(None)):
                 return 0
         else:
-            place = max(known, key=lambda place: place.step)
-            trainer = self._go_on(runner, place, places.index(place), notes)
-        trainer.last_hooks.append(CommitHook(self._kept, self._membership, self._params["elastic_commit_steps"]))
-        signum = None if trainer.finished else trainer.train()
-        return session.finish(trainer, signum)
+            latest = max(known, key=lambda position: position.step)
+            trainer = self._continue(runner, latest, positions.index(latest), notes)
+        hook = CommitHook(self._kept, self._membership, self._params["elastic_commit_steps"])
+        signum = None if trainer.finished else train(trainer, [hook])
+        return setup.finish(trainer, signum)
 
     def _begin(self, runner: ElasticRunner, notes: list[str]) -> Trainer:
-        for section, spec in self._specs.items():
-            print_config(session.TITLES[section], spec.params)
-        for note in notes:
-            deco_print(note)
+        setup.print_configs(self._options, self._specs, notes)
         assert self._logdir is not None or not runner.is_chief
         logdir = self._logdir or LogDir(None)
-        checkpoint, state = session.resumed(self._options, logdir, runner)
+        checkpoint, state = setup.resumed(self._options, logdir, runner)
         self._logdir = self._logdir and self._logdir.of_run(state)
         self._specs = settle_precision(self._specs, runner, state)
-        trainer = self._make_trainer(runner, session.shared_seed(self._specs["train"], state, runner))
-        session.start(trainer, logdir, checkpoint, state)
+        trainer = self._make_trainer(runner, setup.shared_seed(self._specs["train"], state, runner))
+        setup.start(trainer, logdir, checkpoint, state)
         return trainer
 
-    def _go_on(self, runner: ElasticRunner, place: Place, root: int, notes: list[str]) -> Trainer:
-        """Takes the run up where the process ``root`` has it."""
-        self._specs = in_choice(self._specs, place.mixed_choice)
-        trainer = self._make_trainer(runner, place.seed)
+    def _continue(self, runner: ElasticRunner, position: RunPosition, root: int, notes: list[str]) -> Trainer:
+        """Continues from the state that the process ``root`` has kept."""
+        self._specs = in_choice(self._specs, position.mixed_choice)
+        trainer = self._make_trainer(runner, position.random_seed)
         if runner.process_rank == root:
             self._kept.put_into(trainer)
-        runner.broadcast(trainer.state_variables, root)
-        trainer.resume(place.step, place.micro_batch)
-        trainer.recovery.resume(place.divergence)
-        again = max(self._kept.reached - place.step, 0)
+        runner.broadcast(trainer.state.by_name(), root)
+        trainer.resume(position.step, position.micro_batch)
+        trainer.divergence.resume(position.divergence)
+        again = max(self._kept.reached - position.step, 0)
         repeated = f"; {again} updates are made again" if again else ""
-        deco_print(f"Elastic: {self._reason or 'processes changed'}. Training goes on at step {place.step} with "
-                   f"{_ranks(runner.world_size)}, before {_ranks(place.world_size)}{repeated}.")
+        deco_print(f"Elastic: {self._reason or 'processes changed'}. Training goes on at step {position.step} with "
+                   f"{ranks(runner.world_size)}, before {ranks(position.world_size)}{repeated}.")
         for note in notes:
             deco_print(note, offset=1)
         return trainer
 
     def _make_trainer(self, runner: ElasticRunner, seed: int) -> Trainer:
-        self._models = self._models or session.build_models(self._specs, seed, runner)
+        self._models = self._models or setup.build_models(self._specs, seed, runner)
         if carried := carried_states(self._models[0]):
             raise ConfigError(["--elastic changes the number of ranks, but the model carries state from batch to "
                                f"batch ({', '.join(carried)}), which belongs to one number of them: leave it out."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
-        self._trainer = session.make_trainer(self._options, self._models, logdir, seed, runner)
+        self._trainer = setup.make_trainer(self._options, self._models, logdir, seed, runner)
         return self._trainer
 
     def _open_logdir(self, runner: ElasticRunner, fresh: bool) -> None:
@@ -256,7 +233,7 @@ class ElasticTraining:
                 self._logdir = None
                 mute()
         elif self._logdir is None and fresh:
-            self._logdir = session.open_logdir(self._options, self._specs["train"], self._held)
+            self._logdir = setup.open_logdir(self._options, self._specs["train"], self._held)
         elif self._logdir is None:
             self._logdir = self._take_logdir_over()
 
@@ -273,8 +250,4 @@ class ElasticTraining:
                 time.sleep(0.2)
         if self._options.enable_logs and logdir.root is not None:
             self._held.enter_context(RunLogs(logdir.root, self._options.config_file, self._options.argv))
-        return logdir.of_run(saving.written_last(logdir))
-
-
-def _ranks(number: int) -> str:
-    return "1 rank" if number == 1 else f"{number} ranks"
+        return logdir.of_run(None if logdir.checkpoint_dir is None else written_last(logdir.checkpoint_dir))

@@ -9,7 +9,8 @@ from typing import Any
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.model import Model
-from open_seq2seq.training.run.logdir import AVERAGED, BEST_MODELS, DIVERGENCE, LANGUAGE_MODELS, LOCK, LOGS, SAMPLES
+from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, LANGUAGE_MODELS, LOGS, SAMPLES
+from open_seq2seq.training.run.logdir_lock import LOCK
 
 # What a run, or --enable_logs, puts directly into a log directory.
 _MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, LANGUAGE_MODELS, DIVERGENCE, SAMPLES, LOGS)

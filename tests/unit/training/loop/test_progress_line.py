@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.training.hooks import ProgressHook
+from open_seq2seq.training.loop.builtin_hooks import ProgressHook
 
 
 def make_trainer(in_half=False, num_processes=1):

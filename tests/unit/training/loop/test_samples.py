@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import types
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ TONE = (0.5 * np.sin(np.arange(800) / 5)).astype(np.float32)
 
 @pytest.fixture
 def summaries(tmp_path) -> Summaries:
-    return Summaries(str(tmp_path / "events"), types.SimpleNamespace(step=7))  # type: ignore[arg-type]
+    return Summaries(str(tmp_path / "events"), {})
 
 
 def events(tmp_path: Path) -> EventAccumulator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from open_seq2seq.training.recovery.good_state import GoodState, pick_state
+from open_seq2seq.training.recovery.good_state import GoodState, Tried, pick_state
 from open_seq2seq.training.recovery.recovery import kept_dtype
 
 INF = float("inf")
@@ -18,7 +18,8 @@ def pick(losses, before=None):
     def candidates():
         for number, loss in enumerate(losses):
             tried.append(loss)
-            yield GoodState(f"model.ckpt-{100 - 10 * number}", 100 - 10 * number, {}, {"updates": np.array(0)}), loss
+            step = 100 - 10 * number
+            yield Tried(GoodState(f"model.ckpt-{step}", step, {}, {"updates": np.array(0)}), loss)
 
     state, loss = pick_state(candidates(), before)
     assert loss == losses[(100 - state.step) // 10]

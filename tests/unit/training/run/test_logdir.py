@@ -9,7 +9,9 @@ import pytest
 from open_seq2seq.config.loader import ConfigFile
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.resolve import ResolvedConfig
-from open_seq2seq.training.run.logdir import LogDirLock, check_logdir, find_checkpoint, list_checkpoints
+from open_seq2seq.training.checkpoints.folders import find_checkpoint, list_checkpoints
+from open_seq2seq.training.run.logdir import check_logdir
+from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs, git_info
 from open_seq2seq.utils.errors import UserError
 
@@ -226,7 +228,7 @@ def test_load_model_may_be_one_checkpoint(tmp_path):
 
 HOLD = """
 import sys, time
-from open_seq2seq.training.run.logdir import LogDirLock
+from open_seq2seq.training.run.logdir_lock import LogDirLock
 with LogDirLock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
