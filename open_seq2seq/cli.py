@@ -105,8 +105,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="what infer writes (default: infer-out.txt)")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="with infer: recordings or folders of them, text files with a sentence a line, or - for "
-                        "standard input; --config_file is then by default that of the newest checkpoint in --logdir")
+                        help="with infer: files or folders that are read in place of the config's data, or - for "
+                        "standard input; the default of --config_file is then the newest checkpoint in --logdir")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,

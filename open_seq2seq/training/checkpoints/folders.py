@@ -13,10 +13,10 @@ from open_seq2seq.utils.errors import CheckpointError
 BEST_MODELS = "best_models"
 AVERAGED = "averaged_models"
 LOGS = "logs"
-LANGUAGE_MODELS = "language_models"
+KEPT_FILES = "language_models"  # of checkpoints.kept_files; the name is from when it held nothing else
 SAMPLES = "samples"
 DIVERGENCE = "divergence"
-ALL_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, LANGUAGE_MODELS, DIVERGENCE, SAMPLES)
+ALL_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, KEPT_FILES, DIVERGENCE, SAMPLES)
 
 # A folder with one of these is a checkpoint, though perhaps a damaged one.
 CHECKPOINT_FILES = (STATE, WEIGHTS, OPTIMIZER, CONFIG)

@@ -19,7 +19,7 @@ from open_seq2seq.data.data_layer import DataLayer, asset_name
 from open_seq2seq.models.model import Model
 from open_seq2seq.training.checkpoints import Checkpoint, verified_assets
 from open_seq2seq.training.checkpoints.files import sha256
-from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, LANGUAGE_MODELS
+from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, KEPT_FILES
 from open_seq2seq.training.checkpoints.kept_copies import KeptCopies
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
@@ -62,7 +62,7 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
     wanted = {_beside_name(mode, file): Path(file.value)
               for mode in MODES for file in model_files(base_model, params_of.get(mode, {}))
               if file.value is not None and trained.get(file.path) != file.value}
-    copies = KeptCopies(folder / LANGUAGE_MODELS)
+    copies = KeptCopies(folder / KEPT_FILES)
     for name, source in wanted.items():
         try:
             problem = copies.keep(name, source)
@@ -155,7 +155,7 @@ def _beside(checkpoint: Path, mode: str, file: NamedFile) -> Path | None:
     names = (name, name.removesuffix(_COMPRESSED), name + _COMPRESSED)
     inner = checkpoint.absolute().parent
     for folder in (inner, inner.parent) if inner.name in (BEST_MODELS, AVERAGED) else (inner,):
-        copies = KeptCopies(folder / LANGUAGE_MODELS)
+        copies = KeptCopies(folder / KEPT_FILES)
         for known in names:
             if copies.has(known):
                 return copies.folder / known

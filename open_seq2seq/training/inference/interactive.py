@@ -26,7 +26,7 @@ class InteractiveModel:
         """Returns the model's result for each input, in order.
 
         Args:
-          inputs: what the task takes: for text, sentences.
+          inputs: what the data layer's ``make_interactive_batch`` takes.
         """
         if not inputs:
             return []

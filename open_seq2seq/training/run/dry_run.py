@@ -59,8 +59,6 @@ def _check_data(section: str, model: Model) -> None:
     deco_print(f"Data for {section}: {layer.num_examples:,} examples")
     for reason, count in layer.report_dropped().items():
         deco_print(f"dropped {count:,}: {reason}", offset=1)
-    if getattr(layer, "num_cut", 0):
-        deco_print(f"cut to max_length: {layer.num_cut:,}", offset=1)  # type: ignore[attr-defined]
     for line in layer.examine():
         deco_print(line, offset=1)
     first = np.arange(min(_EXAMPLES, layer.num_examples))

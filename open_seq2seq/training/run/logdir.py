@@ -15,7 +15,7 @@ from open_seq2seq.training.checkpoints.folders import (
     ALL_FOLDERS,
     BEST_MODELS,
     DIVERGENCE,
-    LANGUAGE_MODELS,
+    KEPT_FILES,
     LOGS,
     find_checkpoint,
     may_be_checkpoint,
@@ -28,7 +28,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
 # Not so events and samples: a new run's would be mixed with those of another one.
-_HARMLESS = (LOCK, DIVERGENCE, LANGUAGE_MODELS)
+_HARMLESS = (LOCK, DIVERGENCE, KEPT_FILES)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.model import Model
-from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, LANGUAGE_MODELS, LOGS, SAMPLES
+from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, KEPT_FILES, LOGS, SAMPLES
 from open_seq2seq.training.run.logdir_lock import LOCK
 
 # What a run, or --enable_logs, puts directly into a log directory.
-_MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, LANGUAGE_MODELS, DIVERGENCE, SAMPLES, LOGS)
+_MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS)
 _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "events.out.tfevents.*", "config_*",
                "cmd-args_*", "git-info_*", "stdout_*", "stderr_*")
 
@@ -21,8 +21,8 @@ _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     """Yields the files that no result of a run may overwrite; some names may be of no file.
 
-    These are the config, whatever it names in any section, the files given by a flag, each recording of the data, and
-    what was made in the folders that hold checkpoints.
+    These are the config, whatever it names in any section, the files given by a flag, each file that holds one example
+    of the data, and what was made in the folders that hold checkpoints.
     """
     yield options.config_file
     yield from options.infer_files
