@@ -105,8 +105,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="what infer writes (default: infer-out.txt)")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="with infer: recordings or folders of them, text files with a sentence a line, or - for "
-                        "standard input; --config_file is then by default that of the newest checkpoint in --logdir")
+                        help="with infer: files or folders that are read in place of the config's data, or - for "
+                        "standard input; the default of --config_file is then the newest checkpoint in --logdir")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -225,7 +225,7 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 def _run(arguments: list[str]) -> int:
     options = parse_options(arguments)
-    from open_seq2seq.training import session
+    from open_seq2seq.training.run import session
 
     return session.run(options)
 
@@ -264,14 +264,14 @@ def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[Confi
     trusted = True if flags.trust_code else None
     if flags.infer_files is None:
         return load_config(flags.config_file, trusted), overrides
-    from open_seq2seq.training import infer_files
+    from open_seq2seq.training.inference import from_logdir
 
     if flags.config_file is not None:
         file = load_config(flags.config_file, trusted)
     else:
-        file, kept = infer_files.config_of_logdir("infer", overrides, flags.trust_code)
+        file, kept = from_logdir.config_of_logdir("infer", overrides, flags.trust_code)
         overrides = [*kept, *overrides]
-    return file, [*overrides, *infer_files.overrides_for(flags.infer_files, file, overrides)]
+    return file, [*overrides, *from_logdir.overrides_for(flags.infer_files, file, overrides)]
 
 
 def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:
@@ -374,14 +374,14 @@ def load_interactive(arguments: Sequence[str]) -> Any:
         ``["--config_file=…", "--logdir=…", "--decoder_params/beam_size=1"]``.
 
     Returns:
-      A ``training.interactive.InteractiveModel``: ``infer(inputs)`` gives for each input the
+      A ``training.inference.interactive.InteractiveModel``: ``infer(inputs)`` gives for each input the
       task's result; for text a list of (score, text), best first.
 
     Raises:
       UserError: what the command would report.
     """
     options = parse_options([*arguments, "--mode=interactive_infer"])
-    from open_seq2seq.training import session
-    from open_seq2seq.training.interactive import InteractiveModel
+    from open_seq2seq.training.inference.interactive import InteractiveModel
+    from open_seq2seq.training.run import session
 
     return InteractiveModel(session.load_model(options))

@@ -18,7 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 from open_seq2seq.training.checkpoints import average_checkpoints, write_snapshot
-from open_seq2seq.training.logdir import LOGS, list_checkpoints
+from open_seq2seq.training.checkpoints.folders import LOGS, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 from open_seq2seq.utils.script import run_script

@@ -73,9 +73,10 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
       UserError: a mistake in the config, or no checkpoint that fits.
     """
     from open_seq2seq.models.builder import build_model
-    from open_seq2seq.training import saving
-    from open_seq2seq.training.logdir import check_logdir
-    from open_seq2seq.training.session import describe_sections
+    from open_seq2seq.training.checkpoints import choosing
+    from open_seq2seq.training.run.logdir import check_logdir
+    from open_seq2seq.training.run.restoring import restore_weights
+    from open_seq2seq.training.run.setup import describe_sections
 
     trust = ["--trust_code"] if args.trust_code else []
     options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *trust, *overrides])
@@ -90,8 +91,8 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
     # A finished run is read, whatever its data: that is what evaluation does.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
-    checkpoint = saving.finished(logdir, model.params)
-    saving.restore_weights(model, checkpoint)
+    checkpoint = choosing.for_inference(logdir.checkpoint_dir, model.params)
+    restore_weights(model, checkpoint)
     return model, checkpoint
 
 

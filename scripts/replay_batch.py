@@ -31,9 +31,9 @@ from open_seq2seq.optimizers import trainable_variables
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import assign_strictly, load_checkpoint
-from open_seq2seq.training.diagnosis import Diagnosis, Examiner
-from open_seq2seq.training.logdir import LOGS
-from open_seq2seq.training.replay import CONFIG, check_event, read_batch, read_carried
+from open_seq2seq.training.checkpoints.folders import LOGS
+from open_seq2seq.training.recovery.diagnosis import Diagnosis, Examiner
+from open_seq2seq.training.recovery.kept_batch import CONFIG, check_event, read_batch, read_carried
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 from open_seq2seq.utils.script import run_script

@@ -33,7 +33,7 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import run_script
 
 if TYPE_CHECKING:
-    from open_seq2seq.training.frame_asr import FrameASR
+    from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
 
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
@@ -148,7 +148,7 @@ def replay_files(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
 
 def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
     """Prints how the transcripts of streams differ from those of the recordings as a whole."""
-    from open_seq2seq.training.interactive import InteractiveModel
+    from open_seq2seq.training.inference.interactive import InteractiveModel
 
     offline = InteractiveModel(asr.model)
     whole = [offline.infer([read(name)])[0].text for name in found]
@@ -201,7 +201,7 @@ def main(argv: list[str] | None = None) -> None:
     """Streams what the command line asks for."""
     args, overrides = parse_args(argv)
     check(args)
-    from open_seq2seq.training.frame_asr import FrameASR
+    from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
 
     asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds,
                                trust_code=args.trust_code)

@@ -176,11 +176,12 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     from open_seq2seq.config.resolve import resolve
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.runners.runner import Runner
-    from open_seq2seq.training.passes import EvaluationPass
-    from open_seq2seq.training.precision_choice import settle_precision
-    from open_seq2seq.training.process import set_up_process
-    from open_seq2seq.training.session import describe_sections
-    from open_seq2seq.training.trainer import Trainer
+    from open_seq2seq.training.loop.passes import EvaluationPass
+    from open_seq2seq.training.loop.train import train
+    from open_seq2seq.training.loop.trainer import Trainer
+    from open_seq2seq.training.precision.choice import settle_precision
+    from open_seq2seq.training.run.process_settings import set_up_process
+    from open_seq2seq.training.run.setup import describe_sections
 
     values = parse_overrides([*overrides, *plan.overrides, f"--random_seed={seed}"], ["--config_file"])
     config = resolve(load_config(config_file), "train_eval", values)
@@ -194,7 +195,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     hook.evaluation = EvaluationPass(build_model(specs["eval"], variables_of=model), Runner(), predict=False)
     trainer = Trainer(model, None, Runner(), seed)
     try:
-        trainer.train()
+        train(trainer)
     except RunComplete:
         return _losses(plan.name, seed, hook)
     raise UserError(f"The config's training ends after {len(hook.train)} updates: ask for fewer, or give --max_steps.")

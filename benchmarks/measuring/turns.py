@@ -159,7 +159,10 @@ class TurnsHook:
 
 def train_in_turns(pipe: Connection, config_file: str, overrides: list[str], warmup: int) -> None:
     """Body of a process: builds the config's model and trains it as the parent says."""
-    make_trainer(config_file, overrides, lambda **_: TurnsHook(pipe, warmup)).train()
+    trainer = make_trainer(config_file, overrides, lambda **_: TurnsHook(pipe, warmup))
+    from open_seq2seq.training.loop.train import train  # imports TensorFlow, in silence by now
+
+    train(trainer)
 
 
 class Worker:

@@ -17,8 +17,8 @@ from open_seq2seq.utils.contracts import comes_first
 class Reporter:
     """Takes what ``Model.report_sample`` shows; this one knows the console alone.
 
-    In training, ``training.reporting.RunReporter`` puts the same into TensorBoard and into the log directory too. What
-    a reporter has no place for is left out, so that models need not ask.
+    In training, ``training.loop.samples.RunReporter`` puts the same into TensorBoard and into the log directory too.
+    What a reporter has no place for is left out, so that models need not ask.
 
     A name is one of the model's own, like ``sample_target``; the console writes it ``Sample target``.
 

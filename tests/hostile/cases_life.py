@@ -242,7 +242,7 @@ HUP, INT, TERM = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
 
 def signals() -> list[Case]:
     """Signals while a run trains, evaluates, saves and starts."""
-    saved = "go on with --continue_learning"
+    saved = "resume with --continue_learning"
     cases = [Case(f"{number.name} while {what} ({task})", (*LONG, *more), Ended(128 + number, saved), task=task,
                   meanwhile=after(words, send_signal(number)))
              for number, (what, more, words), task in itertools.product(

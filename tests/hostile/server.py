@@ -161,9 +161,9 @@ def _import_the_toolkit() -> None:
 
     import_tensorflow()  # without its chatter
     import open_seq2seq.models
-    import open_seq2seq.training.check
-    import open_seq2seq.training.infer_files
-    import open_seq2seq.training.session  # noqa: F401
+    import open_seq2seq.training.inference.from_logdir
+    import open_seq2seq.training.run.dry_run
+    import open_seq2seq.training.run.session  # noqa: F401
 
 
 def main() -> None:

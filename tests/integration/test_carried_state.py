@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from open_seq2seq.training.passes import EvaluationPass
+from open_seq2seq.training.loop.passes import EvaluationPass
 from scripts import replay_batch
 from tests.integration.ranks import add_hooks, assert_identical, losses, on_ranks, ran
 from tests.integration.tiny_language_model import PIECE, UNITS, text

@@ -12,8 +12,8 @@ from open_seq2seq.config.resolve import resolve
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.checkpoints import Snapshot, load_checkpoint, write_snapshot
-from open_seq2seq.training.saving import load_base_model, restore_run, restore_weights
-from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.training.run.restoring import load_base_model, restore_run, restore_weights
 
 DTYPES = ["float32", "mixed_float16", "mixed_bfloat16"]
 
@@ -49,7 +49,7 @@ def test_each_loads_into_each(workspace, trainers):
         for source, checkpoint in saved.items():
             for load in (lambda c=checkpoint, t=trainer: restore_run(t, c),
                          lambda c=checkpoint, t=trainer: restore_weights(t.model, c),
-                         lambda c=checkpoint, t=trainer: load_base_model(t, c.path)):
+                         lambda c=checkpoint, t=trainer: load_base_model(t.state, c.path)):
                 for variable in trainer.variables.values():
                     variable.assign(variable * 0.0 - 1.0)
                 load()

@@ -42,7 +42,7 @@ def test_the_state_before_a_failure_is_on_disk(workspace, command, monkeypatch, 
     trouble(workspace, action)
     code, _, err = command(*TROUBLE, *settings)
     assert code == 2 and words in err and "Traceback" not in err, err
-    assert f"after step {step}, which is saved: go on with --continue_learning." in err
+    assert f"after step {step}, which is saved: resume with --continue_learning." in err
     assert max(steps(workspace)) == step
 
 
@@ -58,8 +58,8 @@ def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, comman
 
 
 def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(workspace, command, monkeypatch):
-    from open_seq2seq.training.statistics import SharedStatistics
-    from open_seq2seq.training.trainer import Trainer
+    from open_seq2seq.training.loop.rank_statistics import SharedStatistics
+    from open_seq2seq.training.loop.trainer import Trainer
 
     events = []
 
@@ -75,7 +75,7 @@ def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(work
 
 def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatch):
     """The pass asks before each batch; the weights saved are those of training, not their moving average."""
-    from open_seq2seq.training.passes import EvaluationPass
+    from open_seq2seq.training.loop.passes import EvaluationPass
 
     monkeypatch.chdir(workspace)
     seen = []
@@ -121,7 +121,7 @@ def test_a_terminal_that_goes_away_makes_a_run_save_and_stop(workspace):
     process.send_signal(signal.SIGHUP)  # from the shell and from the terminal
     output, _ = process.communicate(timeout=100)
     assert process.returncode == 128 + signal.SIGHUP, output
-    assert f"Stopped at step {max(steps(workspace))}; go on with --continue_learning." in output
+    assert f"Stopped at step {max(steps(workspace))}; resume with --continue_learning." in output
 
 
 def test_results_overwrite_no_file_that_a_run_reads_or_keeps(trained, command, monkeypatch):

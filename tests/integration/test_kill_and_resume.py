@@ -82,6 +82,6 @@ def test_a_signal_saves_and_stops(workspace, signum, code):
     process.send_signal(signum)
     output, _ = process.communicate(timeout=100)
     assert process.returncode == code, output
-    assert "go on with --continue_learning" in output
+    assert "resume with --continue_learning" in output
     step = int(output.split("Stopped at step ")[1].split(";")[0])
     assert (logdir / f"model.ckpt-{step}" / "state.json").is_file()

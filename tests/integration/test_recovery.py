@@ -96,7 +96,7 @@ def test_towers_recover_and_name_the_examples_of_one(workspace, command, policy)
     assert code == 0, err
     assert "DIVERGED at step 29" in out and "points.csv:901\n" in out
     assert json.loads((workspace / "run/divergence/step-29/event.json").read_text())["ids"] == list(range(896, 912))
-    assert "Rolled back to model.ckpt-25" in out or "Goes on in float32 from model.ckpt-25" in out
+    assert "Rolled back to model.ckpt-25" in out or "Continues in float32 from model.ckpt-25" in out
     assert_all_finite(workspace / "run")
 
 
@@ -158,7 +158,7 @@ def test_a_lower_precision_weathers_the_storm_and_is_kept(workspace, command, cl
     settings = ("--mode=train_eval", *STORM, "--on_divergence=lower_precision")
     code, out, err = command(*settings, "--max_steps=60")
     assert code == 0, err
-    assert out.count("DIVERGED") == 1 and "Goes on in mixed_bfloat16 from model.ckpt-50" in out
+    assert out.count("DIVERGED") == 1 and "Continues in mixed_bfloat16 from model.ckpt-50" in out
     state, _, optimizer = checkpoint(workspace / "run")
     assert state["divergence"]["dtype"] == "mixed_bfloat16" and optimizer["rate_factor"] == 1.0
     code, out, err = command(*settings, "--continue_learning")
@@ -197,7 +197,7 @@ def test_losses_that_are_finite_but_huge(workspace, command, clean_loss):
 def test_no_precision_mends_a_rate(workspace, command):
     code, out, err = command("--mode=train", *TOO_HIGH, "--dtype=mixed_float16", "--on_divergence=lower_precision")
     assert code == 2 and "float32 is the last type to fall back on" in err
-    assert [f"Goes on in {dtype}" in out for dtype in ("mixed_bfloat16", "float32")] == [True, True]
+    assert [f"Continues in {dtype}" in out for dtype in ("mixed_bfloat16", "float32")] == [True, True]
     assert_all_finite(workspace / "run")
 
 

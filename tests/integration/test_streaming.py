@@ -16,7 +16,7 @@ import soundfile
 from open_seq2seq.cli import main
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
-from open_seq2seq.training.frame_asr import FrameASR
+from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.script import run_script
 from tests.unit.decoding.arpa_text import arpa_text
 

@@ -14,7 +14,7 @@ import yaml
 from open_seq2seq.cli import load_interactive, main
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.training.checkpoints.files import sha256, state_checksum
-from open_seq2seq.training.frame_asr import FrameASR
+from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.errors import ConfigError
 from open_seq2seq.utils.script import run_script
 

@@ -17,8 +17,8 @@ import numpy as np
 from open_seq2seq.cli import parse_options
 from open_seq2seq.models.builder import build_model
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.session import describe_sections
-from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.training.run.setup import describe_sections
+from open_seq2seq.training.loop.trainer import Trainer
 
 def make(*arguments):
     spec = describe_sections(parse_options([f"--config_file={sys.argv[1]}", *sys.argv[2:], *arguments]))["train"]

@@ -40,10 +40,10 @@ def ran(monkeypatch):
         return runs.result
 
     session.run = run
-    import open_seq2seq.training as training
+    import open_seq2seq.training.run as package
 
-    monkeypatch.setitem(sys.modules, "open_seq2seq.training.session", session)
-    monkeypatch.setattr(training, "session", session, raising=False)
+    monkeypatch.setitem(sys.modules, "open_seq2seq.training.run.session", session)
+    monkeypatch.setattr(package, "session", session, raising=False)
     return runs
 
 

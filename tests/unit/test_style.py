@@ -15,6 +15,19 @@ PROGRAMS = sorted(path for folder in ("scripts", "benchmarks", "example_configs"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 400
 
+# Rooms that serve every task; folders in them that are named for a task are the task's own.
+GENERAL = ("cli.py", "config", "optimizers", "runners", "training", "utils", "data/*.py", "models/*.py")
+TASKS = ("speech2text", "text2text")
+TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er|phoneme|speaker|spoken|"
+                        r"\brecordings?\b|\bsentences\b", re.IGNORECASE)
+# Modules of a task that lie in a general room, and names that configs give or documentation imports.
+OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py", "models/text2text.py",
+            "models/logit_stream.py", "models/transcript_files.py", "training/frame_asr.py")
+TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
+              ("data/data_layer.py", "Whether a batch is measured in sentences, or in padded tokens of its longer "
+                                     "side."), ("data/contiguous.py", "sentences"),
+              ("training/loop/summaries.py", "recording")}  # what a context manager of TensorBoard does
+
 # What TensorFlow no longer offers, or does not promise to keep.
 BANNED = re.compile(r"""
     tf\.compat\.v1 | tensorflow\.compat\.v1 | tf\.contrib | tensorflow\.contrib
@@ -111,3 +124,51 @@ def test_undocumented_names_are_found():
     tree = ast.parse('class A:\n    "Doc."\n    def f(self): pass\n    def _g(self): pass\n'
                      'class B(A):\n    "Doc."\n    def f(self): pass\n    def h(self): pass\ndef k(): pass\n')
     assert undocumented(tree, class_bases([tree])) == ["A.f", "B.h", "k"]
+
+
+def docstrings(tree: ast.AST) -> set[int]:
+    """The ids of the strings that stand for themselves."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def named_in(tree: ast.Module) -> list[str]:
+    """What a file defines, imports from the package, and says: names, and strings other than docstrings."""
+    found, left_out = [], docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.append(node.name)
+        elif isinstance(node, ast.arg):
+            found.append(node.arg)
+        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            found.append(node.id if isinstance(node, ast.Name) else node.attr)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+            found.append(node.value)
+    return found
+
+
+def general_files() -> list[Path]:
+    files = [path for place in GENERAL for path in (PACKAGE.glob(place) if "." in place else
+                                                    (PACKAGE / place).rglob("*.py"))]
+    return sorted(path for path in files if str(path.relative_to(PACKAGE)) not in OF_TASKS
+                  and not set(path.relative_to(PACKAGE).parts[:-1]) & set(TASKS))
+
+
+@pytest.mark.parametrize("path", general_files(), ids=relative)
+def test_general_rooms_name_no_task(path: Path):
+    name = str(path.relative_to(PACKAGE))
+    assert [text for text in named_in(TREES[path]) if TASK_WORDS.search(text) and (name, text) not in TASK_NAMES] == []
+
+
+@pytest.mark.parametrize("line", [
+    "def read_audio(): pass", "def f(speech_file): pass", "transcripts = 1", "self.audio = 1", "print('No recording.')",
+    "from open_seq2seq.data.speech2text.audio_files import AudioError",
+])
+def test_names_of_tasks_are_found(line: str):
+    assert any(TASK_WORDS.search(text) for text in named_in(ast.parse(line)))
+
+
+def test_docstrings_may_give_examples():
+    assert not any(TASK_WORDS.search(text) for text in named_in(ast.parse(
+        'def sound():\n    "Writes speech."\n    tf.summary.audio(name)')))

@@ -241,8 +241,10 @@ class ParallelTextDataLayer(DataLayer):
     def examine(self) -> list[str]:
         """Compares indexes as a whole, with their checksums and with the texts; what does not fit is made anew."""
         self._load(thorough=True)
-        return [f"the index of {corpus.path} was compared with the whole text"
-                for corpus in dict.fromkeys([self._source, self._target]) if corpus is not None and corpus.is_indexed]
+        cut = [f"cut to max_length: {self._num_cut:,}"] if self._num_cut else []
+        return cut + [f"the index of {corpus.path} was compared with the whole text"
+                      for corpus in dict.fromkeys([self._source, self._target])
+                      if corpus is not None and corpus.is_indexed]
 
     def report_dropped(self) -> dict[str, int]:
         """Returns how many training pairs were dropped, by reason."""

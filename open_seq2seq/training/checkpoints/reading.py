@@ -21,9 +21,9 @@ from open_seq2seq.training.checkpoints.files import (
     WEIGHTS,
     sha256_of,
 )
+from open_seq2seq.training.checkpoints.folders import step_in_name
 from open_seq2seq.training.checkpoints.state import CHECKSUMS, read_state, unreadable
 from open_seq2seq.training.checkpoints.tensors import load_tensors
-from open_seq2seq.training.logdir import step_in_name
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointAccessError, CheckpointError
 from open_seq2seq.utils.own_files import open_own, read_own

@@ -15,9 +15,9 @@ from open_seq2seq.parts.component import named_modules, named_variables
 from open_seq2seq.parts.observation import observing
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.training.carried import setting_aside
+from open_seq2seq.training.loop.run_states import setting_aside
+from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, RangeTensors, measure
-from open_seq2seq.training.step import local_means
 
 
 class Kind(Enum):

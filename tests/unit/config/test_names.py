@@ -247,7 +247,7 @@ def test_names_of_parts_inside_parts_are_resolved():
         "'decoder_params/ctc_decoder_params/initializer'", "'decoder_params/attn_decoder'"]
 
 
-@pytest.mark.parametrize("value", [hooks.Hook, functools.partial(hooks.Hook), f"{hooks.__name__}.SamplesHook"])
+@pytest.mark.parametrize("value", [hooks.Hook, functools.partial(hooks.Hook), f"{hooks.__name__}.Hook"])
 def test_hooks_are_classes_or_their_names(value):
     assert callable(resolve_name(value, "hook", "hooks/0"))
 

@@ -15,7 +15,7 @@ from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.training.loop.trainer import Trainer
 
 FOLDER = Path(__file__).parents[3] / "example_configs/speech2text"
 # What tells these from other recipes does not show at a small width, or is tried by those: the number of layers in a

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from open_seq2seq.models.builder import build_model
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.errors import UserError
 from tests.unit.example_configs.mutations import HELD, RECIPES, TOYS, TYPED, Mutation, ToyData, check, paths_of
 

@@ -13,7 +13,7 @@ from open_seq2seq.config.resolve import resolve
 from open_seq2seq.config.serialize import to_yaml
 from open_seq2seq.models.builder import build_model, describe_model, describe_section
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.trainer import Trainer
+from open_seq2seq.training.loop.trainer import Trainer
 
 REPOSITORY = Path(__file__).parents[3]
 RECIPES = sorted((REPOSITORY / "example_configs").rglob("*.py"))

@@ -13,7 +13,7 @@ from open_seq2seq.models import Text2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "own_decoder.py"
 SIZES = {"hidden_size": 8, "num_heads": 2, "filter_size": 16, "attention_dropout": 0.0, "relu_dropout": 0.0,

@@ -18,8 +18,8 @@ from open_seq2seq.decoding.ctc.n_best import read_n_best
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.training.passes import EvaluationPass, InferencePass
-from open_seq2seq.training.step import local_means
+from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 RATE = 8000

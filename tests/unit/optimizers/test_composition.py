@@ -20,7 +20,7 @@ from open_seq2seq.optimizers import (
 )
 from open_seq2seq.parts.component import Module, named_variables
 from open_seq2seq.runners import Runner
-from open_seq2seq.training.step import TrainStep
+from open_seq2seq.training.loop.step import TrainStep
 
 _SPEC = importlib.util.spec_from_file_location(
     "numpy_reference", pathlib.Path(__file__).with_name("numpy_reference.py"))

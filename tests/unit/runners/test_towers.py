@@ -14,7 +14,7 @@ from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.tower import TowerRunner, mirrored_strategy
-from open_seq2seq.training.step import TrainStep
+from open_seq2seq.training.loop.step import TrainStep
 
 
 def make_runner(towers):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.training.checkpoints import average_checkpoints, load_checkpoint, write_snapshot
-from open_seq2seq.training.logdir import find_checkpoint, list_checkpoints
+from open_seq2seq.training.checkpoints.folders import find_checkpoint, list_checkpoints
 from open_seq2seq.utils.errors import CheckpointError
 
 SCRIPT = Path(__file__).resolve().parents[4] / "scripts" / "average_checkpoints.py"

@@ -23,7 +23,7 @@ from open_seq2seq.training.checkpoints import (
     write_snapshot,
     writing,
 )
-from open_seq2seq.training.logdir import list_checkpoints
+from open_seq2seq.training.checkpoints.folders import list_checkpoints
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import CheckpointError
 

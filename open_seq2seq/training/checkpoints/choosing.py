@@ -1,0 +1,67 @@
+"""Which checkpoint of a log directory is read: the newest, the best, or the average."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.training.checkpoints import Checkpoint, check_resumable, load_first_whole, read_state
+from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, find_checkpoints, list_checkpoints
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError
+
+
+def newest(folder: Path) -> Checkpoint:
+    """Reads the newest whole checkpoint of a folder, to resume training from it.
+
+    Raises:
+      CheckpointError: none is whole, or it lacks what training needs.
+    """
+    checkpoint = load_first_whole(list_checkpoints(folder))
+    check_resumable(checkpoint.path, checkpoint.state)
+    checkpoint.check_finite(optimizer=True)
+    return checkpoint
+
+
+def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
+    """Returns what evaluation and inference choose from: (kind of checkpoint, folders, the preferred one first).
+
+    Args:
+      folder: of the checkpoints, or a checkpoint itself.
+      params: of the model; defaults may be missing.
+    """
+    best = list_checkpoints(folder / BEST_MODELS, best=True) if params.get("restore_best_checkpoint") else []
+    if best:
+        return "best", best
+    averaged = list_checkpoints(folder / AVERAGED) if params.get("average_checkpoints") else []
+    return ("averaged", averaged) if averaged else ("latest", find_checkpoints(folder))
+
+
+def written_last(folder: Path) -> Mapping[str, Any] | None:
+    """Returns the state of the checkpoint that was written last, whichever run wrote it; None without one."""
+    for path in sorted(list_checkpoints(folder), key=lambda path: path.stat().st_mtime, reverse=True):
+        with contextlib.suppress(CheckpointError):
+            return read_state(path)
+    return None
+
+
+def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str | None = None) -> Checkpoint:
+    """Reads the checkpoint that evaluation and inference use: the best, the average, or the newest.
+
+    Args:
+      folder: of the checkpoints; None where the log directory has none.
+      params: of the model.
+      of_config: the checkpoint whose config is in use, where the config was read from one; no other one is read then.
+
+    Raises:
+      CheckpointError: there is none, or its weights are not finite.
+    """
+    if folder is None:
+        raise CheckpointError("There is no checkpoint: name the logdir of a trained model by --logdir.")
+    kind, paths = offered(folder, params)
+    checkpoint = load_first_whole(paths if of_config is None else [Path(of_config)])
+    checkpoint.check_finite()
+    deco_print(f"Restoring from the {kind} checkpoint: {checkpoint.path}")
+    return checkpoint

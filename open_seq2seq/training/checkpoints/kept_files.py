@@ -1,0 +1,162 @@
+"""Files that inference needs besides weights and config: what a run keeps of them, and how it is found there.
+
+Parts declare them by ``Param(file=…)``. An ``asset`` of the training model is copied into each checkpoint. What is
+``large``, and assets that inference alone names, are kept once beside the checkpoints, for each mode of inference,
+in a folder with a list of the copies, so that no other file there is ever taken for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.config.files import ASSET, LARGE, NamedFile, named_files_below
+from open_seq2seq.config.names import resolve_name
+from open_seq2seq.config.overrides import Override
+from open_seq2seq.data.data_layer import DataLayer, asset_name
+from open_seq2seq.models.model import Model
+from open_seq2seq.training.checkpoints import Checkpoint, verified_assets
+from open_seq2seq.training.checkpoints.files import sha256
+from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, KEPT_FILES
+from open_seq2seq.training.checkpoints.kept_copies import KeptCopies
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, ConfigError
+
+MODES = ("infer", "interactive_infer")
+_TRAIN = "train"
+_DATA = ("data_layer_params",)
+_COMPRESSED = ".gz"  # stays in the name: it tells how to read the file
+
+
+def assets_of(model: Model) -> dict[str, str]:
+    """Returns the files that each checkpoint of a model has a copy of: name in its folder ``assets`` → path."""
+    declared = {_asset_name(file): file.value for file in model_files(type(model), model.params)
+                if file.kind == ASSET and file.part != _DATA and file.value is not None}
+    return {**declared, **model.data_layer.assets()}
+
+
+def check_assets(model: Model, checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError when a model's file differs from the one trained with."""
+    for name, path in assets_of(model).items():
+        kept = checkpoint.assets.get(name)
+        if kept is not None and sha256(kept) != sha256(path):
+            raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
+                                  f"differs from {kept}. Give that file in the config.")
+
+
+def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
+    """Copies the files that inference would use, and no checkpoint has, beside a run's checkpoints.
+
+    Once, not into each checkpoint: they may be large. One that cannot be read or copied is not kept, since training
+    does not need it; what was kept of it before stays.
+
+    Args:
+      folder: holds the checkpoints.
+      base_model: the model's class, or its name.
+      params_of: the model's parameters in ``train`` and each of ``MODES``; what a mode lacks is not kept.
+    """
+    trained = {file.path: file.value for file in model_files(base_model, params_of.get(_TRAIN, {}))
+               if file.kind == ASSET}
+    wanted = {_beside_name(mode, file): Path(file.value)
+              for mode in MODES for file in model_files(base_model, params_of.get(mode, {}))
+              if file.value is not None and trained.get(file.path) != file.value}
+    copies = KeptCopies(folder / KEPT_FILES)
+    for name, source in wanted.items():
+        try:
+            problem = copies.keep(name, source)
+        except OSError as error:
+            kept = "its copy from before is kept" if copies.has(name) else "inference needs it at its own place"
+            problem = f"{error.strerror or error}: {kept}"
+        if problem:
+            deco_print(f"The file {source} cannot be copied to {copies.folder / name} ({problem}).")
+    copies.remove_others(wanted)
+
+
+def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any]) -> list[Override]:
+    """Returns the values that make a model use the copies of its files, where there are such.
+
+    Args:
+      checkpoint: has assets; the folder that it is in, or the run's, has the other copies.
+      mode: one of ``MODES``.
+      base_model: the model's class, or its name.
+      params: the model's parameters in that mode, as a config gives them.
+
+    Raises:
+      CheckpointError: a copy is altered, or no file of its folder.
+    """
+    assets = verified_assets(checkpoint)
+    moved: dict[tuple[str, ...], str] = {}
+    of_data: dict[str, str] = {}
+    files = list(model_files(base_model, params))
+    for file in files:
+        copy = None if file.value is None else _beside(checkpoint, mode, file) or assets.get(_asset_name(file))
+        if copy is not None and file.part == _DATA and file.kind == ASSET:
+            of_data[_asset_name(file)] = str(copy)
+        elif copy is not None:
+            moved[file.path] = str(copy)
+    declared = {_asset_name(file) for file in files}
+    of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
+    moved |= _moved_by_data_layer(params, of_data)
+    return [Override(None, path, repr(value)) for path, value in moved.items()]
+
+
+def _moved_by_data_layer(params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
+    """Returns what a data layer changes in its parameters to use assets: path in the config → value.
+
+    A layer may have assets of its own that no parameter declares.
+    """
+    layer_class = part_class(params.get("data_layer"), "data_layer")
+    if not paths or not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
+        return {}
+    before = params.get(_DATA[0]) or {}
+    return {(*_DATA, *keys): value
+            for keys, value in _changes(before, layer_class.params_with_assets(before, paths)).items()}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            found |= {(key, *below): changed for below, changed in _changes(old, value).items()}
+        elif key not in before or old is not value:
+            found[(key,)] = value
+    return found
+
+
+def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
+    """Returns the files, other than data, that a model's parameters name, whichever part declares them."""
+    model_class = part_class(base_model, "model")
+    found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
+    return [file for file in found if file.kind in (ASSET, LARGE)]
+
+
+def part_class(value: Any, kind: str) -> Any:
+    """Returns the class that a config names; what cannot be found is reported where the model is described."""
+    with contextlib.suppress(ConfigError):
+        return resolve_name(value, kind, kind)
+    return None
+
+
+def _asset_name(file: NamedFile) -> str:
+    return asset_name(file) if file.part == _DATA else ".".join(file.path)
+
+
+def _beside_name(mode: str, file: NamedFile) -> str:
+    compressed = file.value is not None and file.value.endswith(_COMPRESSED)
+    return f"{mode}.{'.'.join(file.path)}" + (_COMPRESSED if compressed else "")
+
+
+def _beside(checkpoint: Path, mode: str, file: NamedFile) -> Path | None:
+    """Returns a file's copy beside the checkpoints, or beside the folder of the best or averaged ones."""
+    name = _beside_name(mode, file)
+    names = (name, name.removesuffix(_COMPRESSED), name + _COMPRESSED)
+    inner = checkpoint.absolute().parent
+    for folder in (inner, inner.parent) if inner.name in (BEST_MODELS, AVERAGED) else (inner,):
+        copies = KeptCopies(folder / KEPT_FILES)
+        for known in names:
+            if copies.has(known):
+                return copies.folder / known
+    return None

@@ -1,0 +1,165 @@
+"""What a run saves: regular checkpoints, best models, and the average at its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.training.checkpoints import (
+    Checkpointer,
+    Snapshot,
+    average_checkpoints,
+    files_of,
+    read_state,
+    write_snapshot,
+)
+from open_seq2seq.training.checkpoints.files import CARRIED, RUN
+from open_seq2seq.training.checkpoints.folders import (
+    AVERAGED,
+    best_name,
+    best_parts,
+    list_checkpoints,
+    refuse_links,
+    regular_name,
+    regular_step,
+)
+from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
+from open_seq2seq.training.run.inputs import RunInputs
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
+
+
+class RunSaver:
+    """Saves a run's checkpoints, its best models and the average at its end.
+
+    Checkpoints of other runs in the same folder are neither read nor removed.
+
+    Args:
+      directory: of the regular checkpoints.
+      best_dir: of the best models.
+      run: the name of the run, which its checkpoints have in their state.
+      params: of the training model: how many checkpoints are kept, and by which metric models are compared.
+      config_yaml: the resolved config.
+      inputs: what the run has read.
+
+    Attributes:
+      directory: of the regular checkpoints.
+      config_yaml: the resolved config.
+      inputs: what the run has read.
+    """
+
+    def __init__(self, directory: Path, best_dir: Path, run: str, params: Mapping[str, Any], config_yaml: str,
+                 inputs: RunInputs) -> None:
+        self.directory, self.config_yaml, self.inputs = directory, config_yaml, inputs
+        self.inputs.state()  # takes the fingerprints now, before the files can change
+        self._best_dir, self._run = best_dir, run
+        self._metric = params["best_metric"]
+        self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
+        keep = params["num_checkpoints"]
+        self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
+        self._best = Checkpointer(best_dir, keep, self._best_order, run)
+        self._saved_step = -1
+
+    @property
+    def averaged_dir(self) -> Path:
+        """Folder of the averaged checkpoint."""
+        return self.directory / AVERAGED
+
+    def save(self, position: RunPosition, variables: RunVariables, carried: Mapping[str, np.ndarray]) -> None:
+        """Saves the run's state, unless that of this step is saved already.
+
+        Args:
+          position: where the run stands.
+          variables: the weights and what the optimizer keeps.
+          carried: the states that the model carries from batch to batch, of all replicas: ``[G, rows, …]`` by path.
+        """
+        if position.step != self._saved_step:
+            self._regular.save(regular_name(position.step), self._snapshot(position, variables, {}, carried))
+            self._saved_step = position.step
+
+    def regular(self) -> list[tuple[int, Path]]:
+        """Returns (step, folder) of the run's regular checkpoints, the newest first."""
+        return [(int(path.name.rpartition("-")[2]), path) for path in list_checkpoints(self.directory)
+                if files_of(path, self._run) is not None]
+
+    def set_aside(self, after: int, before: int) -> None:
+        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others.
+
+        Raises:
+          CheckpointError: one cannot be renamed or removed, so that a resumed run would use it.
+        """
+        paths = [path for step, path in self.regular() if after < step < before]
+        if not paths:
+            return
+        try:
+            aside = disk.move_aside(paths[0], paths[0].with_name(paths[0].name.replace("model", "diverged")))
+            for path in paths[1:]:
+                disk.remove_folder(path, files_of(path, self._run) or [])
+        except OSError as error:
+            raise CheckpointError(f"{error.filename}, on the way to divergence, cannot be set aside: {error.strerror}: "
+                                  "correct that, and resume with --continue_learning.") from error
+        removed = "".join(f", {path.name} is removed" for path in paths[1:])
+        deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
+                   offset=1)
+
+    def wait(self) -> None:
+        """Waits until everything is on disk."""
+        self._regular.wait()
+        self._best.wait()
+
+    def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
+        """Saves the weights as a best model when the metric is better than before; returns whether it was.
+
+        Raises:
+          ConfigError: evaluation returns no metric of the configured name.
+        """
+        if self._metric not in metrics:
+            raise ConfigError([f"'best_metric' is {self._metric!r}, but evaluation returns {', '.join(metrics)}."
+                               + did_you_mean(self._metric, metrics)])
+        value = metrics[self._metric]
+        self._best.wait()
+        if self._best_dir.is_symlink():
+            deco_print(f"WARNING: {self._best_dir} has become a link, through which nothing is written: this model "
+                       "is not kept there.")
+            return False
+        if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
+            return False
+        self._best.save(best_name(self._metric, value, position.step),
+                        self._snapshot(position, variables, {"metrics": {k: float(v) for k, v in metrics.items()}}))
+        return True
+
+    def average(self, count: int) -> Snapshot:
+        """Writes the mean of the last ``count`` checkpoints, or of as many as there are, and returns it."""
+        self.wait()
+        refuse_links(self.directory)
+        paths = [path for step, path in self.regular() if step > 0][:count]
+        average = average_checkpoints(paths[::-1])
+        write_snapshot(average, self.averaged_dir / regular_name(average.state["step"]))
+        return average
+
+    def _kept_scores(self) -> list[float]:
+        if not self._best_dir.is_dir():
+            return []
+        scores = []
+        for path in self._best_dir.iterdir():
+            # A damaged one does not compete. The state is read because names have only four decimals.
+            with contextlib.suppress(CheckpointError, OSError, KeyError, OverflowError):
+                if self._best_order(path.name) is not None:
+                    scores.append(self._sign * read_state(path)["metrics"][self._metric])
+        return scores
+
+    def _best_order(self, name: str) -> float | None:
+        parts = best_parts(name)
+        return self._sign * parts[1] if parts is not None and parts[0] == self._metric else None
+
+    def _snapshot(self, position: RunPosition, variables: RunVariables, more: Mapping[str, Any],
+                  carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Snapshot:
+        state = {**position.as_state(), RUN: self._run, "data": self.inputs.state(), **more}
+        kept = {**variables.optimizer.state(), **{CARRIED + name: value for name, value in carried.items()}}
+        return Snapshot.take(variables.weights, kept, state, self.config_yaml, self.inputs.contents())

@@ -1,0 +1,1 @@
+"""A trained model, found in a log directory and used."""

@@ -1,0 +1,48 @@
+"""A trained model to talk to: a prompt in the terminal, or a Python object in a notebook."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from open_seq2seq.models.model import Model
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.loop.passes import InferencePass
+from open_seq2seq.utils.console import deco_print
+
+
+class InteractiveModel:
+    """A restored model that answers one list of inputs at a time.
+
+    Args:
+      model: built for ``interactive_infer``, weights restored.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._pass = InferencePass(model, Runner())
+
+    def infer(self, inputs: list[Any]) -> list[Any]:
+        """Returns the model's result for each input, in order.
+
+        Args:
+          inputs: what the data layer's ``make_interactive_batch`` takes.
+        """
+        if not inputs:
+            return []
+        batch = self.model.data_layer.make_interactive_batch(inputs)
+        return [result for _, result in sorted(self._pass.predict([batch])[0], key=lambda row: row[0])]
+
+
+def prompt(interactive: InteractiveModel) -> None:
+    """Reads lines until end of file, and prints the best result of each."""
+    on_terminal = sys.stdin.isatty()
+    if on_terminal:
+        deco_print(f"{interactive.model.interactive_hint}; end with Ctrl-D.")
+    while True:
+        try:
+            line = input("> " if on_terminal else "")
+        except EOFError:
+            return
+        if line.strip():
+            print(interactive.model.answer(interactive.infer([line])[0]), flush=True)

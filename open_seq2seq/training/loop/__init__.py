@@ -1,0 +1,1 @@
+"""The training loop: updates, passes over data, summaries and samples."""

@@ -1,0 +1,225 @@
+"""One pass over a data set: evaluation (loss and metrics) and inference."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.contiguous import OnePass, PassBatch
+from open_seq2seq.data.static_batches import without_empty_rows
+from open_seq2seq.data.windows import WindowLoader, inference_plan
+from open_seq2seq.models.model import Model
+from open_seq2seq.models.results import open_results
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.loop.run_states import carrying_in_pass
+from open_seq2seq.training.loop.step import local_means
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.trail import TRAIL
+
+
+class PassStopped(Exception):
+    """A pass was given up before its end."""
+
+
+class EvaluationPass:
+    """Computes the validation loss and the task's metrics over the whole set.
+
+    Args:
+      model: a model built for evaluation.
+      runner: gathers the results of all processes.
+      predict: compute the metrics too, where the model has any; False leaves the loss alone.
+    """
+
+    def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
+        self.model = model
+        self._runner = runner
+        self._predicts = predict and model.predicts_in_evaluation
+        self._step = runner.compile(self._evaluate, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
+
+    def _evaluate(self, batch: Any, fresh: tf.Tensor,
+                  ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], list[tf.Tensor]]:
+        with weight_cast_scope(), carrying_in_pass(self.model, batch, fresh):
+            terms, _ = self.model.loss_terms(batch, training=False)
+            outputs = self.model.predict(batch) if self._predicts else []
+        means, units = local_means(terms)
+        return means, units, outputs
+
+    def run(self, training_step: int | None = None, report_progress: bool = False,
+            stops: Callable[[], bool] = lambda: False) -> dict[str, float]:
+        """Evaluates; prints and returns ``val_loss`` and the metrics.
+
+        Args:
+          training_step: number of the update, when called during training.
+          report_progress: print how many batches are done, and the speed.
+          stops: asked before each batch: whether the pass is given up.
+
+        Raises:
+          PassStopped: it was given up.
+        """
+        losses: list[tuple[int, Any]] = []
+        results: list[tuple[int, Any]] = []
+        plan = _one_pass(self.model, self._runner)
+        with contextlib.closing(plan), _Progress(self.model, self._runner, len(plan), report_progress) as progress:
+            for batches in progress.over(plan):
+                if stops():
+                    raise PassStopped
+                for (number, _, batch), fetched in zip(batches, self._step(*_arguments(batches)), strict=True):
+                    means, units, outputs = tf.nest.map_structure(np.asarray, fetched)
+                    losses.append((number, (means, units)))
+                    if self._predicts:
+                        results.append((number, _on_examples(self.model.evaluate, batch, outputs)))
+        loss = _mean_loss(_in_order(self._runner.gather(losses)))
+        deco_print(f"Validation loss: {loss:.4f}", offset=1)
+        gathered = _in_order(self._runner.gather(results))
+        # The chief's figures are everybody's.
+        metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
+                                     if gathered and self._runner.is_chief else {})
+        return {"val_loss": loss, **metrics}
+
+
+class InferencePass:
+    """Decodes the whole set, and writes the results while it goes on.
+
+    Args:
+      model: a model built for inference.
+      runner: gathers the results of all processes.
+    """
+
+    def __init__(self, model: Model, runner: Runner) -> None:
+        self._model = model
+        self._runner = runner
+        self._step = runner.compile(self._predict, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
+
+    def _predict(self, batch: Any, fresh: tf.Tensor) -> list[tf.Tensor]:
+        with weight_cast_scope(), carrying_in_pass(self._model, batch, fresh):
+            return self._model.predict(batch)
+
+    def predict(self, batches: list[dict[str, Any]], fresh: bool = True) -> list[Any]:
+        """Returns the model's results for at most as many batches as replicas, as ``Model.infer`` gives them.
+
+        Args:
+          batches: NumPy arrays.
+          fresh: whether the state that the model carries from batch to batch starts anew.
+        """
+        return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
+                for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
+
+    def run(self, output_file: str) -> None:
+        """Decodes every example; rank 0 writes the results of one window of examples after another."""
+        writer = open_results(self._model, output_file) if self._runner.is_chief else None
+        with writer if writer is not None else contextlib.nullcontext():
+            for results in self._windows():
+                gathered = _in_order(self._runner.gather(results))
+                if writer is not None:
+                    writer.write_batches(gathered)
+
+    def _windows(self) -> Iterator[list[tuple[int, Any]]]:
+        """Yields this process's results, with the numbers of their batches, of each window; of some it may have none.
+
+        A contiguous layer's rows go through the set side by side, so all its examples are one window.
+        """
+        layer, runner = self._model.data_layer, self._runner
+        if layer.contiguous:
+            plan = _one_pass(self._model, runner)
+            with contextlib.closing(plan), _Progress(self._model, runner, len(plan), True) as progress:
+                yield self._results(progress.over(plan))
+            return
+        ranks = range(runner.replica_rank, runner.replica_rank + runner.local_replicas)
+        loader = WindowLoader(layer, inference_plan(layer), runner.world_size, ranks)
+        with loader, _Progress(self._model, runner, len(loader), True) as progress:
+            for count in loader.own.tolist():
+                yield self._results(progress.over(loader.rounds(count, runner.local_replicas)))
+
+    def _results(self, rounds: Iterator[list[PassBatch]]) -> list[tuple[int, Any]]:
+        results: list[tuple[int, Any]] = []
+        for batches in rounds:
+            found = self.predict([batch for _, _, batch in batches], batches[0].fresh)
+            results += zip([number for number, _, _ in batches], found, strict=True)
+        return results
+
+
+def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],
+                 outputs: list[np.ndarray]) -> Any:
+    """Returns what ``Model.evaluate`` or ``Model.infer`` makes of a batch, of which it sees no empty rows."""
+    return judge(*without_empty_rows(batch, outputs))
+
+
+def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> float:
+    sums: dict[str, float] = {}
+    totals: dict[str, float] = {}
+    for means, units in losses:
+        for unit, mean in means.items():
+            sums[unit] = sums.get(unit, 0.0) + float(mean) * float(units[unit])
+            totals[unit] = totals.get(unit, 0.0) + float(units[unit])
+    if not any(totals.values()):
+        raise DataError("The evaluation set has no examples that can be used: give a file that has some.")
+    return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
+
+
+def _one_pass(model: Model, runner: Runner) -> OnePass:
+    return OnePass(model.data_layer, slots=model.params["eval_slots"], world_size=runner.world_size,
+                   rank=runner.replica_rank, replicas=runner.local_replicas)
+
+
+def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[bool]]:
+    return [batch for _, _, batch in batches], [fresh for _, fresh, _ in batches]
+
+
+def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
+    """Returns what belongs to batches by their numbers, whichever rank had them."""
+    return [result for _, result in sorted(numbered, key=lambda row: row[0])]
+
+
+class _Progress:
+    """Tells how far one pass of a process has come, and how fast it goes.
+
+    Args:
+      model: whose pass it is.
+      runner: has the replicas.
+      total: how many batches this process has in all.
+      report: whether progress and, at the end, speed are printed.
+    """
+
+    def __init__(self, model: Model, runner: Runner, total: int, report: bool) -> None:
+        self._model, self._runner, self._total, self._report = model, runner, total, report
+        self._stride = max(total // 10, 1)
+        self._done = 0
+        self._started, self._objects, self._timed = time.perf_counter(), 0, 0
+
+    def over(self, rounds: Iterable[list[PassBatch]]) -> Iterator[list[PassBatch]]:
+        """Yields the rounds: as many batches as there are replicas, or fewer."""
+        model = self._model
+        for batches in rounds:
+            self._runner.check_ranks()
+            before, self._done = self._done, self._done + len(batches)
+            ids = [batch["ids"] for _, _, batch in batches]
+            TRAIL.note(f"{model.mode} batch", self._done, ids, model.data_layer.describe_example)
+            yield batches
+            if before == 0:  # the first batches pay for tracing
+                self._started = time.perf_counter()
+            else:
+                self._timed += 1
+                self._objects += sum(model.num_objects(batch) for _, _, batch in batches)
+            if self._report and (before == 0 or self._done // self._stride > before // self._stride
+                                 or self._done == self._total):
+                deco_print(f"Processed {self._done}/{self._total} batches")
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if not self._report or kind is not None:
+            return
+        seconds = time.perf_counter() - self._started
+        if self._timed:
+            deco_print(f"Avg time per step: {seconds / self._timed:.3f}s")
+            deco_print(f"Avg {self._model.object_name} per second: {self._objects / seconds:,.1f}")
+        else:
+            deco_print("Not enough steps for benchmarking")

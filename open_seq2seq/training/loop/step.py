@@ -1,0 +1,268 @@
+"""One update of the weights: forward, backward, accumulation over micro-batches, optimizer."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.clipping import add_gradients, map_values
+from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.optimizers.underflow import UnderflowMeter
+from open_seq2seq.parts.component import regularized_variables
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.ranks import joined_ranks
+from open_seq2seq.parts.xla import tracing_for_xla
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.loop.run_states import RunStates
+
+Tensors = dict[str, Any]
+
+
+class WeightedSums(NamedTuple):
+    """What is added up over micro-batches and replicas, for the loss terms that count one unit.
+
+    Attributes:
+      gradients: by variable name, in FP32, each replica's mean times its units.
+      loss: the mean loss times the units ``[]``.
+      units: tokens, frames or examples ``[]``.
+    """
+
+    gradients: Tensors
+    loss: tf.Tensor
+    units: tf.Tensor
+
+    def plus(self, other: WeightedSums) -> WeightedSums:
+        """Returns the sums of both."""
+        gradients = {name: add_gradients(value, other.gradients[name]) for name, value in self.gradients.items()}
+        return WeightedSums(gradients, self.loss + other.loss, self.units + other.units)
+
+    def reduced(self, runner: Runner, name: str, tallies: Tensors) -> tuple[WeightedSums, Tensors]:
+        """Returns the sums over all replicas, and those of other scalars that travel with them.
+
+        Args:
+          runner: adds up.
+          name: of the reduction.
+          tallies: scalars ``[]`` by name.
+        """
+        # No variable's name begins with a space.
+        scalars = {" loss": self.loss, " units": self.units,
+                   **{f" tally/{key}": value for key, value in tallies.items()}}
+        found = runner.reduce({**self.gradients, **scalars}, name)
+        sums = WeightedSums({key: found[key] for key in self.gradients}, found[" loss"], found[" units"])
+        return sums, {key: found[f" tally/{key}"] for key in tallies}
+
+
+class TrainStep:
+    """Consumes ``iter_size`` micro-batches and makes one update.
+
+    The update's gradient is that of Σ weight · sum / units, with units added over all
+    micro-batches and replicas. Each micro-batch differentiates its local mean, which
+    keeps half-precision gradients in range whatever the batch, and is weighted by its
+    units in FP32 afterwards.
+
+    Args:
+      model: built for training.
+      optimizer: already built for ``variables``.
+      variables: the trainable variables by name.
+      runner: adds gradients up over replicas.
+      seed: the run's ``random_seed``.
+      iter_size: micro-batches an update.
+      report_gradients: return the gradients with the results, for summaries.
+      underflow: measures at summary steps the share of gradients that underflow in half precision, or None.
+      use_xla_jit: compile the step.
+      sync_batch_norm: batch norm takes the statistics of all replicas' batches together.
+      carried: the states that the model carries from batch to batch; None for a model without any.
+    """
+
+    def __init__(self, model: Model, optimizer: MixedPrecisionOptimizer, variables: dict[str, tf.Variable],
+                 runner: Runner, seed: int, iter_size: int = 1, report_gradients: bool = False,
+                 use_xla_jit: bool = False, underflow: UnderflowMeter | None = None,
+                 sync_batch_norm: bool = False, carried: RunStates | None = None) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._variables = variables
+        self._runner = runner
+        self._seed = seed
+        self._iter_size = iter_size
+        self._report_gradients = report_gradients
+        self._underflow = underflow
+        self._use_xla_jit = use_xla_jit
+        self._carried = carried
+        self._joins_ranks = sync_batch_norm and runner.world_size > 1
+        trainable = {id(variable) for variable in variables.values()}
+        self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
+        self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._is_simple = iter_size == 1 and runner.world_size == 1  # nothing is added up
+        # With the backward pass and the reduction in one function, gradients travel while others are computed.
+        self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
+        signature = [model.data_layer.input_signature]
+        self._update_at_once = runner.compile(self._update_from_one, signature, use_xla_jit)
+        self._weigh = runner.compile(self._weigh_one, signature, use_xla_jit)
+        self._add = runner.compile(_add_sums)
+        self._finish = runner.compile(self._update_from_sums)
+        self._together: Any = None
+
+    def __call__(self, batches: list[Any], tallies: Mapping[str, float] | None = None) -> Tensors:
+        """Makes one update.
+
+        Args:
+          batches: ``iter_size`` micro-batches for each replica of this process: the first of each replica, then the
+            second of each, and so on.
+          tallies: numbers that are added up over all processes together with the gradients, and returned.
+
+        Returns:
+          ``loss`` (of the whole update, all replicas), ``finite_loss``, ``applied``, ``learning_rate``,
+          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, the
+          tallies; and, when asked for, ``gradients`` and ``underflow``. All are tensors, which nothing has waited for.
+        """
+        if self._is_simple:
+            return self._update_at_once(batches)[0]
+        replicas = self._runner.local_replicas
+        own = {name: tf.constant(value, tf.float32) for name, value in (tallies or {}).items()}
+        per_replica = [own, *[{name: tf.constant(0.0, tf.float32) for name in own}] * (replicas - 1)]
+        if self._overlapping:
+            self._together = self._together or self._make_together(own)
+            return self._together(batches, per_replica)[0]
+        sums = self._weigh(batches[:replicas])
+        for start in range(replicas, len(batches), replicas):
+            sums = self._add(sums, self._weigh(batches[start:start + replicas]))
+        return self._finish(sums, per_replica)[0]
+
+    @property
+    def traces(self) -> int:
+        """How often the step was traced; more than one a function means retracing."""
+        functions = (self._update_at_once, self._weigh, self._finish, self._together)
+        return sum(f.traces for f in functions if f is not None)
+
+    def _make_together(self, tallies: Tensors) -> Any:
+        signature = [self._model.data_layer.input_signature, {name: tf.TensorSpec([], tf.float32) for name in tallies}]
+        return self._runner.compile(
+            lambda batch, tallies: self._update_from_sums(self._weigh_one(batch), tallies), signature)
+
+    def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns, by unit, the local means of the loss and their units."""
+        rank = tf.cast(self._runner.replica_rank, tf.int64)
+        micro_batch = self.offset + self.batches * self._runner.world_size + rank
+        compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
+        joined = joined_ranks(self._reduce_inside if self._joins_ranks else None)
+        carrying = contextlib.nullcontext() if self._carried is None else (
+            self._carried.carrying(micro_batch, self.batches % self._iter_size, batch))
+        with random_scope(self._seed, micro_batch), weight_cast_scope(), compilable, joined, carrying:
+            terms, _ = self._model.loss_terms(batch, training=True)
+        return local_means(terms)
+
+    def _regularization(self) -> tf.Tensor:
+        return tf.add_n([tf.cast(regularizer(variable), tf.float32) for variable, regularizer in self._regularized])
+
+    def _update_from_one(self, batch: Any) -> Tensors:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(self._variables.values()))
+            means, _ = self._forward(batch)
+            loss = tf.add_n(list(means.values()))
+            total = loss + self._regularization() if self._regularized else loss
+            scaled = self._optimizer.scale(total)
+        gradients = self._gradients(tape, scaled)
+        self.batches.assign_add(1)
+        return {**self._apply(gradients), "loss": total, "finite_loss": tf.math.is_finite(total)}
+
+    def _weigh_one(self, batch: Any) -> dict[str, WeightedSums]:
+        """Returns the sums of one micro-batch, by unit."""
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+            tape.watch(list(self._variables.values()))
+            means, units = self._forward(batch)
+            weights = self._common_weights(units) if self._joins_ranks else units
+            scaled = {unit: self._optimizer.scale(
+                mean * tf.math.divide_no_nan(units[unit], weights[unit]) if self._joins_ranks else mean)
+                for unit, mean in means.items()}
+        weighed = {}
+        for unit, loss in scaled.items():
+            gradients = {name: map_values(lambda v, n=weights[unit]: tf.cast(v, tf.float32) * n, gradient)
+                         for name, gradient in self._gradients(tape, loss).items()}
+            weighed[unit] = WeightedSums(gradients, means[unit] * units[unit], units[unit])
+        self.batches.assign_add(1)
+        return weighed
+
+    def _reduce_inside(self, tensors: Tensors, name: str) -> Tensors:
+        return self._runner.reduce(tensors, name, exact=True)
+
+    def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns what the gradients of all replicas are multiplied by: the mean of their units.
+
+        Where a replica's loss depends on the batches of others, all replicas differentiate parts of one loss, each
+        as large as its share of the units, instead of means of their own.
+        """
+        sums = self._reduce_inside({f" {unit}": value for unit, value in units.items()}, "units")
+        return {unit: sums[f" {unit}"] / self._runner.world_size for unit in units}
+
+    def _update_from_sums(self, sums: dict[str, WeightedSums], tallies: Tensors) -> Tensors:
+        gradients: Tensors = {}
+        losses: list[tf.Tensor] = []
+        counted: Tensors = {}
+        for number, weighed in enumerate(sums.values()):
+            total, found = weighed.reduced(self._runner, f"gradients.{number}", tallies if number == 0 else {})
+            counted.update(found)
+            losses.append(tf.math.divide_no_nan(total.loss, total.units))
+            _add_to(gradients, {name: map_values(lambda v, n=total.units: tf.math.divide_no_nan(v, n), gradient)
+                                for name, gradient in total.gradients.items()})
+        loss = functools.reduce(operator.add, losses)
+        if self._regularized:
+            loss += self._regularization()
+        _add_to(gradients, self._regularization_gradients())
+        results = self._runner.update(self._apply, gradients)
+        return {**results, **counted, "loss": loss, "finite_loss": tf.math.is_finite(loss)}
+
+    def _regularization_gradients(self) -> Tensors:
+        if not self._regularized:
+            return {}
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(list(self._variables.values()))
+            scaled = self._optimizer.scale(self._regularization())
+        return self._gradients(tape, scaled)
+
+    def _gradients(self, tape: tf.GradientTape, loss: tf.Tensor) -> Tensors:
+        found = tape.gradient(loss, self._variables)
+        return {name: gradient for name, gradient in found.items() if gradient is not None}
+
+    def _apply(self, gradients: Tensors) -> Tensors:
+        with tf.name_scope("optimizer"):  # profiles recognise it by this scope
+            info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
+        results: Tensors = dict(info._asdict())
+        if self._report_gradients:
+            results["gradients"] = {
+                name: tf.convert_to_tensor(gradient) / info.loss_scale for name, gradient in gradients.items()}
+        if self._underflow is not None:
+            results["underflow"] = self._underflow(gradients, self.batches // self._iter_size)
+        return results
+
+
+def _add_sums(first: dict[str, WeightedSums], second: dict[str, WeightedSums]) -> dict[str, WeightedSums]:
+    return {unit: sums.plus(second[unit]) for unit, sums in first.items()}
+
+
+def _add_to(gradients: Tensors, more: Tensors) -> None:
+    for name, gradient in more.items():
+        gradients[name] = add_gradients(gradients[name], gradient) if name in gradients else gradient
+
+
+def local_means(terms: list[LossTerm]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    """Adds up loss terms that count the same unit.
+
+    Returns:
+      ({unit: Σ weight · sum / units}, {unit: units}), FP32 scalars ``[]``.
+    """
+    means: dict[str, tf.Tensor] = {}
+    units: dict[str, tf.Tensor] = {}
+    for term in terms:
+        mean = term.weight * tf.math.divide_no_nan(tf.cast(term.sum, tf.float32), tf.cast(term.units, tf.float32))
+        means[term.unit] = means[term.unit] + mean if term.unit in means else mean
+        units[term.unit] = tf.cast(term.units, tf.float32)
+    return means, units

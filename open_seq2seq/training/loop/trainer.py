@@ -1,0 +1,382 @@
+"""The training of a model, one update after another, written once for every task and every runner."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.files import DATA
+from open_seq2seq.data.batching import BatchStream
+from open_seq2seq.data.contiguous import ContiguousStream
+from open_seq2seq.data.loader import LoaderGroup
+from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
+from open_seq2seq.models.builder import make_schedule_and_optimizer
+from open_seq2seq.models.model import Model
+from open_seq2seq.models.reporter import report_sample
+from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
+from open_seq2seq.optimizers.averaging import exchanged
+from open_seq2seq.optimizers.dtype import precision_of
+from open_seq2seq.optimizers.half_types import FLOAT16
+from open_seq2seq.optimizers.lr_policies import scaled_schedule
+from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
+from open_seq2seq.optimizers.underflow import UnderflowMeter
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.checkpoints.folders import SAMPLES
+from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped
+from open_seq2seq.training.loop.rank_statistics import SharedStatistics
+from open_seq2seq.training.loop.run_states import RunStates, carried_signature, setting_aside
+from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
+from open_seq2seq.training.loop.samples import RunReporter
+from open_seq2seq.training.loop.signals import StopRequest
+from open_seq2seq.training.loop.step import TrainStep
+from open_seq2seq.training.loop.summaries import Summaries
+from open_seq2seq.training.precision.choice import choice_of
+from open_seq2seq.training.recovery.diagnosis import Examiner
+from open_seq2seq.training.recovery.history import DivergenceHistory
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.trail import TRAIL
+
+
+class TrainingHook(Protocol):
+    """What the loop asks of a hook; see ``training.hooks.Hook``."""
+
+    def begin(self, trainer: Any) -> None:
+        """Called once before the first update."""
+
+    def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
+        """Called after each update."""
+
+    def end(self, trainer: Any) -> None:
+        """Called once after the last update."""
+
+
+class Trainer:
+    """Makes updates of a model; ``loop.train.train`` runs it from the first to the last.
+
+    Args:
+      model: built for training.
+      eval_model: built for evaluation with the same variables, or None.
+      runner: who computes.
+      seed: the run's random seed.
+      saver: writes checkpoints, on rank 0; None to write none.
+      summaries_dir: where TensorBoard's events go, or None.
+
+    Attributes:
+      step: updates attempted so far; skipped ones count.
+      offset: micro-batches consumed beyond what ``step`` updates take now; a change of the number of ranks makes it
+        differ from 0.
+      last_step: the step after which training ends.
+      saves: whether the run writes checkpoints, on any rank.
+      variables: all variables of the model, by name.
+      trainable: those that the optimizer updates.
+      carried: the states that the model carries from batch to batch, of all replicas.
+      waited: seconds spent waiting for input.
+      paused: seconds spent on evaluation and checkpoints.
+      underflow: measures at summary steps the share of gradients that underflow; None unless asked for.
+      divergence: detects divergence, and remembers it.
+      stop: whether a signal has asked the run to stop.
+      is_whole: whether the present state is that after ``step``; it is not while an update is made.
+      is_settled: whether ``settle`` has been called since the last update.
+    """
+
+    def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
+                 saver: RunSaver | None = None, summaries_dir: str | None = None) -> None:
+        self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
+        self.saver, self.saves = saver, runner.share(saver is not None)
+        model.data_layer.seed = seed
+        self.offset = 0
+        self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
+        self.stop = StopRequest()
+        self._objects, self._uncounted = 0, list[Any]()
+        self._votes: Any = None
+        self._votes_before = False
+        params = model.params
+        self._iter_size = params["iter_size"]
+        self._stream = self._make_stream()
+        self.carried = RunStates(model, runner, getattr(self._stream, "positions", 1))
+        self._batches: Any = StaticBatches(model.data_layer, self._stream.shapes) if self._stream.shapes else (
+            model.data_layer)
+        self.steps_per_epoch = self._stream.updates_per_epoch if params["num_epochs"] else None
+        self.last_step = params["max_steps"] or self._steps_in(params["num_epochs"])
+        self.variables = named_variables(model)
+        self._statistics = SharedStatistics(self.variables, runner)
+        self.trainable = trainable_variables(
+            {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
+        self.optimizer = self._make_optimizer()
+        self.divergence = DivergenceHistory(params, self.optimizer.longest_search)
+        self.underflow = self._make_underflow_meter()
+        self._train_step = TrainStep(
+            model, self.optimizer, self.trainable, runner, seed, self._iter_size,
+            report_gradients=params["save_summaries_steps"] is not None
+            and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
+            use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"],
+            carried=self.carried)
+        self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
+        self.summaries = Summaries(summaries_dir, self.trainable, self.underflow, bool(params["max_grad_norm"])) if (
+            summaries_dir) else None
+        self._sample_step: Any = None
+        self._batch: dict[str, Any] = {}
+
+    def _make_stream(self) -> BatchStream | ContiguousStream:
+        layer, runner = self.model.data_layer, self.runner
+        if layer.contiguous:
+            return ContiguousStream(layer.num_examples, batch_size=layer.params["batch_size"],
+                                    world_size=runner.world_size, rank=runner.replica_rank,
+                                    replicas=runner.local_replicas, iter_size=self._iter_size)
+        return BatchStream(
+            layer.lengths, batch_size=layer.batch_budget, costs=layer.costs,
+            shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
+            world_size=runner.world_size, rank=runner.replica_rank, replicas=runner.local_replicas,
+            iter_size=self._iter_size,
+            max_shapes=self.model.params["xla_buckets"], explain=layer.explain_too_costly)
+
+    def _make_optimizer(self) -> MixedPrecisionOptimizer:
+        params = self.model.params
+        schedule, optimizer = make_schedule_and_optimizer(self.model, self.last_step, self.steps_per_epoch)
+        schedule = scaled_schedule(schedule, self.rate_scale)
+        policy = precision_of(params)
+        scaling = params["loss_scaling"]
+        if scaling is None:
+            scaling = "Backoff" if policy.compute == tf.float16 else 1.0
+        scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
+        # An update with inf or NaN is never made, whatever the scale, so that weights stay finite until a recovery.
+        wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
+                                          skip_nonfinite=True, **make_additions(params))
+        wrapper.build(self.trainable)
+        return wrapper
+
+    @property
+    def rate_scale(self) -> int:
+        """What the policy's learning rate is multiplied by: 1, or the number of replicas if the config says so."""
+        return self.runner.world_size if self.model.params["lr_scale_with_world"] else 1
+
+    def _make_underflow_meter(self) -> UnderflowMeter | None:
+        params = self.model.params
+        if not params["save_summaries_steps"] or "gradient_underflow" not in params["summaries"]:
+            return None
+        return UnderflowMeter(self.trainable, params["save_summaries_steps"], None if self.in_half else FLOAT16)
+
+    @property
+    def in_half(self) -> bool:
+        """Whether the arithmetic is float16 or bfloat16."""
+        return precision_of(self.model.params).compute != tf.float32
+
+    def _steps_in(self, epochs: int) -> int:
+        """Whole updates that fit in a number of epochs; an update may straddle two."""
+        micro_batches = epochs * self._stream.micro_batches_per_epoch - self.offset
+        return micro_batches // (self._iter_size * self.runner.world_size)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0, that the next batch belongs to."""
+        return self.micro_batch // self._stream.micro_batches_per_epoch
+
+    @property
+    def micro_batch(self) -> int:
+        """How many micro-batches all replicas together have consumed."""
+        return self.offset + self.step * self._iter_size * self.runner.world_size
+
+    @property
+    def finished(self) -> bool:
+        """Whether training has reached its end.
+
+        An update that loss scaling skipped does not count towards ``max_steps``.
+        """
+        return self.step >= self.last_step and (
+            bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step)
+
+    @property
+    def objects(self) -> int:
+        """Tokens, frames or images consumed by all replicas since the start of this process."""
+        self._objects += sum(int(count) for count in self._uncounted)
+        self._uncounted.clear()
+        return self._objects
+
+    def resume(self, step: int, micro_batch: int | None = None) -> None:
+        """Continues after ``step`` updates; weights and optimizer have been restored.
+
+        Args:
+          step: updates attempted.
+          micro_batch: micro-batches consumed by then, where some updates took another number of them than now.
+        """
+        self.step, self.is_settled = step, False
+        self._train_step.batches.assign(step * self._iter_size)
+        if micro_batch is not None:
+            self.offset += micro_batch - self.micro_batch
+            self._train_step.offset.assign(self.offset)
+            self.last_step = self.model.params["max_steps"] or self._steps_in(self.model.params["num_epochs"])
+
+    def run_steps(self, hooks: Sequence[TrainingHook]) -> None:
+        """Makes updates until the end or a signal.
+
+        Raises:
+          Divergence: the run diverged at an earlier step than the present one; the state is to be put back.
+        """
+        loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
+        with contextlib.closing(loader):
+            while not self.finished and not self._stops():
+                results = self._make_step(loader)
+                for hook in hooks:
+                    hook.after_step(self, results)
+            self.settle()
+
+    def _stops(self) -> bool:
+        """Whether a signal ends the training: on all ranks after the same step, even if only one received it.
+
+        Votes travel with an update's gradients, and are read one update later, as the results are.
+        """
+        return self.stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
+
+    def _make_step(self, loader: LoaderGroup) -> dict[str, Any]:
+        waited = loader.wait_seconds
+        batches = [next(loader) for _ in range(self._iter_size * self.runner.local_replicas)]
+        self.waited += loader.wait_seconds - waited
+        self._batch = batches[-1]
+        objects = sum(self.model.num_objects(batch) for batch in batches)
+        TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
+        several = self.runner.num_processes > 1
+        self.is_whole = self.is_settled = False
+        tallies = {"objects": objects, "stop_votes": self.stop.requested} if several else None
+        results = self._train_step(batches, tallies)
+        self.step, self.is_whole = self.step + 1, True
+        self._uncounted.append(results["objects"] if several else objects)
+        if several:
+            self._votes_before, self._votes = self._votes is not None and float(self._votes) > 0, results["stop_votes"]
+        self.divergence.detector.observe(self.step, batches, results)
+        return results
+
+    def settle(self) -> None:
+        """Averages the statistics of all ranks, and checks that the state is finite, at most once after each update.
+
+        A second average may have other last bits, and a resumed run would not take it.
+
+        Raises:
+          Divergence: the last step, or a variable, is not finite.
+        """
+        if not self.is_settled:
+            self._statistics.average()
+            self.divergence.detector.settle({**self.variables, **self.optimizer.state()})
+            self.is_settled = True
+
+    @property
+    def state(self) -> RunVariables:
+        """The weights, what the optimizer keeps, and the carried states."""
+        return RunVariables(self.variables, self.trainable, self.optimizer, self.carried)
+
+    @property
+    def position(self) -> RunPosition:
+        """Where the run stands, apart from its variables."""
+        return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
+                           self.divergence.state(), choice_of(self.model.params))
+
+    def synchronize(self) -> None:
+        """Gives all ranks the weights and optimizer of rank 0."""
+        self.runner.broadcast(self.state.by_name())
+
+    @functools.cached_property
+    def examiner(self) -> Examiner:
+        """Runs batches again to see what in them is not finite."""
+        return Examiner(self.model, self.variables, self.trainable, self.seed)
+
+    def describe_epoch(self) -> tuple[int, np.ndarray]:
+        """Returns (micro-batches an epoch, example numbers of the batch with the longest example)."""
+        layer, plan = self.model.data_layer, self._stream.plan(0)
+        lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
+        place = int(np.argmax(plan.order == np.argmax(lengths)))
+        cut = int(np.searchsorted(plan.offsets, place, side="right")) - 1
+        return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
+
+    def try_batch(self, examples: np.ndarray) -> None:
+        """Makes an update from these examples, for its memory and time; the weights are changed by it."""
+        carried = self.carried.gather()
+        self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
+        self.carried.assign(carried)
+
+    def describe_shapes(self) -> list[str]:
+        """Returns lines about the static shapes that batches are padded to; none without ``xla_buckets``."""
+        stream = self._stream
+        if stream.arrangement is None:
+            return []
+        return describe_shapes(stream.shapes, stream.arrangement, int(np.sum(self.model.data_layer.lengths)))
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Time spent within this context does not count as training; it may be entered within itself."""
+        start, before = time.perf_counter(), self.paused
+        try:
+            yield
+        finally:
+            self.paused = before + time.perf_counter() - start
+
+    def evaluate(self, keep_best: bool = True) -> dict[str, float]:
+        """Evaluates now; with ``keep_best``, saves the weights when they are better than all before.
+
+        Returns:
+          The figures; none where a signal asked the run to stop while there was more to train.
+        """
+        assert self._evaluation is not None
+        with self.pause():
+            self.settle()
+            self._evaluation.model.data_layer.check_unchanged(DATA)
+            deco_print("Running evaluation on a validation set:")
+            averages = self.optimizer.averaged_weights
+            if averages:
+                deco_print("with the moving average of the weights", offset=1)
+            try:
+                with exchanged(self.trainable, averages):
+                    metrics = self._evaluation.run(self.step, stops=self._stops_evaluation)
+            except PassStopped:
+                deco_print("The evaluation is left out.", offset=1)
+                return {}
+            if self.summaries is not None:
+                self.summaries.write(self.step, {"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
+            if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
+                self.saver.offer_best(self.position, self.state, metrics)
+        return metrics
+
+    def _stops_evaluation(self) -> bool:
+        """Whether a signal ends an evaluation; several ranks agree on a stop after their next update."""
+        return self.stop.requested and not self.finished and self.runner.num_processes == 1
+
+    def save_checkpoint(self) -> None:
+        """Saves now, on rank 0; the files are written in the background."""
+        if self.saves:
+            with self.pause():
+                self.settle()
+                carried = self.carried.gather()
+                if self.saver is not None:
+                    self.saver.save(self.position, self.state, carried)
+
+    def wait_for_checkpoint(self) -> None:
+        """Waits until the last checkpoint is on disk."""
+        if self.saver is not None:
+            self.saver.wait()
+
+    def print_samples(self) -> None:
+        """Has the model show a sample of the batch last trained on, decoded with the target given."""
+        if self._sample_step is None:
+            signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
+            self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)
+        last = self.micro_batch - self.runner.world_size + self.runner.replica_rank + self.runner.local_replicas - 1
+        with self.pause():
+            outputs = [np.asarray(output) for output in self._sample_step(self._batch, self.carried.before(last))]
+            report_sample(self.model, self._batch, outputs, self._reporter())
+
+    def _reporter(self) -> RunReporter:
+        folder: Path | None = None if self.saver is None else self.saver.directory / SAMPLES
+        return RunReporter(self.step, self.summaries, folder)
+
+    def _sample_outputs(self, batch: Any, carried: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+        with weight_cast_scope(), setting_aside(self.model, batch, carried):
+            _, outputs = self.model.loss_terms(batch, training=False)
+        return list(outputs["outputs"] or [])

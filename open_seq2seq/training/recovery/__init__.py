@@ -1,0 +1,1 @@
+"""Divergence and errors: noticed, investigated, recovered from."""

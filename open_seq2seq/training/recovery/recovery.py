@@ -1,0 +1,255 @@
+"""What a run does when it has diverged: stop, roll back, or continue in a safer arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+from open_seq2seq.optimizers.dtype import precision_of, resolve_dtype
+from open_seq2seq.parts.precision import KINDS
+from open_seq2seq.training.checkpoints.folders import DIVERGENCE
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.training.precision.choice import choice_of
+from open_seq2seq.training.recovery.divergence import Attempt, Divergence
+from open_seq2seq.training.recovery.good_state import START, GoodState, Tried, good_states, pick_state
+from open_seq2seq.training.recovery.incident import Counters, Incident, SuspectBatch
+from open_seq2seq.training.recovery.kept_batch import write_batch
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+
+_NEXT_TYPE = {tf.float16: "mixed_bfloat16", tf.bfloat16: "float32"}
+_TYPE_ORDER = (tf.float16, tf.bfloat16, tf.float32)
+
+
+class DivergenceError(UserError):
+    """The run diverged, and may not or cannot recover by itself."""
+
+
+class PrecisionLowered(Exception):
+    """Asks for the model to be built again in another type, and for the run to continue with ``restart`` in it."""
+
+    def __init__(self, restart: Restart, dtype: str) -> None:
+        super().__init__(dtype)
+        self.restart, self.dtype = restart, dtype
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Where a run continues after a recovery.
+
+    Attributes:
+      good: weights, optimizer and carried state.
+      step: updates attempted, which is not turned back.
+      micro_batch: where the data continue.
+      counters: of the optimizer, which are not turned back either; with the new ``rate_factor``.
+      history: the state of the run's ``DivergenceHistory``.
+    """
+
+    good: GoodState
+    step: int
+    micro_batch: int
+    counters: Counters
+    rate_factor: float
+    history: dict[str, Any]
+
+    def put_into(self, trainer: Trainer) -> None:
+        """Gives a trainer this state, and saves it, so that a run that is killed soon after resumes from it.
+
+        Checkpoints after the state gone back to are on the way to divergence. They are set aside once this one is on
+        disk; otherwise a resumed run or an average would use them.
+        """
+        self.good.put_into(trainer.state)
+        trainer.optimizer.skipped.assign(self.counters.skipped)
+        trainer.optimizer.overflows.assign(self.counters.overflows)
+        trainer.optimizer.rate_factor.assign(self.rate_factor)
+        trainer.resume(self.step, self.micro_batch)
+        trainer.divergence.resume(self.history)
+        if trainer.saver is not None and trainer.model.params["save_checkpoint_steps"]:
+            trainer.save_checkpoint()
+            trainer.wait_for_checkpoint()
+            trainer.saver.set_aside(self.good.step, trainer.step)
+
+
+class Recovery:
+    """Acts on the divergence of a run as its config says.
+
+    Args:
+      trainer: of the run, before its first step. Where the run may recover, its state is saved now unless a checkpoint
+        has it.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer, self._params, self._history = trainer, trainer.model.params, trainer.divergence
+        self._policy = self._params["on_divergence"]
+        self._start = None if self._policy == "stop" else _keep_start(trainer)
+
+    def recover(self, divergence: Divergence) -> None:
+        """Puts the run where it can continue.
+
+        Raises:
+          DivergenceError: it has to stop.
+          PrecisionLowered: the model has to be built again.
+        """
+        trainer = self._trainer
+        trainer.is_whole = False
+        with trainer.pause():
+            incident, older = self._investigate(divergence)
+            problem = self._problem(incident.newest)
+            if self._policy == "stop" or problem:
+                self._stop(incident, problem)
+            tried = self._choose(incident, older)
+            if self._policy == "roll_back":
+                self._roll_back(incident, tried)
+            else:
+                self._lower(incident, tried)
+        trainer.is_whole = True
+
+    def _investigate(self, divergence: Divergence) -> tuple[Incident, Iterator[GoodState]]:
+        """Returns what happened, and the states before the newest one to go back to."""
+        trainer, attempt = self._trainer, divergence.attempt
+        counters = Counters.after(divergence, trainer.optimizer)
+        trainer.resume(attempt.step)
+        self._history.detector.forget()
+        trainer.wait_for_checkpoint()
+        suspect = _find_suspect(trainer, attempt)
+        states = good_states(trainer.saver.regular() if trainer.saver is not None else (), trainer.step, self._start)
+        newest = next(states, None)
+        examples = suspect.examples(trainer.model.data_layer.describe_example)
+        return Incident(divergence, counters, suspect, examples, newest), states
+
+    def _problem(self, newest: GoodState | None) -> str | None:
+        """Returns why the run cannot recover, as a clause."""
+        recovered = len(self._history.events)
+        if newest is None:
+            return "there is no checkpoint to go back to"
+        if self._policy == "stop":
+            return None
+        if recovered >= self._params["max_recoveries"]:
+            return f"it has recovered {recovered} times already (max_recoveries)"
+        if self._policy == "lower_precision" and precision_of(self._params).compute not in _NEXT_TYPE:
+            return "float32 is the last type to fall back on"
+        return None
+
+    def _choose(self, incident: Incident, older: Iterator[GoodState]) -> Tried:
+        """Returns the state to go back to, the newest or an older one; see ``pick_state``."""
+        assert incident.newest is not None
+        trainer, suspect = self._trainer, incident.suspect
+        last: Mapping[str, Any] = self._history.events[-1] if self._history.events else {}
+        again = bool(last) and incident.counters.updates <= last["updates"] + last["lost"]
+
+        def tried(state: GoodState) -> Tried:
+            state.put_into(trainer.state)
+            return Tried(state, suspect.loss_with(trainer.examiner))
+
+        # A batch that holds NaN says nothing about weights.
+        candidates = itertools.chain([incident.newest], () if suspect.found.inputs else older)
+        return pick_state(map(tried, candidates), before=last["target_step"] if again else None)
+
+    def _stop(self, incident: Incident, problem: str | None) -> NoReturn:
+        trainer = self._trainer
+        folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
+        verdict = incident.verdict(problem, trainer.saver is not None, folder)
+        # On several ranks, the one whose batch is at fault gives the message.
+        verdicts = trainer.runner.gather([(not incident.suspect.found.finite, verdict)])
+        raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
+
+    def _roll_back(self, incident: Incident, tried: Tried) -> None:
+        factor = incident.counters.rate_factor * self._params["divergence_lr_factor"]
+        self._record(incident, f"rolled back to {tried.state.name}; from now on the learning rate is that of the "
+                               f"policy times {factor:g}", tried)
+        self._restart(incident, tried, factor).put_into(self._trainer)
+
+    def _lower(self, incident: Incident, tried: Tried) -> NoReturn:
+        dtype = _NEXT_TYPE[precision_of(self._params).compute]
+        self._history.lowered_to = dtype
+        self._record(incident, f"continues in {dtype} from {tried.state.name}", tried)
+        raise PrecisionLowered(self._restart(incident, tried, incident.counters.rate_factor), dtype)
+
+    def _restart(self, incident: Incident, tried: Tried, rate_factor: float) -> Restart:
+        return Restart(tried.state, incident.step, self._trainer.micro_batch, incident.counters, rate_factor,
+                       self._history.state())
+
+    def _record(self, incident: Incident, action: str, tried: Tried | None) -> Path | None:
+        """Counts and logs a divergence, and keeps its batch; returns the folder of the batch."""
+        events = self._history.events
+        events.append({**incident.summary(None if tried is None else tried.state), "action": action})
+        folder = self._keep(incident, {**events[-1], "number": len(events)})
+        deco_print(incident.title())
+        for line in incident.lines(tried, folder):
+            deco_print(line, offset=1)
+        if tried is not None:
+            deco_print(f"{action[0].upper()}{action[1:]}. Recovery {len(events)} of at most "
+                       f"{self._params['max_recoveries']}.", offset=1)
+        if self._trainer.summaries is not None:
+            self._trainer.summaries.write(self._trainer.step, {"divergence_events": len(events)})
+        return folder
+
+    def _keep(self, incident: Incident, event: Mapping[str, Any]) -> Path | None:
+        """Writes the batch, on rank 0 where the run has a folder; returns where it is."""
+        trainer, suspect = self._trainer, incident.suspect
+        if trainer.saver is None or not trainer.runner.is_chief:
+            return None
+        details = {**event, **incident.details(), "seed": trainer.seed, "dtype": _type_name(self._params),
+                   "mixed_choice": choice_of(self._params)}
+        folder = trainer.saver.directory / DIVERGENCE / f"step-{incident.step}"
+        try:
+            return write_batch(folder, suspect.batch, details, trainer.saver.config_yaml, suspect.carried)
+        except OSError as error:
+            deco_print(f"WARNING: the batch could not be kept in {folder}: {error.strerror}.")
+            return None
+
+
+def _keep_start(trainer: Trainer) -> GoodState | None:
+    """Keeps the state before the first step, where no checkpoint has it yet.
+
+    It becomes the run's first checkpoint; where the config asks for no checkpoints, it is returned.
+    """
+    if trainer.saver is not None and any(step <= trainer.step for step, _ in trainer.saver.regular()):
+        return None
+    if trainer.saver is not None and trainer.model.params["save_checkpoint_steps"]:
+        trainer.save_checkpoint()
+        return None
+    return GoodState.take(START, trainer.step, trainer.state)
+
+
+def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
+    """Runs the micro-batches of an update again with the present weights, until one is not finite."""
+    runner, scale, suspect = trainer.runner, attempt.number("loss_scale"), None
+    for number, batch in enumerate(attempt.batches, (attempt.step - 1) * len(attempt.batches)):
+        consumed, replica = divmod(number, runner.local_replicas)
+        micro_batch = trainer.offset + consumed * runner.world_size + runner.replica_rank + replica
+        carried = trainer.carried.before(micro_batch)
+        found = trainer.examiner.examine(batch, micro_batch, scale, carried)
+        suspect = SuspectBatch(batch, micro_batch, carried, scale, found)
+        if not found.finite:
+            break
+    assert suspect is not None
+    return suspect
+
+
+def _type_name(params: Mapping[str, Any]) -> str:
+    policy = precision_of(params)
+    if policy.may_choose and 0 < len(policy.kinds) < len(KINDS):
+        return policy.label  # mixed_choice says the rest
+    return "float32" if policy.compute == tf.float32 else f"mixed_{policy.compute.name}"
+
+
+def kept_dtype(params: Mapping[str, Any], state: Mapping[str, Any]) -> str | None:
+    """Returns the type that a resumed run was lowered to; None where the type of the config holds.
+
+    The type of the config holds where it is as safe or safer, and under another ``on_divergence``.
+
+    Args:
+      params: the model's, as the config gives them.
+      state: the checkpoint's ``state.json``.
+    """
+    lowered = state.get("divergence", {}).get("dtype")
+    if lowered is None or params.get("on_divergence", "stop") != "lower_precision":
+        return None
+    there, here = (_TYPE_ORDER.index(policy.compute) for policy in (resolve_dtype(lowered), precision_of(params)))
+    return lowered if there > here else None

@@ -1,0 +1,62 @@
+"""What has changed in the config since a checkpoint was written: said, or refused."""
+
+from __future__ import annotations
+
+from open_seq2seq.config.changes import Change, changes
+from open_seq2seq.config.loader import parse_config
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.params import REFUSE
+from open_seq2seq.config.resolve import ResolvedConfig
+from open_seq2seq.training.checkpoints import Checkpoint
+from open_seq2seq.training.checkpoints.files import CONFIG
+from open_seq2seq.training.checkpoints.kept_files import part_class
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, ConfigError
+
+_DATA = "data_layer_params"
+
+
+def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
+    """Compares the config of a run with the one that a checkpoint's run had.
+
+    A resumed run says each difference that changes results. What would make the weights compute another function is
+    refused in all modes, and a warning under ``--no_dir_check``.
+
+    Raises:
+      CheckpointError: there is such a difference.
+    """
+    try:
+        before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
+    except ConfigError as error:
+        deco_print(f"WARNING: what has changed since {checkpoint.path.name} cannot be told: {error.problems[0]}")
+        return
+    training = options.mode.startswith("train")
+    found: dict[str, Change] = {}
+    for section in options.config.sections:
+        different = _changes(options, before, section, section if training else "train")
+        if not training:  # data of its own that the checkpoint's config gives to this mode
+            own = {str(change) for change in _changes(options, before, section, section)}
+            different = [change for change in different if change.path[0] != _DATA or str(change) in own]
+        found |= {str(change): change for change in different}
+    for line, change in found.items():
+        if training and change.kind != REFUSE:
+            deco_print(f"The config has changed since {checkpoint.path.name}: {line}.")
+    refused = [line for line, change in found.items() if change.kind == REFUSE]
+    if refused:
+        _refuse(refused, checkpoint, options.no_dir_check)
+
+
+def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:
+    problem = (f"The config does not fit the checkpoint {checkpoint.path}, whose weights would compute something else: "
+               f"{'; '.join(lines)}.")
+    if not lenient:
+        raise CheckpointError(f"{problem} Give what it was trained with (kept in its {CONFIG}), start a new run from "
+                              "its weights by load_model, or add --no_dir_check if this is meant.")
+    deco_print(f"WARNING: {problem}")
+
+
+def _changes(options: RunOptions, before: ResolvedConfig, section: str, trained: str) -> list[Change]:
+    config = options.config
+    with config.config_file.in_use():
+        model_class = part_class(config.base_model, "model")
+        return list(changes(model_class, before.merge(trained)[0], config.params(section), part_class))

@@ -1,0 +1,244 @@
+"""What a run has read: the files that its checkpoints hold, byte for byte, and fingerprints of its data."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.config.files import ASSET
+from open_seq2seq.config.serialize import to_plain
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fingerprints import Fingerprint, Identity, digest_of_array, identity_of
+from open_seq2seq.models.builder import ModelSpec
+from open_seq2seq.models.model import Model
+from open_seq2seq.training.checkpoints import Checkpoint
+from open_seq2seq.training.checkpoints.files import ASSETS
+from open_seq2seq.training.checkpoints.kept_files import assets_of, model_files
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.errors import CheckpointError, DataError
+
+Contents = dict[str, bytes]
+_SAMPLED = "the parts that were compared"
+_WORDS = {"train": "training", "eval": "evaluation"}
+_BLOCK_BYTES = 1 << 20
+_MOST_ASSET_BYTES = 1 << 30  # more belongs beside the checkpoints (file="large")
+# Hashing whole files in the background takes one part of so many of a core's time, and of the disk's.
+_IDLE_PARTS = 20
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file that each checkpoint has a copy of, as it was when the model was built."""
+
+    path: str
+    content: bytes
+    identity: Identity | None
+
+    @property
+    def sha256(self) -> str:
+        """Its checksum."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_assets(spec: ModelSpec) -> Contents:
+    """Reads the files of a model that its checkpoints hold, before the model is built: path → content.
+
+    Those that are missing or cannot be read are left out: their part says it.
+    """
+    found: Contents = {}
+    for file in model_files(spec.model_class, spec.params):
+        if file.kind == ASSET and file.value and os.path.isfile(file.value):
+            with contextlib.suppress(OSError, DataError):
+                if os.path.getsize(file.value) <= _MOST_ASSET_BYTES:
+                    found[file.value] = read_data(file.value)
+    return found
+
+
+class RunInputs:
+    """What a run uses from outside, as it was when its models were built.
+
+    Args:
+      model: the training model.
+      eval_model: the one that is evaluated in between, or None.
+      before: from ``read_assets``, before they were built.
+      earlier: of the same run, where its models are built anew.
+
+    Raises:
+      DataError: a file has been changed meanwhile, so that nobody can tell what a part has read of it.
+    """
+
+    def __init__(self, model: Model, eval_model: Model | None, before: Contents,
+                 earlier: RunInputs | None = None) -> None:
+        self.assets = {name: _held(path, before) for name, path in assets_of(model).items()}
+        layers = {"train": model.data_layer, "eval": None if eval_model is None else eval_model.data_layer}
+        self._layers = {name: layer for name, layer in layers.items() if isinstance(layer, DataLayer)}
+        for layer in self._layers.values():
+            layer.check_unchanged()
+        for name, asset in self.assets.items() if earlier is not None else ():
+            if earlier is not None and asset.content != earlier.assets[name].content:
+                raise DataError(f"{asset.path} has changed since this run began: put back the file that it began with.")
+        self._said: set[tuple[Identity | None, str]] = set()
+        self._hashing: _WholeHashes | None = None
+
+    def contents(self) -> Contents:
+        """Returns what checkpoints hold, by name; says of files that have changed since that they are not in them."""
+        for asset in self.assets.values():
+            identity = identity_of(asset.path)
+            if identity != asset.identity and (identity, asset.path) not in self._said:
+                self._said.add((identity, asset.path))
+                what = "been removed" if identity is None else "changed"
+                if identity is None or _content(asset.path) != asset.content:
+                    deco_print(f"WARNING: {asset.path} has {what} since this run read it: the run goes on with what it "
+                               "read, which is what its checkpoints hold.")
+        return {name: asset.content for name, asset in self.assets.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Returns the fingerprints of the data for a checkpoint's state: by section, what ``describe_data`` returns."""
+        if self._hashing is None:
+            self._hashing = _WholeHashes([file for layer in self._layers.values()
+                                          for file in layer.fingerprints.values() if not file.whole])
+        for data in self.described.values():
+            for file in data["files"].values():
+                if file["path"] in self._hashing.found:
+                    file["whole"] = self._hashing.found[file["path"]]
+        return copy.deepcopy(self.described)
+
+    @functools.cached_property
+    def described(self) -> dict[str, Any]:
+        """What ``describe_data`` returns, by section."""
+        return {name: describe_data(layer) for name, layer in self._layers.items()}
+
+    def check(self, checkpoint: Checkpoint, whole: bool = False) -> None:
+        """Compares what the run has read with what a checkpoint's run had read; says how the data has changed.
+
+        Args:
+          checkpoint: that the run goes on from.
+          whole: whether large files are compared byte for byte, and it is said too where nothing has changed.
+
+        Raises:
+          CheckpointError: a vocabulary, or another file that checkpoints hold, is another one.
+        """
+        for name, asset in self.assets.items():
+            kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
+            if kept is not None and asset.sha256 != kept:
+                raise CheckpointError(f"{asset.path} is not the file that {checkpoint.path} was trained with: its "
+                                      f"content differs from {checkpoint.assets_dir / name}. Give that file in the "
+                                      "config.")
+        before = checkpoint.state.get("data", {})  # older checkpoints have none
+        for section, now in self.described.items():
+            lines = data_changes(before.get(section, {}), now, whole)
+            for line in lines:
+                deco_print(f"The {_WORDS[section]} data has changed since {checkpoint.path.name}: {line}.")
+            if whole and section in before and not lines:
+                deco_print(f"The {_WORDS[section]} data is that of {checkpoint.path.name}: " + " ".join(
+                    f"{file['path']} (SHA-256 {hash_slowly(file['path'], 0)})" for file in now["files"].values()))
+
+
+def describe_data(layer: DataLayer) -> dict[str, Any]:
+    """Returns what tells a layer's data from other data, as JSON can hold it."""
+    files = {name: {"path": file.path, "size": file.size, "mtime_ns": file.mtime_ns, "sha256": file.sha256,
+                    "sampled": not file.whole} for name, file in layer.fingerprints.items()}
+    params = {name: to_plain(value) for name, value in sorted(layer.params.items())}
+    return {"files": files, "examples": int(layer.num_examples), "lengths": digest_of_array(layer.lengths),
+            "contents": layer.sample_digest(), "params": hashlib.sha256(repr(params).encode()).hexdigest()}
+
+
+def data_changes(before: Mapping[str, Any], now: Mapping[str, Any], whole: bool = False) -> list[str]:
+    """Returns how data differ, as clauses.
+
+    Args:
+      before: what ``describe_data`` returned then; {} where nothing is known.
+      now: what it returns now.
+      whole: whether large files are compared byte for byte, where their checksums are known.
+    """
+    if not before:
+        return []
+    lines = [f"{file['path']} is no longer part of it" for name, file in before["files"].items()
+             if name not in now["files"]]
+    for name, file in now["files"].items():
+        lines += _file_changes(before["files"].get(name), file, whole)
+    if not lines and before["params"] == now["params"]:
+        lines += [] if before["lengths"] == now["lengths"] else [
+            f"its {now['examples']:,} examples, {before['examples']:,} before, have other lengths"]
+        lines += [] if before["contents"] == now["contents"] or lines else ["the content of some of its files differs"]
+    return lines
+
+
+def _file_changes(before: Mapping[str, Any] | None, now: Mapping[str, Any], whole: bool) -> list[str]:
+    path = now["path"]
+    if before is None:
+        return [f"{path} is new in it"]
+    if (before["size"], before["sampled"], before["sha256"]) != (now["size"], now["sampled"], now["sha256"]):
+        return [f"the content of {path} is another"]
+    if not now["sampled"] or (before["mtime_ns"] == now["mtime_ns"] and not whole):
+        return []
+    if whole and "whole" in before:
+        return [] if hash_slowly(path, 0) == before["whole"] else [f"the content of {path} is another"]
+    if before["mtime_ns"] == now["mtime_ns"]:
+        return []
+    return [f"{path} was written at another time; its size and {_SAMPLED} are the same" + (
+        "" if whole else ", and --check --continue_learning compares all of it")]
+
+
+def hash_slowly(path: str, idle_parts: float) -> str:
+    """Returns a file's checksum, idle for so many times the time that reading takes."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        began = time.perf_counter()
+        while block := file.read(_BLOCK_BYTES):
+            found.update(block)
+            time.sleep(idle_parts * (time.perf_counter() - began))
+            began = time.perf_counter()
+    return found.hexdigest()
+
+
+class _WholeHashes:
+    """Checksums of whole large files, made in a thread while the run goes on.
+
+    Attributes:
+      found: path → checksum, of the files that have been read.
+    """
+
+    def __init__(self, files: list[Fingerprint]) -> None:
+        self.found: dict[str, str] = {}
+        self._files = files
+        if files:
+            threading.Thread(target=self._hash, name="fingerprints", daemon=True).start()
+
+    def _hash(self) -> None:
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                found = hash_slowly(file.path, _IDLE_PARTS)
+                if identity_of(file.path) == file.identity:
+                    self.found[file.path] = found
+
+
+def check_read(model: Model, before: Contents) -> None:
+    """Raises DataError when a file that checkpoints hold has changed while a model was built; see ``RunInputs``."""
+    for path in assets_of(model).values():
+        _held(path, before)
+    if isinstance(model.data_layer, DataLayer):
+        model.data_layer.check_unchanged()
+
+
+def _content(path: str) -> bytes | None:
+    with contextlib.suppress(DataError):
+        return read_data(path, most_bytes=_MOST_ASSET_BYTES)
+    return None
+
+
+def _held(path: str, before: Contents) -> Asset:
+    """Returns a file as it is after the model was built, which has to be as before."""
+    identity, content = identity_of(path), read_data(path, most_bytes=_MOST_ASSET_BYTES)
+    if before.get(path, content) != content:
+        raise DataError(f"{path} changed while it was read: start again when nothing writes to it.")
+    return Asset(path, content, identity)

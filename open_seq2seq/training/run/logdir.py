@@ -1,0 +1,206 @@
+"""The log directory: what must be there before a run starts."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.training.checkpoints.files import STATE
+from open_seq2seq.training.checkpoints.folders import (
+    ALL_FOLDERS,
+    BEST_MODELS,
+    DIVERGENCE,
+    KEPT_FILES,
+    LOGS,
+    find_checkpoint,
+    may_be_checkpoint,
+    refuse_links,
+    regular_step,
+)
+from open_seq2seq.training.run.logdir_lock import LOCK, refuse_checkpoint
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import CheckpointError, UserError
+
+# Not so events and samples: a new run's would be mixed with those of another one.
+_HARMLESS = (LOCK, DIVERGENCE, KEPT_FILES)
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """Where a run reads and writes.
+
+    Attributes:
+      root: the ``logdir`` of the config; None when the run keeps nothing (a benchmark).
+      checkpoint_dir: ``root``, or ``root/logs`` with ``--enable_logs``: checkpoints and events.
+      best_dir: ``checkpoint_dir/best_models``.
+      checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
+      base_checkpoint: checkpoint folder of ``load_model`` that gives the initial weights; None without one.
+      run: names the run in its checkpoints, by which it knows them from those of others.
+    """
+
+    root: Path | None
+    checkpoint_dir: Path | None = None
+    best_dir: Path | None = None
+    checkpoint: Path | None = None
+    base_checkpoint: Path | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
+        """Returns it for the run that a checkpoint's ``state.json`` is of; of None, it stays that of a new run."""
+        # Older versions gave runs no name: such a run goes on without one.
+        return self if state is None else replace(self, run=str(state.get("run", "")))
+
+
+def _check_folders(folder: Path) -> None:
+    """Raises CheckpointError unless what has the name of a folder that a run writes to is a folder it can write to."""
+    for path in (folder / name for name in ALL_FOLDERS if os.path.lexists(folder / name)):
+        if not path.is_dir():
+            raise CheckpointError(f"{path} is no folder, but a run puts its files in one of that name: move "
+                                  "it, or choose another logdir.")
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise CheckpointError(f"The folder {path} cannot be written: change its access rights, or choose another "
+                                  "logdir.")
+
+
+def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
+    """Raises CheckpointError when what no run has made has the name of a checkpoint after the given one."""
+    last = -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        step = regular_step(entry.name)
+        if step is not None and step > last and not may_be_checkpoint(entry):
+            raise CheckpointError(f"{entry} has the name of a checkpoint, but no run has made it: move it, or choose "
+                                  "another logdir.")
+
+
+def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
+    """Checks that the log directory fits what the run is to do. Writes nothing.
+
+    Args:
+      options: the run's options; with ``no_dir_check`` (or ``benchmark``) problems are
+        printed as warnings, and the run goes on without the checkpoint in question.
+      params: model-level parameters: ``logdir``, ``load_model``, ``restore_best_checkpoint``.
+
+    Raises:
+      UserError: the directory is missing, or is not empty where a new run would start.
+      CheckpointError: there is no checkpoint where one is needed.
+    """
+    lenient = options.no_dir_check or options.benchmark
+    given = params.get("logdir")
+    root = Path(given).expanduser() if given else None
+    folder = root / LOGS if root and options.enable_logs else root
+    if root is not None and folder is not None:
+        refuse_links(root)
+        refuse_links(folder)
+    training = options.mode.startswith("train")
+    for place in (root, folder) if training else ():
+        if place is not None:
+            _check_folders(place)
+    checkpoint = base = None
+    try:
+        if root is None or folder is None:
+            raise UserError("'logdir' is missing: name a folder for checkpoints and logs in base_params, "
+                            "or give --logdir=folder.")
+        check = _training_checkpoint if training else _finished_checkpoint
+        checkpoint = check(options, params, root, folder)
+    except UserError as error:
+        _raise_or_warn(error, lenient)
+    if training and folder is not None:
+        _refuse_foreign(folder, checkpoint)
+    if training and checkpoint is None and params.get("load_model"):
+        try:
+            base = _base_checkpoint(options, params)
+        except UserError as error:
+            _raise_or_warn(error, lenient)
+    return LogDir(root, folder, folder / BEST_MODELS if folder else None, checkpoint, base)
+
+
+def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
+    """Returns the log directory of a run that is under way, and whose first process has been lost."""
+    given = params.get("logdir")
+    root = Path(given).expanduser() if given else None
+    folder = root / LOGS if root and options.enable_logs else root
+    return LogDir(root, folder, folder / BEST_MODELS if folder else None)
+
+
+def _raise_or_warn(error: UserError, lenient: bool) -> None:
+    if not lenient:
+        raise error
+    deco_print(f"WARNING: {error}")
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether nothing is there that a new run could damage.
+
+    A lock, unfinished writes, copies and the batches on which earlier runs diverged do not count.
+    """
+    try:
+        return all(entry.name in _HARMLESS or entry.name.startswith(disk.TEMPORARY) for entry in folder.iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise UserError(f"The log directory {folder} cannot be read: {error.strerror}.") from error
+
+
+def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
+    if root.exists() and not root.is_dir():
+        raise UserError(f"The log directory {root} is a file: choose another logdir.")
+    refuse_checkpoint(root)
+    if _is_empty(root):
+        if options.continue_learning:
+            raise UserError(f"--continue_learning was given, but the log directory {root} is empty or missing: "
+                            "leave the flag out to start from scratch, or correct logdir.")
+        return None
+    if not options.continue_learning:
+        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume the training "
+                        "there, or choose another logdir to start from scratch.")
+    # Resuming is never from best_models: the newest checkpoint is where the training stood.
+    checkpoint = find_checkpoint(folder)
+    if checkpoint is None:
+        raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
+                              f"{_elsewhere(root, options)}: choose another logdir to start from scratch.")
+    return checkpoint
+
+
+def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
+    if not root.is_dir() or _is_empty(root):
+        what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
+        raise UserError(f"The log directory {root} {what}: "
+                        f"the mode {options.mode} needs the logdir of a trained model.")
+    restore_best = bool(params.get("restore_best_checkpoint"))
+    checkpoint = find_checkpoint(folder, restore_best)
+    if checkpoint is None:
+        raise CheckpointError(f"There is no checkpoint in {folder}{_elsewhere(root, options)}: "
+                              f"the mode {options.mode} needs a trained model.")
+    return checkpoint
+
+
+def _elsewhere(root: Path, options: RunOptions) -> str:
+    """A hint when the checkpoints lie where the other setting of ``--enable_logs`` puts them."""
+    if options.enable_logs and find_checkpoint(root):
+        return f" (there are some in {root}: leave out --enable_logs)"
+    if not options.enable_logs and find_checkpoint(root / LOGS):
+        return f" (there are some in {root / LOGS}: give --enable_logs, as in the run that wrote them)"
+    return ""
+
+
+def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
+    root = Path(params["load_model"]).expanduser()
+    if not root.is_dir() or _is_empty(root):
+        what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
+        raise UserError(f"The folder {root} that 'load_model' names {what}: give the logdir of a trained model.")
+    is_checkpoint = (root / STATE).is_file()
+    if options.enable_logs and not is_checkpoint and not (root / LOGS).is_dir():
+        raise UserError(f"The folder {root} that 'load_model' names has no folder '{LOGS}', where --enable_logs looks: "
+                        f"leave out --enable_logs, or name a checkpoint folder.")
+    folder = root / LOGS if options.enable_logs and not is_checkpoint else root
+    checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
+    if checkpoint is None:
+        raise CheckpointError(f"There is no checkpoint in {folder}, which 'load_model' names"
+                              f"{_elsewhere(root, options)}.")
+    return checkpoint

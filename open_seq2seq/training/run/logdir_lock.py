@@ -1,0 +1,89 @@
+"""The lock of a log directory, which keeps a second run out."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import socket
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from open_seq2seq.training.checkpoints.files import STATE
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+
+LOCK = ".lock"
+_CONTENT = re.compile(rb"process \d+ on host \S*")
+_LONGEST = 400  # bytes
+
+
+def refuse_checkpoint(root: Path) -> None:
+    """Raises UserError when a log directory is a checkpoint itself."""
+    if (root / STATE).is_file():
+        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
+                        f"{root.absolute().parent}, to resume from there, or choose another logdir.")
+
+
+def _is_lock(file: BinaryIO) -> bool:
+    content = file.read(_LONGEST + 1)
+    return not content or _CONTENT.fullmatch(content) is not None
+
+
+class LogDirLock:
+    """Holds a log directory for this process while a run writes there: a context manager.
+
+    The kernel releases the lock when the process ends, however it ends, so a killed run leaves nothing to clean up.
+    The file that remains only names the process that held the lock last.
+
+    Args:
+      root: the log directory, made if missing; None locks nothing.
+
+    Raises:
+      UserError: on entering, when another process holds the directory, or it cannot be written.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] | None) -> None:
+        self._path = None if root is None else Path(root).expanduser() / LOCK
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> LogDirLock:
+        if self._path is None:
+            return self
+        refuse_checkpoint(self._path.parent)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
+        except disk.ForeignError as error:
+            what = ("holds something else than the lock of a run" if error.strerror == disk.FOREIGN
+                    else "is a link, or no file")
+            raise UserError(f"{self._path} {what}: move it, or choose another logdir.") from error
+        except OSError as error:
+            raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
+                            f"({error.filename}).") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._refused(error)
+        else:
+            disk.rewrite_lock(self._file, f"process {os.getpid()} on host {socket.gethostname()}".encode())
+        return self
+
+    def _refused(self, error: OSError) -> None:
+        assert self._file is not None and self._path is not None
+        self._file.seek(0)
+        holder = self._file.read(_LONGEST).decode(errors="replace").strip() or "another process"
+        self._file.close()
+        self._file = None
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise UserError(f"The log directory {self._path.parent} is in use by {holder}: "
+                            "wait for that run to end, or choose another logdir.") from None
+        deco_print(f"WARNING: {self._path.parent} is on a file system without locks ({error.strerror}): "
+                   "nothing keeps a second run out of it.")
+
+    def __exit__(self, *exception: object) -> None:
+        if self._file is not None:
+            self._file.close()  # gives the lock back
+            self._file = None

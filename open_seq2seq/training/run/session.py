@@ -1,0 +1,170 @@
+"""One run of the command: from checked options to a trained, evaluated or decoded result."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import os
+
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.models.builder import ModelSpec, build_model
+from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.dtype import resolve_dtype
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.runners import Runner, make_runner, one_device
+from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
+from open_seq2seq.runners.watchdog import watched
+from open_seq2seq.training.checkpoints import choosing
+from open_seq2seq.training.inference.interactive import InteractiveModel, prompt
+from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
+from open_seq2seq.training.loop.train import train
+from open_seq2seq.training.precision.choice import settle_precision
+from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
+from open_seq2seq.training.run import setup
+from open_seq2seq.training.run.config_changes import check_config
+from open_seq2seq.training.run.dry_run import check_run
+from open_seq2seq.training.run.elastic_session import train_elastically
+from open_seq2seq.training.run.inputs import check_read, read_assets
+from open_seq2seq.training.run.logdir import LogDir, check_logdir
+from open_seq2seq.training.run.process_settings import set_up_process
+from open_seq2seq.training.run.protected_files import protected_files
+from open_seq2seq.training.run.restoring import restore_weights
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import never_written
+
+Specs = dict[str, ModelSpec]
+
+
+def run(options: RunOptions) -> int:
+    """Carries out one command.
+
+    Returns:
+      The exit code: 0, or 128 + the number of the signal that stopped a training.
+
+    Raises:
+      UserError: the user's mistake, in one sentence.
+    """
+    specs = setup.describe_sections(options)
+    if options.elastic:
+        return train_elastically(options, specs)
+    runner = _make_runner(options, specs)
+    notes = _settle_process(options, specs, runner)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watched(runner, _first(specs).full_params["watchdog_seconds"]))
+        if options.check:
+            return _check(options, specs, runner, notes)
+        logdir = setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
+        setup.print_configs(options, specs, notes)
+        if options.mode in ("train", "train_eval"):
+            return _train(options, specs, logdir, runner)
+        model = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
+        {"eval": _evaluate, "infer": _infer, "interactive_infer": _interact}[options.mode](options, model, runner)
+    return 0
+
+
+def _first(specs: Specs) -> ModelSpec:
+    return next(iter(specs.values()))
+
+
+def _make_runner(options: RunOptions, specs: Specs) -> Runner:
+    params = _first(specs).full_params
+    if options.mode != "interactive_infer":
+        return make_runner(params)
+    runner = make_runner(one_device(params))
+    if runner.world_size > 1:
+        raise UserError("The mode interactive_infer runs in one process: start it without mpiexec or horovodrun, and "
+                        "without TF_CONFIG.")
+    return runner
+
+
+def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[str]:
+    """Makes the settings of the process, and checks that all ranks have the same; returns lines for the log."""
+    params = _first(specs).full_params
+    notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
+    dtype = resolve_dtype(params["dtype"]).compute.name
+    with time_limit(params["connect_seconds"]):
+        return notes + check_agreement(runner, setup.agreed_values(options), dtype)
+
+
+def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) -> int:
+    for note in notes:
+        deco_print(note)
+    return check_run(options, settle_precision(specs, runner), runner)
+
+
+def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
+    deco_print("Running evaluation on a validation set:")
+    EvaluationPass(model, runner).run(report_progress=True)
+    deco_print("Finished evaluation")
+
+
+def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
+    with never_written(lambda: protected_files(options, model)):
+        InferencePass(model, runner).run(options.infer_output_file)
+    deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
+
+
+def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
+    prompt(InteractiveModel(model))
+
+
+def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> int:
+    checkpoint, state = setup.resumed(options, logdir, runner)
+    logdir = logdir.of_run(state)
+    specs = settle_precision(specs, runner, state)
+    seed = setup.shared_seed(specs["train"], state, runner)
+    if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
+        deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
+        specs = _in_dtype(specs, dtype)
+    models = setup.build_models(specs, seed, runner)
+    trainer = setup.make_trainer(options, models, logdir, seed, runner)
+    setup.start(trainer, logdir, checkpoint, state)
+    if setup.nothing_left(trainer, logdir):
+        return 0
+    while True:
+        try:
+            signum = train(trainer)
+            break
+        except PrecisionLowered as lowered:
+            restart, dtype = lowered.restart, lowered.dtype
+        # Outside of the except clause, whose error holds the trainer: two trainers would need twice the memory.
+        inputs = models.inputs
+        del trainer, models
+        gc.collect()
+        specs = _in_dtype(specs, dtype)
+        models = setup.build_models(specs, seed, runner, inputs)
+        trainer = setup.make_trainer(options, models, logdir, seed, runner)
+        restart.put_into(trainer)
+    return setup.finish(trainer, signum)
+
+
+def _in_dtype(specs: Specs, dtype: str) -> Specs:
+    deco_print(resolve_dtype(dtype).note)
+    return {name: dataclasses.replace(spec, params={**spec.params, "dtype": dtype}) for name, spec in specs.items()}
+
+
+def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
+    before = read_assets(spec)
+    with runner.scope():
+        model = build_model(spec)
+    check_read(model, before)
+    if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
+        check_data(runner, model.mode, model.data_layer.lengths, model.data_layer.costs)
+    if runner.is_chief:
+        folder = logdir.checkpoint_dir if logdir.checkpoint is not None else None
+        checkpoint = choosing.for_inference(folder, model.params, options.config.config_file.checkpoint)
+        check_config(options, checkpoint)
+        restore_weights(model, checkpoint)
+    runner.broadcast(named_variables(model))
+    return model
+
+
+def load_model(options: RunOptions) -> Model:
+    """Builds and restores the model of an inference mode, for use from Python."""
+    spec = setup.describe_sections(options)[options.mode]
+    set_up_process([spec.params])
+    runner = Runner()
+    spec = settle_precision({options.mode: spec}, runner)[options.mode]
+    return _restored_model(options, spec, check_logdir(options, spec.params), runner)

@@ -1,0 +1,205 @@
+"""What every training begins and ends with, whether its processes stay the same or change (``--elastic``)."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.serialize import to_plain, to_yaml
+from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
+from open_seq2seq.models.model import Model
+from open_seq2seq.runners import Runner
+from open_seq2seq.runners.preflight import check_data
+from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, choosing
+from open_seq2seq.training.checkpoints.kept_files import keep_files
+from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.training.run.config_changes import check_config
+from open_seq2seq.training.run.inputs import RunInputs, read_assets
+from open_seq2seq.training.run.logdir import LogDir, check_logdir
+from open_seq2seq.training.run.logdir_lock import LogDirLock
+from open_seq2seq.training.run.logs import RunLogs
+from open_seq2seq.training.run.overview import print_config, print_parameter_table
+from open_seq2seq.training.run.restoring import load_base_model, restore_position, restore_run
+from open_seq2seq.utils.console import deco_print
+
+_TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
+           "interactive_infer": "Inference config"}
+
+
+class Models(NamedTuple):
+    """The models of a training run.
+
+    Attributes:
+      train: the one that is trained.
+      eval: the one that is evaluated in between, or None.
+      inputs: what they have read.
+    """
+
+    train: Model
+    eval: Model | None
+    inputs: RunInputs
+
+
+def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
+    """Returns the description of the model of each config section that the mode needs."""
+    return {section: describe_section(options.config, section) for section in options.config.sections}
+
+
+def agreed_values(options: RunOptions) -> dict[str, Any]:
+    """Returns what all ranks have to agree on, as plain values."""
+    flags = {name: getattr(options, name) for name in
+             ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
+    return {**flags, **to_plain(options.config.as_sections())}
+
+
+def print_configs(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[str]) -> None:
+    """Prints the parameters of each section, and what else is known about the run."""
+    for section, spec in specs.items():
+        print_config("New benchmarking config" if options.benchmark else _TITLES[section], spec.params)
+    for note in notes:
+        deco_print(note)
+
+
+def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
+    """Checks the log directory, and locks it as long as the stack is open; for rank 0 only."""
+    if options.mode in ("train", "train_eval"):
+        stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
+    logdir = check_logdir(options, spec.params)
+    if options.enable_logs and logdir.root is not None:
+        stack.enter_context(RunLogs(logdir.root, options.config_file, options.argv))
+    return logdir
+
+
+def resumed(options: RunOptions, logdir: LogDir,
+            runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
+    """Returns (the checkpoint to resume from, on rank 0; its state, on all ranks); None without one.
+
+    Only rank 0 reads files of the log directory, which other hosts may not have.
+    """
+    checkpoint = None
+    if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
+        checkpoint = choosing.newest(logdir.checkpoint_dir)
+        check_config(options, checkpoint)
+    return checkpoint, runner.share(None if checkpoint is None else dict(checkpoint.state))
+
+
+def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner) -> int:
+    """Returns the run's seed, the same on all ranks: that of the state it resumes from, or the config's."""
+    return runner.share(_seed(spec, state))
+
+
+def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
+    given = spec.params.get("random_seed")
+    if state is not None and state["random_seed"] != given:
+        stored = int(state["random_seed"])
+        if given is not None:
+            deco_print(f"random_seed is {given} but this run began with {stored}, which is kept.")
+        return stored
+    return int(time.time()) if given is None else int(given)
+
+
+def build_models(specs: Mapping[str, ModelSpec], seed: int, runner: Runner,
+                 earlier: RunInputs | None = None) -> Models:
+    """Builds the model that is trained, and the one that is evaluated in between, where there is one.
+
+    Args:
+      specs: their descriptions.
+      seed: the run's.
+      runner: who computes.
+      earlier: what the run has read before, where it builds its models again.
+
+    Raises:
+      UserError: see ``build_model`` and ``RunInputs``.
+    """
+    before = read_assets(specs["train"])
+    with runner.scope():
+        model = build_model(specs["train"], seed)
+        eval_model = build_model(specs["eval"], variables_of=model) if "eval" in specs else None
+    return Models(model, eval_model, RunInputs(model, eval_model, before, earlier))
+
+
+def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int, runner: Runner) -> Trainer:
+    """Makes what trains a model with a runner; a collective operation.
+
+    Args:
+      options: of the run.
+      models: what ``build_models`` returned.
+      logdir: where checkpoints go.
+      seed: the run's.
+      runner: who computes.
+    """
+    model, eval_model, inputs = models
+    for section, built in (("train", model), ("eval", eval_model)):
+        if built is not None:
+            check_data(runner, section, built.data_layer.lengths, built.data_layer.costs)
+    saver = None
+    if logdir.checkpoint_dir is not None and logdir.best_dir is not None:
+        config = options.config
+        saver = RunSaver(logdir.checkpoint_dir, logdir.best_dir, logdir.run, model.params,
+                         to_yaml(config.as_sections()), inputs)
+        with config.config_file.in_use():
+            keep_files(saver.directory, config.base_model,
+                       {mode: config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
+    summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
+    with runner.scope():
+        return Trainer(model, eval_model, runner, seed, saver, summaries_dir)
+
+
+def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state: Mapping[str, Any] | None) -> None:
+    """Gives all ranks the weights that training begins with: a checkpoint's, another model's, or the initial ones.
+
+    Args:
+      trainer: of this process.
+      logdir: of rank 0.
+      checkpoint: to resume from, on rank 0.
+      state: its state, on all ranks.
+    """
+    print_parameter_table(trainer.trainable, trainer.variables)
+    for line in trainer.describe_shapes():
+        deco_print(line)
+    if trainer.rate_scale != 1:
+        deco_print(f"lr_scale_with_world: the policy's learning rate times {trainer.rate_scale}")
+    if checkpoint is not None:
+        restore_run(trainer, checkpoint)
+        deco_print(f"Restored checkpoint from {checkpoint.path}. Resuming training at step {trainer.step}")
+    elif state is not None:
+        restore_position(trainer, state)
+    elif logdir.base_checkpoint is not None:
+        load_base_model(trainer.state, logdir.base_checkpoint)
+        deco_print("Starting training from the base model")
+    else:
+        deco_print("Starting training from scratch")
+    trainer.synchronize()
+
+
+def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
+    """Whether a run that is about to start has been finished before; says so."""
+    if trainer.finished:
+        deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
+                   f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
+    return trainer.finished
+
+
+def finish(trainer: Trainer, signum: int | None) -> int:
+    """Does what is left to do after the last update, or after the signal that stopped it; returns the exit code."""
+    if signum is not None:
+        deco_print(f"Stopped at step {trainer.step}; resume with --continue_learning.")
+        return 128 + signum
+    if trainer.saves and trainer.model.params["average_checkpoints"]:
+        _average(trainer)
+    deco_print("Finished training")
+    return 0
+
+
+def _average(trainer: Trainer) -> None:
+    if trainer.saver is not None:
+        average = trainer.saver.average(trainer.model.params["average_checkpoints"])
+        assign_matching(trainer.variables, average.weights)
+        deco_print(f"Averaged the last {len(average.state['averaged'])} checkpoints: {trainer.saver.averaged_dir}")
+    trainer.synchronize()
+    if trainer.eval_model is not None:
+        trainer.evaluate(keep_best=False)

@@ -1,0 +1,59 @@
+"""Which checkpoint a run goes back to, and which arithmetic a resumed one keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from open_seq2seq.training.recovery.good_state import GoodState, Tried, pick_state
+from open_seq2seq.training.recovery.recovery import kept_dtype
+
+INF = float("inf")
+
+
+def pick(losses, before=None):
+    """(step chosen, how many were tried) among checkpoints at 100, 90, 80, …"""
+    tried = []
+
+    def candidates():
+        for number, loss in enumerate(losses):
+            tried.append(loss)
+            step = 100 - 10 * number
+            yield Tried(GoodState(f"model.ckpt-{step}", step, {}, {"updates": np.array(0)}), loss)
+
+    state, loss = pick_state(candidates(), before)
+    assert loss == losses[(100 - state.step) // 10]
+    return state.step, len(tried)
+
+
+@pytest.mark.parametrize(("losses", "expected"), [
+    ([2.0], (100, 1)),
+    ([2.0, 2.1, 2.5], (100, 2)),  # training went well: the newest, and no more is read than needed
+    ([2.2, 2.0, 2.5], (100, 2)),  # noise
+    ([50.0, 2.0, 2.5, 3.0], (90, 3)),
+    ([1e30, 1e9, 5.0, 2.0, 2.1], (70, 5)),  # a rate that is too high
+    ([INF, 1e9, 5.0, 4.0], (80, 4)),
+    ([INF, INF, INF], (100, 3)),  # the batch is to blame
+    ([-3.0, -2.9], (100, 2)), ([5.0, -3.0, -2.9], (90, 3)),  # a log-likelihood
+])
+def test_the_newest_that_is_not_astray(losses, expected):
+    assert pick(losses) == expected
+
+
+def test_back_further_when_it_happens_again():
+    assert pick([2.0, 2.1, 2.2, 2.3, 2.4], before=80) == (70, 5)
+    assert pick([2.0, 2.1], before=80) == (90, 2)  # as far as there is
+
+
+@pytest.mark.parametrize(("config", "policy", "lowered", "kept"), [
+    ("mixed_float16", "lower_precision", "mixed_bfloat16", "mixed_bfloat16"),
+    ("mixed_float16", "lower_precision", "float32", "float32"),
+    ("mixed_float16", "lower_precision", None, None),
+    ("float32", "lower_precision", "mixed_bfloat16", None),
+    ("mixed_bfloat16", "lower_precision", "mixed_bfloat16", None),
+    ("mixed_float16", "stop", "float32", None),
+])
+def test_the_type_of_a_resumed_run(config, policy, lowered, kept):
+    params = {"dtype": config, "on_divergence": policy}
+    assert kept_dtype(params, {"divergence": {"dtype": lowered}}) == kept
+    assert kept_dtype(params, {}) is None
