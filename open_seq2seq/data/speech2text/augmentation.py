@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.params import Param, check_params
-from open_seq2seq.data.speech2text.audio_files import resampled
+from open_seq2seq.data.audio.audio_files import resampled
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.audio_files import AudioError, is_silent, read_audio
+from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio
+from open_seq2seq.data.audio.feature_cache import FeatureCache
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.speech2text.augmentation import Augmentation, Draw, apply_masks
-from open_seq2seq.data.speech2text.feature_cache import FeatureCache
-from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
 
 
 class Pipeline:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.audio.audio_files import AudioError, converted, read_audio
+from open_seq2seq.data.audio.feature_cache import FeatureCache
+from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.alphabet import Alphabet, make_alphabet
-from open_seq2seq.data.speech2text.audio_files import AudioError, converted, read_audio
 from open_seq2seq.data.speech2text.augmentation import Draw, make_augmentation, stretched_length
-from open_seq2seq.data.speech2text.feature_cache import FeatureCache
 from open_seq2seq.data.speech2text.params import (
     check_data_params,
     make_settings,
@@ -25,7 +26,6 @@ from open_seq2seq.data.speech2text.params import (
 from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
 from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_batches import with_empty_row
-from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError

@@ -6,13 +6,13 @@ import math
 
 import tensorflow as tf
 
-from open_seq2seq.parts.audio_features.arrays import DECIBEL_EPSILON, DECIBEL_RANGE, LOG_EPSILON, TINY_POWER
-from open_seq2seq.parts.audio_features.settings import (
+from open_seq2seq.data.audio.feature_settings import (
     PEAK_EPSILON,
     PREEMPHASIS,
     SMALLEST_DEVIATION,
     FeatureSettings,
 )
+from open_seq2seq.data.audio.features import DECIBEL_EPSILON, DECIBEL_RANGE, LOG_EPSILON, TINY_POWER
 
 
 class AudioFeatures:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from open_seq2seq.parts.audio_features.settings import (
+from open_seq2seq.data.audio.feature_settings import (
     PEAK_EPSILON,
     PREEMPHASIS,
     SMALLEST_DEVIATION,

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.audio_files import AudioError, AudioInfo, read_info
+from open_seq2seq.data.audio.audio_files import AudioError, AudioInfo, read_info
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
