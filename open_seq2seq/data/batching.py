@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, arrange, assign_shapes, choose_shapes
 from open_seq2seq.utils.errors import ConfigError, DataError
 

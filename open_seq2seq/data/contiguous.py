@@ -10,34 +10,36 @@ follows from a few divisions: there is nothing to shuffle, to store or to replay
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.data.batching import EpochPlan, evaluation_batches
-from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.utils.errors import DataError
 
+if TYPE_CHECKING:
+    from open_seq2seq.data.data_layer import DataLayer
 
-def contiguous_problems(layer: str, params: Mapping[str, Any], xla_buckets: int | None = None) -> list[str]:
-    """Returns what a contiguous data layer cannot be combined with, one sentence each.
+
+def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> list[str]:
+    """Returns the parameters that a contiguous data layer cannot be combined with, one sentence each.
 
     Args:
-      layer: its class, for messages.
-      params: its parameters.
-      xla_buckets: the model's.
+      layer: the data layer.
+      xla_buckets: the model's parameter.
     """
-    problems = []
+    problems, params, name = [], layer.params, type(layer).__name__
     if params["shuffle"]:
-        problems.append(f"'shuffle' is True, but the examples of {layer} continue one another: leave it out.")
-    if params["batch_size_unit"] != "sentences":
-        problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but batches of {layer}, whose examples "
+        problems.append(f"'shuffle' is True, but the examples of {name} continue one another: leave it out.")
+    if not layer.counts_examples:
+        problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but batches of {name}, whose examples "
                         "continue one another, always have the same number of rows: leave it out.")
     if xla_buckets:
         problems.append(f"'xla_buckets' is {xla_buckets}, but it puts examples of like length together, and those of "
-                        f"{layer} continue one another: leave it out.")
+                        f"{name} continue one another: leave it out.")
     return problems
 
 

@@ -12,19 +12,12 @@ import tensorflow as tf
 from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
 from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.batch_loader import Wanted, made_singly
 from open_seq2seq.data.datasets import dataset_batches
 from open_seq2seq.data.fields import fields_of, signature_of
 from open_seq2seq.data.fingerprints import Fingerprint, digest_of_beginnings, fingerprint
-from open_seq2seq.data.loader import Wanted, made_singly
 from open_seq2seq.parts.component import Component
 from open_seq2seq.utils.errors import DataError, UserError
-
-_COUNTING_UNITS = ("sentences", "utterances", "images", "examples")
-"""Units of the batch size in which each example counts as one."""
-_INCLUDED = {"tokens": ", special ones and padding included,", "frames": ", padding included,"}
-"""What a message says that units count."""
-_LIMITS = ("max_length", "max_duration")
-"""Parameters that keep long examples out, where a layer has them."""
 
 
 class DataLayer(Component):
@@ -51,13 +44,17 @@ class DataLayer(Component):
 
     Attributes:
       seed: the run's ``random_seed``; the trainer sets it before the first training batch is made.
-      contiguous: whether example n goes on in example n + 1, as pieces of one sequence do. Such examples are
-        not shuffled: row k of a batch goes on in row k of a later one (``data.contiguous``). May be a property.
+      contiguous: whether example n + 1 continues example n, as pieces of one sequence do. Such examples are
+        not shuffled: row k of a batch continues in row k of a later one (``data.contiguous``). May be a property.
+      counting_units: values of ``batch_size_unit`` with which each example counts as one.
+      length_limit: name of the parameter that excludes long examples, for messages; None if there is none.
     """
 
     seed: int = 0
-    _fingerprints: Mapping[str, Fingerprint] | None = None
     contiguous: bool = False
+    counting_units: Sequence[str] = ("examples", "sentences", "utterances", "images")
+    length_limit: str | None = None
+    _fingerprints: Mapping[str, Fingerprint] | None = None
     _is_arithmetic = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -116,13 +113,18 @@ class DataLayer(Component):
         return np.ones(self.num_examples, np.int64)
 
     @property
+    def counts_examples(self) -> bool:
+        """Whether ``batch_size_unit`` counts examples, so that all full batches have the same number of rows."""
+        return self.params["batch_size_unit"] in self.counting_units
+
+    @property
     def costs(self) -> np.ndarray:
         """What each example costs ``[num_examples]``, in the unit of ``batch_budget``: integers.
 
         A batch costs its rows times the greatest cost in it. By default an example costs 1 where
         ``batch_size_unit`` counts examples (sentences, images), and its longest side otherwise.
         """
-        if self.params["batch_size_unit"] in _COUNTING_UNITS:
+        if self.counts_examples:
             return np.ones(self.num_examples, np.int64)
         lengths = np.asarray(self.lengths)
         return lengths if lengths.ndim == 1 else lengths.max(axis=1)
@@ -134,14 +136,12 @@ class DataLayer(Component):
 
     def explain_too_costly(self, example: int) -> str:
         """Returns the message for an example that alone costs more than a batch may."""
-        unit = self.params["batch_size_unit"]
-        return self._too_costly(example, f"{int(self.costs[example])} {unit}{_INCLUDED.get(unit, '')}",
-                                str(self.batch_budget))
+        return self._too_costly(example, f"{int(self.costs[example])} {self.params['batch_size_unit']}",
+                                self.batch_budget)
 
-    def _too_costly(self, example: int, cost: str, budget: str) -> str:
-        limits = [name for name in _LIMITS if name in self.params]
-        return (f"{self.describe_example(example)} has {cost} but a batch holds only {budget}: raise "
-                f"batch_size_per_gpu{' or lower ' + limits[0] if limits else ''}.")
+    def _too_costly(self, example: int, cost: str, budget: int) -> str:
+        return (f"{self.describe_example(example)} has {cost}, padding included, but a batch holds only {budget}: "
+                f"raise batch_size_per_gpu{f' or lower {self.length_limit}' if self.length_limit else ''}.")
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         """Makes the padded batch of the examples with these numbers ``[batch]``.
@@ -180,7 +180,7 @@ class DataLayer(Component):
         return None
 
     def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Returns an iterator over (number, batch) of the batches wanted, in order (``data.loader.made_batches``)."""
+        """Returns an iterator over (number, batch) of the batches wanted, in order."""
         made = dataset_batches(self, plan, training) if self._uses_dataset() else None
         return made_singly(self, plan, training) if made is None else made
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
-from open_seq2seq.data.loader import Wanted
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

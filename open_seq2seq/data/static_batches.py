@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.batch_loader import Wanted, made_batches
 from open_seq2seq.data.fields import flatten, mapped, timed_groups
-from open_seq2seq.data.loader import Wanted, made_batches
 from open_seq2seq.data.static_shapes import Arrangement, StaticShape, planned_positions
 from open_seq2seq.utils.errors import ConfigError
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.data.batching import EpochPlan, EpochPlanner
 from open_seq2seq.data.contiguous import PassBatch
-from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
 
 WINDOW_BATCHES = 64
 """A window has at least as many batches' worth of examples: sorting them by length then saves nearly all padding."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.optimizers.averaging import WeightAverage
 from open_seq2seq.optimizers.larc import Larc
 from open_seq2seq.optimizers.loss_scaling import make_loss_scaler
 from open_seq2seq.optimizers.lr_policies import make_schedule
 from open_seq2seq.optimizers.registry import make_optimizer
+from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 from open_seq2seq.utils.errors import ConfigError
 

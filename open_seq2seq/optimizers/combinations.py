@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from open_seq2seq.config.params import coerce
-from open_seq2seq.optimizers.averaging import WeightAverage
 from open_seq2seq.optimizers.larc import Larc
+from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
 

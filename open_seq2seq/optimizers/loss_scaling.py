@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import ConfigError
@@ -246,6 +246,5 @@ def _as_number(loss_scaling: Any) -> float:
     return float(loss_scaling)
 
 
-register("loss_scaler", lambda: {**_ALGORITHMS, **{scaler.__name__: scaler for scaler in _ALGORITHMS.values()},
-                                 **{f"open_seq2seq.optimizers.{s.__name__}": s for s in _ALGORITHMS.values()}},
-         base=LossScaler)
+register("loss_scaler", lambda: {**_ALGORITHMS, **with_package({s.__name__: s for s in _ALGORITHMS.values()},
+                                                               "open_seq2seq.optimizers")}, base=LossScaler)

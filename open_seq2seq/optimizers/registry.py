@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.optimizers.adafactor import Adafactor
 from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
@@ -80,7 +80,7 @@ def _keras_optimizers() -> dict[str, Any]:
             if is_keras_optimizer(value)}
 
 
-register("optimizer", lambda: {**OPTIMIZERS, **{f"open_seq2seq.optimizers.{n}": c for n, c in OPTIMIZERS.items()}},
-         fits=_is_optimizer, wanted=f"one of {', '.join(OPTIMIZERS)}, a subclass of open_seq2seq.optimizers.Optimizer, "
-         "or a Keras optimizer such as tf.keras.optimizers.Lion")
+register("optimizer", lambda: with_package(OPTIMIZERS, "open_seq2seq.optimizers"), fits=_is_optimizer,
+         wanted=f"one of {', '.join(OPTIMIZERS)}, a subclass of open_seq2seq.optimizers.Optimizer, or a Keras "
+         "optimizer such as tf.keras.optimizers.Lion")
 register("optimizer", _keras_optimizers)

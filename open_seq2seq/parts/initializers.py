@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import check_arguments
 from open_seq2seq.utils.errors import ConfigError
 
@@ -25,7 +25,7 @@ def _keras_classes(room: str, base: str) -> dict[str, Any]:
              if inspect.isclass(value) and issubclass(value, wanted) and value is not wanted}
     bare = {**found, **{_snake_case(name): value for name, value in found.items()},
             **{alias: found[name] for alias, name in _ALIASES.items() if name in found}}
-    return {**bare, **{f"tf.keras.{room}.{name}": value for name, value in bare.items()}}
+    return with_package(bare, f"tf.keras.{room}")
 
 
 def _snake_case(name: str) -> str:
@@ -45,20 +45,35 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
       ConfigError: nothing of that name, or arguments that do not fit.
     """
     found = resolve_name(chosen, kind, path)
-    # A regulariser that is a function of its settings makes the function that is applied; an initialiser is applied.
+    # An initialiser that is a function is applied as it is. A regulariser with settings is a function that makes one.
     if not isinstance(found, type) and (kind == "initializer" or not settings):
         return found
-    if nested := [name for name, value in settings.items() if isinstance(value, Mapping)]:
+    return make_with_arguments(found, settings, f"{path}_params")
+
+
+def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], path: str, **others: Any) -> Any:
+    """Calls a class, often one of Keras, or a function with arguments from a config.
+
+    Args:
+      make: the class or function.
+      arguments: from the config.
+      path: where they stand in the config, for messages.
+      others: further arguments, not from the config.
+
+    Raises:
+      ConfigError: the arguments do not fit.
+    """
+    if nested := [name for name, value in arguments.items() if isinstance(value, Mapping)]:
         # Keras would import and call whatever such a dict names.
-        raise ConfigError([f"'{path}_params/{nested[0]}' is {dict(settings[nested[0]])!r}, but arguments are numbers, "
-                           "text or lists, not dicts."])
-    if problems := check_arguments(settings, f"{path}_params"):
+        raise ConfigError([f"'{path}/{nested[0]}' is {dict(arguments[nested[0]])!r}, but arguments are numbers, text "
+                           "or lists, not dicts."])
+    if problems := check_arguments(arguments, path):
         raise ConfigError(problems)
     try:
-        return found(**settings)
+        return make(**others, **arguments)
     except (TypeError, ValueError) as error:
-        name = getattr(found, "__name__", repr(found))
-        raise ConfigError([f"'{path}_params' do not fit {name}: {str(error).splitlines()[0]}"]) from error
+        name = getattr(make, "__name__", repr(make))
+        raise ConfigError([f"'{path}' do not fit {name}: {str(error).splitlines()[0]}"]) from error
 
 
 def checked_regularizer(regularizer: Any, path: str) -> Any:

@@ -53,6 +53,8 @@ class Speech2TextDataLayer(DataLayer):
       DataError: files that are missing or cannot be used; a data set of which nothing is left.
     """
 
+    length_limit = "max_duration"
+
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
@@ -107,10 +109,10 @@ class Speech2TextDataLayer(DataLayer):
         cost, unit = int(self.costs[example]), self.params["batch_size_unit"]
         if unit == "seconds":
             samples = cost if self._in_graph is not None else cost * self.settings.hop
-            return self._too_costly(example, f"{samples / self.settings.sample_freq:.2f} seconds, padding included,",
-                                    str(self.params["batch_size"]))
+            return self._too_costly(example, f"{samples / self.settings.sample_freq:.2f} seconds",
+                                    self.params["batch_size"])
         if self._in_graph is not None:
-            return self._too_costly(example, f"{cost} samples", str(self.batch_budget))
+            return self._too_costly(example, f"{cost} samples", self.batch_budget)
         return super().explain_too_costly(example)
 
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 
 LETTERS = "abdeghiklmnoprstu"

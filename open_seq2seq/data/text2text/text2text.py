@@ -45,6 +45,8 @@ class ParallelTextDataLayer(DataLayer):
         a data set of which nothing is left.
     """
 
+    length_limit = "max_length"
+
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.data.sentencepiece_models import sentencepiece_of
 from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
 from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -92,7 +93,7 @@ class SentencePieceTokenizer:
     def __init__(self, path: str, pad_vocab_to_eight: bool = False) -> None:
         self.path = path
         content = read_data(path, "The SentencePiece model")
-        self._processor = _processor_of(content, path)
+        self._processor = sentencepiece_of(content, path)
         ids = [self._processor.pad_id(), self._processor.eos_id(), self._processor.bos_id(), self._processor.unk_id()]
         if ids != list(range(NUM_SPECIAL)):
             raise DataError(
@@ -125,28 +126,6 @@ def visible_ids(ids: Iterable[int]) -> list[int]:
         if i not in (SpecialTextTokens.PAD_ID, SpecialTextTokens.S_ID):
             kept.append(i)
     return kept
-
-
-def load_sentencepiece(path: str) -> Any:
-    """Returns the ``SentencePieceProcessor`` of a model file.
-
-    Raises:
-      DataError: a file that is missing or no SentencePiece model.
-    """
-    return _processor_of(read_data(path, "The SentencePiece model"), path)
-
-
-def _processor_of(content: bytes, path: str) -> Any:
-    import sentencepiece
-
-    try:
-        processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        if processor.get_piece_size() > 0:
-            return processor
-        reason: Exception | None = None
-    except (OSError, RuntimeError) as error:
-        reason = error
-    raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from reason
 
 
 def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:

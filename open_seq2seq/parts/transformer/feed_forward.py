@@ -10,7 +10,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
 from open_seq2seq.parts.observation import observe
-from open_seq2seq.parts.rows import gather_rows, rows_to_compute, scatter_rows
+from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute, scatter_rows
 from open_seq2seq.parts.xla import is_for_xla
 
 

@@ -23,7 +23,7 @@ def allocate_carried_states(model: Model) -> None:
     layer, states = model.data_layer, carried_states(model)
     name, training = type(layer).__name__, model.mode == "train"
     if layer.contiguous:
-        problems = contiguous_problems(name, layer.params, model.params["xla_buckets"] if training else None)
+        problems = contiguous_problems(layer, model.params["xla_buckets"] if training else None)
     elif states and model.mode != "interactive_infer":
         problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
                     "not continue one another: name a data layer whose attribute 'contiguous' is True."]
