@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.config.checks import DTYPES
+from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
