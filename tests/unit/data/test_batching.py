@@ -9,7 +9,7 @@ import pytest
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.data import DataLayer
-from open_seq2seq.data.batching import BatchStream, EpochPlanner, evaluation_plan, plan_epoch
+from open_seq2seq.data.batching import BatchStream, EpochPlan, EpochPlanner, evaluation_plan
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
@@ -21,6 +21,10 @@ def random_lengths(count: int, sides: int = 2, seed: int = 0) -> np.ndarray:
 def costs_of(lengths: np.ndarray, unit: str) -> np.ndarray | None:
     """Costs of examples: none where batches are so many sentences, else their longest sides."""
     return None if unit == "sentences" else lengths.reshape(len(lengths), -1).max(axis=1)
+
+
+def plan_epoch(lengths, *, epoch: int = 0, shuffle: bool = True, seed: int = 0, **settings) -> EpochPlan:
+    return EpochPlanner(lengths, **settings).plan(epoch, shuffle=shuffle, seed=seed)
 
 
 def batches_of(plan):
