@@ -211,7 +211,7 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
 
 
 def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
-    """Returns the boxes, narrowest first, each shrunk to the cells that it is the narrowest for; without unused ones."""
+    """Returns the boxes, narrowest first, each shrunk to its own cells; without unused ones."""
     boxes = boxes[np.argsort(boxes.sum(axis=1), kind="stable")]
     owner = np.all(histogram.cells[:, np.newaxis] <= boxes, axis=2).argmax(axis=1)
     # The widest has to hold everything.
