@@ -58,7 +58,6 @@ class BatchLoader:
     An error in the thread is raised in the consumer at the batch where it occurred, and at every later call.
 
     Args:
-      data_layer: makes the batches.
       stream: gives the example numbers, such as a ``batching.RankStream``.
       start: number of micro-batches that all ranks together have consumed before.
       prefetch: the greatest number of finished batches that wait; the layer's own parameter
@@ -127,9 +126,7 @@ class LoaderGroup:
     """Loaders for the replicas of one process, whose batches it returns in turn.
 
     Args:
-      data_layer: makes the batches.
       streams: one for each replica.
-      start: see ``BatchLoader``.
     """
 
     def __init__(self, data_layer: BatchMaker, streams: Sequence[ExampleStream], start: int = 0) -> None:
@@ -155,8 +152,6 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
     """Returns an iterator over (number, batch) of the batches wanted, in order.
 
     Args:
-      data_layer: makes them.
-      plan: says which.
       training: whether they are for training, where each epoch may draw its own.
     """
     together = getattr(data_layer, "make_batches", None)

@@ -184,9 +184,6 @@ class BatchStream:
     Args:
       lengths: see ``EpochPlanner``, also for ``batch_size``, ``costs``, ``bucketed``, ``max_shapes`` and ``explain``.
       shuffle: whether each epoch has its own random order.
-      seed: of the shuffling.
-      world_size: number of ranks.
-      rank: first rank of this process.
       replicas: number of consecutive ranks of this process; a thread reads for each.
       iter_size: micro-batches that each rank takes for one update.
 
@@ -295,10 +292,8 @@ class PlanLoader(BatchLoader):
     """Loader over some batches of a plan.
 
     Args:
-      data_layer: makes the batches.
       plan: has the example numbers of batch n as ``plan.batch(n)``.
       numbers: of the batches.
-      prefetch: the greatest number of finished batches that wait.
     """
 
     def __init__(self, data_layer: Any, plan: Any, numbers: list[int], prefetch: int) -> None:
@@ -324,7 +319,6 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
     With length buckets the longest come first; the batches' ids say which results belong to which examples.
 
     Args:
-      data_layer: the layer.
       batch_size: the greatest cost of a batch, in the unit of the layer's costs; the layer's own by default.
     """
     planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or data_layer.batch_budget, costs=data_layer.costs,
@@ -339,12 +333,7 @@ def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_
     The batches are dealt out to the ranks in turn, so numbers of batches may differ by one.
 
     Args:
-      data_layer: the layer.
-      batch_size: see ``evaluation_plan``.
-      world_size: number of ranks.
       rank: first of the ranks whose batches are loaded.
-      replicas: number of these ranks.
-      prefetch: the greatest number of finished batches that wait.
     """
     plan, ranks = evaluation_plan(data_layer, batch_size), range(rank, rank + replicas)
     numbers = [number for number in range(len(plan)) if number % world_size in ranks]

@@ -27,7 +27,6 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
     """Returns the parameters that a contiguous data layer cannot be combined with, one sentence each.
 
     Args:
-      layer: the data layer.
       xla_buckets: the model's parameter.
     """
     problems, params, name = [], layer.params, type(layer).__name__
@@ -52,9 +51,6 @@ class ContiguousStream:
     Args:
       num_examples: of the data layer; example n continues in example n + 1.
       batch_size: rows of a micro-batch.
-      world_size: number of ranks.
-      rank: first rank of this process.
-      replicas: number of consecutive ranks of this process.
       iter_size: micro-batches that each rank takes for one update.
 
     Attributes:
@@ -111,7 +107,6 @@ class ContiguousPass:
 
     Args:
       num_examples: of the data layer.
-      rows: of a batch.
       slots: number of batches side by side, each with its own state.
 
     Raises:
@@ -147,11 +142,6 @@ class ContiguousPass:
         """Yields the numbers of the batches that a process runs at a time, one on each replica that is not finished.
 
         A replica runs all batches of a slot before it takes another slot.
-
-        Args:
-          world_size: number of ranks.
-          rank: first rank of this process.
-          replicas: number of consecutive ranks of this process.
         """
         for first in range(rank, self.slots, world_size):
             if self._offsets[first] == len(self):  # this slot and the later ones have no examples
@@ -183,12 +173,7 @@ class OnePass:
     Over all ranks every example comes exactly once. It can be iterated over once, and has to be closed.
 
     Args:
-      data_layer: the layer.
       slots: of a contiguous layer, the number of batches side by side.
-      world_size: number of ranks.
-      rank: first rank of this process.
-      replicas: number of consecutive ranks of this process.
-      prefetch: the greatest number of finished batches that wait.
     """
 
     def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0, replicas: int = 1,

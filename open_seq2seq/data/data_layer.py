@@ -280,7 +280,6 @@ class DataLayer(Component):
         """Returns the parameters with other paths for the files of ``assets()``, such as those of a checkpoint.
 
         Args:
-          params: the layer's parameters.
           paths: asset name → path; unknown names are ignored.
         """
         changed = dict(params)

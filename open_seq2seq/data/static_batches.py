@@ -22,12 +22,7 @@ EMPTY_ID = -1
 
 
 class StaticBatches:
-    """Makes the batches of a data layer, each padded to one of a few shapes.
-
-    Args:
-      data_layer: the data layer.
-      shapes: from ``static_shapes.choose_shapes``, narrowest first.
-    """
+    """Makes the batches of a data layer, each padded to one of a few shapes."""
 
     def __init__(self, data_layer: Any, shapes: Sequence[StaticShape]) -> None:
         self._data_layer = data_layer
@@ -120,7 +115,6 @@ def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, pos
     """Returns lines for the log: the share of padding, then each shape.
 
     Args:
-      shapes: what the batches are padded to.
       arrangement: how many batches each has.
       positions: of all examples without padding.
     """

@@ -114,7 +114,6 @@ def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement
 
     Args:
       counts: number of examples of each shape ``[shapes]``.
-      shapes: from ``choose_shapes``.
     """
     ends = np.cumsum(counts)
     pools = [[(int(end - count), int(end))] for end, count in zip(ends, counts, strict=True)]
@@ -179,7 +178,6 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
     """Returns at most ``limit`` boxes ``[boxes, columns]``, the first of which holds all examples.
 
     Args:
-      histogram: of the lengths.
       candidates: boxes to choose from ``[candidates, columns]``, the last one holding all examples.
       limit: the greatest number of boxes.
     """

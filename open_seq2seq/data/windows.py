@@ -109,11 +109,7 @@ class WindowLoader(BatchLoader):
     """Loader over one pass in windows: the batches of each are dealt out to the ranks in turn.
 
     Args:
-      data_layer: makes the batches.
-      plan: which they are.
-      world_size: number of ranks.
       ranks: those whose batches are loaded here.
-      prefetch: how many finished batches wait at most.
 
     Attributes:
       own: how many batches of each window are loaded here ``[windows]``; windows of several ranks may have none.
@@ -132,7 +128,6 @@ class WindowLoader(BatchLoader):
 
         Args:
           count: how many in all: those of one window.
-          replicas: of this process.
         """
         while count > 0:
             # Their numbers are those of the batches in the window.

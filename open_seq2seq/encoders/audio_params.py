@@ -58,7 +58,6 @@ def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype
 
     Args:
       input_dict: ``source_tensors``: features and lengths in frames, of any types.
-      num_audio_features: columns of the features.
       dtype: type of the result.
       mask: whether padding is replaced by zeros.
     """

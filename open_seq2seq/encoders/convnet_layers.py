@@ -53,9 +53,7 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     """Checks ``convnet_layers``.
 
     Args:
-      layers: from the config.
       keep_prob: of entries without ``dropout_keep_prob``.
-      path: of the parameter, for messages.
 
     Returns:
       (entries, problems: one sentence each); the entries are valid only without problems.

@@ -43,11 +43,8 @@ class PooledRecurrence(Module):
     """Bidirectional recurrent layers, optionally followed by max pooling over time.
 
     Args:
-      input_size: channels of the input.
       params: an entry of ``recurrent_layers``, checked.
       keep_prob: of entries without ``dropout_keep_prob``.
-      initializer: of the matrices.
-      regularizer: of the matrices.
     """
 
     def __init__(self, input_size: int, params: Mapping[str, Any], keep_prob: float, initializer: Any,

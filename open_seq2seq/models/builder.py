@@ -176,7 +176,6 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
     """Builds a model.
 
     Args:
-      spec: from ``describe_model``.
       seed: of the initial values.
       variables_of: a built model whose variables the new one shares instead of making its own.
 

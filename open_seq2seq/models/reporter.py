@@ -64,7 +64,6 @@ class Reporter:
         """Lets hear a sound ``[samples]``, floats from -1 to 1.
 
         Args:
-          name: of it.
           samples: louder ones are clipped.
           rate: in samples a second.
         """
@@ -83,10 +82,8 @@ def report_sample(model: Any, batch: dict[str, Any], outputs: list[np.ndarray], 
     """Has a model show a sample, by ``report_sample`` or ``maybe_print_logs``; see ``utils.contracts.comes_first``.
 
     Args:
-      model: the model.
       batch: a training batch, as NumPy arrays.
       outputs: what the decoder puts out for it.
-      reporter: takes the sample.
     """
     if comes_first(model, "report_sample", "maybe_print_logs"):
         model.report_sample(batch, outputs, reporter)

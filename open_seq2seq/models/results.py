@@ -33,7 +33,6 @@ class ResultWriter:
 
         Args:
           example: its number: from call to call a greater one. Examples that could not be used are left out.
-          result: its result.
         """
         raise NotImplementedError("A writer of results implements write(example, result).")
 
@@ -81,7 +80,6 @@ class LineWriter(ResultWriter):
     """Writes a text file.
 
     Args:
-      output_file: its name.
       text_of: (example, its result) → what is written for it, line ends included.
     """
 
@@ -102,7 +100,6 @@ class CollectingWriter(ResultWriter):
     Memory grows with the number of examples, and the model itself has to care for whole files.
 
     Args:
-      model: the model.
       output_file: what ``finalize_inference`` gets.
     """
 

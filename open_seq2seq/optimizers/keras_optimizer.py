@@ -54,7 +54,6 @@ class KerasOptimizer(Optimizer):
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
-      params: its arguments, without ``learning_rate``.
 
     Raises:
       ConfigError: arguments that the class refuses.

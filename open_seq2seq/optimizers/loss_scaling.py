@@ -202,7 +202,6 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
 
     Args:
       loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (in any case); a subclass of ``LossScaler``, or its name.
-      params: ``loss_scaling_params``, for the automatic ones.
       compute: the type of arithmetic; in float32 nothing is scaled.
 
     Raises:

@@ -160,7 +160,6 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
 
     Args:
       policy: a function, the name of one above, ``package.module.function`` or ``path/to/file.py:function``.
-      params: ``lr_policy_params``.
       last_step: number of updates in the run.
       steps_per_epoch: updates an epoch; None in runs that are measured in steps.
 

@@ -50,7 +50,6 @@ class MixedPrecisionOptimizer(Module):
     is multiplied.
 
     Args:
-      optimizer: the optimizer proper.
       schedule: learning rate by the number of updates made (``make_schedule``).
       loss_scaler: a fixed scale of 1 by default.
       max_grad_norm: largest global norm of the unscaled gradients; None is off.

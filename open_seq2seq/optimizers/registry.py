@@ -28,7 +28,6 @@ def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | 
     Args:
       optimizer: a name of ``OPTIMIZERS``, ``tf.keras.optimizers.Lion``,
         ``package.module.Class``, ``path/to/file.py:Class``, or a class: a subclass of ``Optimizer`` or of Keras' one.
-      optimizer_params: its arguments.
 
     Raises:
       ConfigError: no such optimizer, or arguments that it does not have.

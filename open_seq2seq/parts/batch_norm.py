@@ -27,7 +27,6 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
       held: FP32 ``[1, rows]``: 1 for each row that counts, 0 for the others, which have no gradient.
       gamma: FP32 ``[channels]``.
       beta: FP32 ``[channels]``.
-      epsilon: added to the variance.
       count: FP32 scalar, number of rows that count, on all joined ranks; by default the sum of ``held``.
 
     Returns:
@@ -104,11 +103,7 @@ class BatchNorm(Module):
     statistics are used, so that an example's result does not depend on its batch.
 
     Args:
-      hidden_size: number of channels.
       momentum: share of the old moving statistics that a step keeps.
-      epsilon: added to the variance.
-      center_scale: whether offset and scale are learned.
-      regularizer: of the scale.
     """
 
     def __init__(self, hidden_size: int, momentum: float = 0.95, epsilon: float = 1e-4, center_scale: bool = True,

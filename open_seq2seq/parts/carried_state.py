@@ -50,7 +50,6 @@ class CarriedState(tf.Module):
 
         Args:
           slots: micro-batches of an update on one replica, each of which goes on from a state of its own.
-          rows: of a batch.
         """
         self.variable = tf.Variable(tf.zeros([slots, rows, *self.shape], self.dtype), trainable=False)
 
@@ -86,7 +85,6 @@ class _Scope:
     """What the states of one pass are.
 
     Args:
-      rows: of the batch.
       whole: by the state's identity, what it is for all rows of a full batch.
       slot: where writes go; None drops them.
     """
@@ -122,7 +120,6 @@ def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -
     """Within this context parts go on from their states, and what they write is kept.
 
     Args:
-      states: all of the model's, allocated.
       rows: how many rows the batch has; where it has fewer than the model's batch size, the states of the others stay.
       slot: scalar, which of the states.
       fresh: bool scalar, whether the states start anew, from zeros.

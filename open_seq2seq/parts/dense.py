@@ -75,7 +75,6 @@ def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
       x: ``[rows, columns]`` in the compute type.
       bias: ``[columns]`` FP32.
       rate: the share that is dropped.
-      training: whether anything is dropped.
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)

@@ -97,7 +97,6 @@ def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) ->
       x: the residual stream, any shape.
       update: the sublayer's output, same shape, already scaled.
       rate: the share of ``update`` that is dropped.
-      training: whether anything is dropped.
     """
     if not training or rate == 0.0:
         return x + update

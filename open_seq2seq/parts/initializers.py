@@ -37,7 +37,6 @@ def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -
 
     Args:
       chosen: an object to be used as it is; a class; or the name of either.
-      settings: arguments of the class.
       kind: ``initializer`` or ``regularizer``.
       path: where ``chosen`` stands in the config; ``settings`` stand at ``<path>_params``.
 
@@ -55,8 +54,6 @@ def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], 
     """Calls a class, often one of Keras, or a function with arguments from a config.
 
     Args:
-      make: the class or function.
-      arguments: from the config.
       path: where they stand in the config, for messages.
       others: further arguments, not from the config.
 

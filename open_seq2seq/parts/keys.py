@@ -112,7 +112,6 @@ def lengths_of(output: Mapping[str, Any], source: str = "the encoder") -> tf.Ten
     """Returns the lengths ``[batch]`` in an encoder's or decoder's output, under whichever of their names they are.
 
     Args:
-      output: of an encoder or a decoder.
       source: who returned it, for the message.
 
     Raises:

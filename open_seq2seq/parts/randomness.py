@@ -21,7 +21,6 @@ def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
     """Within this context ``next_seed`` gives seeds for this micro-batch.
 
     Args:
-      seed: the run's ``random_seed``.
       batch_index: int64 scalar, the number of the micro-batch since the start of training.
     """
     _SCOPES.entries.append([seed, tf.cast(batch_index, tf.int64), 0])
@@ -51,7 +50,6 @@ def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 
     None of them is one of ``next_seed``'s.
 
     Args:
-      seed: the run's, ``DataLayer.seed``.
       examples: numbers of the examples, int64 of any shape ``[…]``.
       epoch: int64 scalar.
       draw: number of the op, where several draw for an example; below 2²⁰.

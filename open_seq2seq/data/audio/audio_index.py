@@ -28,7 +28,6 @@ class AudioIndex:
     """Headers of the recordings of a data set.
 
     Args:
-      paths: the files.
       folder: where the headers of a large set are remembered, with a checksum. A file that has another
         size or time of change than then is read again; a folder that cannot be written does no harm. None to remember
         nothing, as in inference: it decodes every file once, and may have been given somebody's folder of recordings.

@@ -114,7 +114,6 @@ def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
     """Returns features ``[batch, frames, num_features]`` with rectangles set to zero (SpecAugment).
 
     Args:
-      features: the features.
       masks: first frame, frame behind the last, first column, column behind the last: ``[batch, masks, 4]``.
     """
     time, columns = tf.range(tf.shape(features)[1]), tf.range(tf.shape(features)[2])

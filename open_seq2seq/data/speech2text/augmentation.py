@@ -139,7 +139,6 @@ def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dithe
       params: the parameter ``augmentation``, or None.
       num_features: columns of the features.
       dither: amplitude of weak noise.
-      path: where the parameter stands, for messages.
 
     Raises:
       ConfigError: unknown names, or values that do not fit.

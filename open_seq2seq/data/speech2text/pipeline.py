@@ -20,7 +20,6 @@ class Pipeline:
     The order is: read and resample; speed; normalise; noise and dither; features; masks.
 
     Args:
-      settings: of the features.
       augmentation: what is drawn in training; None elsewhere.
       silence_is_bad: whether recordings in which nothing can be heard are refused.
       cache: keeps what comes before the first thing that is drawn, or None.
@@ -36,7 +35,6 @@ class Pipeline:
         """Makes one example.
 
         Args:
-          path: the recording.
           samples: that it had when the set was read, at the features' rate.
           draw: its random numbers in this epoch.
 

@@ -52,10 +52,7 @@ class Recordings:
     """The examples of a data set, and the rows of its lists that are none.
 
     Args:
-      params: of the data layer.
       mode: ``train``, ``eval`` or ``infer``, which needs no transcripts and leaves nothing out but what cannot be read.
-      alphabet: of the transcripts.
-      settings: of the features.
       threads: how many files are opened at the same time.
 
     Attributes:

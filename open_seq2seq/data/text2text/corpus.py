@@ -45,7 +45,6 @@ class TokenCorpus:
     """The sentences of one text file.
 
     Args:
-      path: the text file.
       source: the arrays, or a file of them.
       text: what the file held when it was read; None where it is read again for each line.
     """
@@ -150,7 +149,6 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
 
     Args:
       path: UTF-8 text, one sentence a line.
-      tokenizer: turns lines to ids.
       index_dir: folder of the index. By default large files have theirs in a folder
         ``.os2s_index`` beside them, or in the user's cache when that cannot be written,
         and small files are tokenised in memory.

@@ -85,7 +85,6 @@ def shuffle_files(inputs: Sequence[str], outputs: Sequence[str], seed: int = 0) 
     Args:
       inputs: plain text files of equally many lines, each line ended.
       outputs: the files to write.
-      seed: of the order.
     """
     order: np.ndarray | None = None
     for path, output in zip(inputs, outputs, strict=True):

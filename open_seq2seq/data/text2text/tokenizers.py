@@ -46,7 +46,6 @@ class DelimiterTokenizer:
 
     Args:
       vocabulary: known tokens; others become UNK.
-      delimiter: what separates tokens.
       detokenize: whether decoding joins SentencePiece pieces to plain text.
 
     Raises:

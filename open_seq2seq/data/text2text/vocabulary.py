@@ -41,7 +41,6 @@ class Vocabulary:
 
     Args:
       tokens: in the order of their ids, the special ones first.
-      path: where they come from, for messages.
     """
 
     def __init__(self, tokens: Iterable[str], path: str = "") -> None:

@@ -70,16 +70,7 @@ class Window:
 
 
 class Convolution1D(Module):
-    """Convolution over time of ``[batch, time, channels]``.
-
-    Args:
-      in_channels: of the input.
-      out_channels: of the output.
-      window: over time.
-      initializer: of the kernel.
-      regularizer: of the kernel.
-      use_bias: whether there is a bias.
-    """
+    """Convolution over time of ``[batch, time, channels]``."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
                  regularizer: Any = None, use_bias: bool = False) -> None:
@@ -103,15 +94,7 @@ class Convolution1D(Module):
 
 
 class SeparableConvolution1D(Module):
-    """A convolution of each channel over time, then a matrix over the channels (Kriman et al. 2019, QuartzNet).
-
-    Args:
-      in_channels: of the input.
-      out_channels: of the output.
-      window: over time.
-      initializer: of both kernels.
-      regularizer: of both kernels.
-    """
+    """A convolution of each channel over time, then a matrix over the channels (Kriman et al. 2019, QuartzNet)."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
                  regularizer: Any = None) -> None:
@@ -130,16 +113,7 @@ class SeparableConvolution1D(Module):
 
 
 class Convolution2D(Module):
-    """Convolution over time and frequency of ``[batch, time, frequency, channels]``.
-
-    Args:
-      in_channels: of the input.
-      out_channels: of the output.
-      window: over time.
-      frequency: window over frequency.
-      initializer: of the kernel.
-      regularizer: of the kernel.
-    """
+    """Convolution over time and frequency of ``[batch, time, frequency, channels]``."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, frequency: Window,
                  initializer: Any = None, regularizer: Any = None) -> None:

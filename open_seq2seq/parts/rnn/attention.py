@@ -40,12 +40,8 @@ class AdditiveAttention(Module):
 
     Args:
       kind: one of ``KINDS``.
-      memory_size: channels of the source.
-      query_size: channels of the query.
       units: size of the space in which both are compared.
       use_coverage: whether ``chorowski`` reads the sum of the weights of all steps, not those of the last step.
-      initializer: of the matrices.
-      regularizer: of the matrices.
     """
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, use_coverage: bool = True,
@@ -78,7 +74,6 @@ class AdditiveAttention(Module):
         Args:
           query: ``[batch, beam, query_size]`` in the compute type.
           looked: the third result of the previous step, ``[batch, beam, source]`` FP32; zeros at first.
-          memory: from ``memory``.
 
         Returns:
           The contexts ``[batch, beam, memory_size]``; the weights, and ``looked`` for the next step, both

@@ -47,11 +47,7 @@ class Direction(Module):
     """The weights of one cell, and one pass over time with it.
 
     Args:
-      input_size: channels of the input.
-      hidden_size: units.
       cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru``, ``layernorm_lstm``.
-      initializer: of the matrices.
-      regularizer: of the matrices.
       use_cudnn: whether cuDNN is used if it can compute the cell; the weights are the same.
     """
 
@@ -124,13 +120,8 @@ class RecurrentLayer(Module):
     """One recurrent layer in one or both directions (Schuster and Paliwal 1997), exact on padded batches.
 
     Args:
-      input_size: channels of the input.
       hidden_size: units of each direction.
-      cell_type: see ``Direction``.
       bidirectional: whether the outputs of a second pass, from each example's end, are concatenated.
-      initializer: of the matrices.
-      regularizer: of the matrices.
-      use_cudnn: see ``Direction``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
@@ -162,16 +153,8 @@ class RecurrentStack(Module):
     """A stack of recurrent layers; each reads both directions of the one below.
 
     Args:
-      input_size: channels of the input.
       hidden_size: units of each direction of each layer.
-      num_layers: number of layers.
-      cell_type: see ``Direction``.
-      bidirectional: see ``RecurrentLayer``.
-      dropout_rate: of each layer's output.
       drop_last: whether dropout also applies to the last layer's output; cuDNN applies it only between layers.
-      initializer: of the matrices.
-      regularizer: of the matrices.
-      use_cudnn: see ``Direction``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, cell_type: str, bidirectional: bool = False,
@@ -192,7 +175,6 @@ class RecurrentStack(Module):
         Args:
           x: in the compute type.
           lengths: ``[batch]`` int32, in steps.
-          training: whether dropout is on.
         """
         x = tf.transpose(x, [1, 0, 2])  # a step is then contiguous in memory
         for number, layer in enumerate(self.layers, 1):

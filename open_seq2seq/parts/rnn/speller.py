@@ -36,15 +36,9 @@ class Speller(Module):
     beside the next symbol, its next input (Luong et al. 2015, https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:
-      input_size: channels of an embedded symbol.
-      memory_size: channels of the source.
       hidden_size: units of each layer, and channels of each head's output.
-      num_layers: recurrent layers.
       cell_type: ``lstm`` or ``gru``.
       attention: kind, units and use_coverage of ``AdditiveAttention``.
-      num_heads: number of attention heads.
-      initializer: of the matrices.
-      regularizer: of the matrices.
     """
 
     def __init__(self, input_size: int, memory_size: int, hidden_size: int, num_layers: int, cell_type: str,
@@ -87,8 +81,6 @@ class Speller(Module):
         Args:
           embedded: ``[batch, beam, input_size]`` in the compute type.
           state: of the previous step.
-          memories: see ``memories``.
-          prepared: see ``prepare``.
           kept: dropout factors of each layer's output, of its shape.
 
         Returns:
@@ -126,8 +118,6 @@ class Speller(Module):
           embedded: ``[batch, time, input_size]`` in the compute type.
           source: ``[batch, source, memory_size]`` in the compute type.
           lengths: of the source ``[batch]``.
-          dropout_rate: of each layer's output.
-          training: whether dropout is on.
 
         Returns:
           Outputs ``[batch, time, output_size]``, and weights ``[batch, time, heads, source]`` in FP32.
