@@ -1,4 +1,4 @@
-"""Initialisers and regularisers by name: Keras' own, made without its deserialisation, which imports any module."""
+"""Initialisers and regularisers by name. Keras' deserialisation is not used, because it imports any module."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import check_arguments
 from open_seq2seq.utils.errors import ConfigError
 
-# Names by which Keras knows its initialisers besides those of the classes.
+# Further names of Keras initialisers and regularisers.
 _ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "one": "Ones", "zero": "Zeros", "l1l2": "L1L2"}
 
 
 def _keras_classes(room: str, base: str) -> dict[str, Any]:
-    """Returns the public classes below ``tf.keras.<room>`` that are subclasses of ``base``, by every name."""
+    """Returns the public subclasses of ``base`` in ``tf.keras.<room>`` by all of their names."""
     module = getattr(tf.keras, room)
     wanted = getattr(module, base)
     found = {name: value for name, value in vars(module).items()
@@ -33,15 +33,16 @@ def _snake_case(name: str) -> str:
 
 
 def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -> Any:
-    """Returns the initialiser or regulariser that a config gives.
+    """Returns the initialiser or regulariser that a config names.
 
     Args:
-      chosen: an object to be used as it is; a class; or the name of either.
+      chosen: an object that is used as it is; a class; or the name of either.
+      settings: arguments of the class.
       kind: ``initializer`` or ``regularizer``.
-      path: where ``chosen`` stands in the config; ``settings`` stand at ``<path>_params``.
+      path: of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
 
     Raises:
-      ConfigError: nothing of that name, or arguments that do not fit.
+      ConfigError: an unknown name, or arguments that do not fit.
     """
     found = resolve_name(chosen, kind, path)
     # An initialiser that is a function is applied as it is. A regulariser with settings is a function that makes one.
@@ -74,10 +75,10 @@ def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], 
 
 
 def checked_regularizer(regularizer: Any, path: str) -> Any:
-    """Returns a regulariser that makes a number of a variable.
+    """Returns a regulariser after checking that it makes a number of a variable.
 
     Raises:
-      ConfigError: it does not; a function of any other kind would be noticed in the first training step.
+      ConfigError: it does not.
     """
     what = f"'{path}' is {getattr(regularizer, '__name__', regularizer)!r}, which makes no number of a variable"
     try:
