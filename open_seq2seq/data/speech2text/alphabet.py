@@ -11,8 +11,6 @@ from open_seq2seq.data.sentencepiece_models import load_sentencepiece
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
-START, END = "<S>", "</S>"
-
 
 class Alphabet(abc.ABC):
     """Base of alphabets, which do not include CTC's blank.
