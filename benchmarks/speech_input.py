@@ -35,10 +35,10 @@ def speed(params: dict[str, Any], passes: int) -> float:
     import tensorflow as tf
 
     from open_seq2seq.data import Speech2TextDataLayer
-    from open_seq2seq.data.batching import plan_epoch
+    from open_seq2seq.data.batching import EpochPlanner
 
     layer = Speech2TextDataLayer(params, mode="train")
-    plan = plan_epoch(layer.lengths, batch_size=params["batch_size"], shuffle=False)
+    plan = EpochPlanner(layer.lengths, batch_size=params["batch_size"]).plan(shuffle=False)
     audio = sum(layer.duration(example) for example in range(layer.num_examples))
     finish = tf.function(lambda batch: layer.features(batch, True), input_signature=[layer.input_signature])
     best = float("inf")

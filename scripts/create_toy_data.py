@@ -16,7 +16,8 @@ from collections.abc import Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.text2text.preparation import write_lines, write_pairs
+from open_seq2seq.data.text2text.preparation import write_pairs
+from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import run_script

@@ -21,9 +21,9 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.speech2text.audio_files import read_audio, read_info
+from open_seq2seq.data.audio.audio_files import read_audio, read_info
 from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError

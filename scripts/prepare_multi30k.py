@@ -15,7 +15,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.text2text.preparation import read_pairs, train_sentencepiece, write_pairs
+from open_seq2seq.data.sentencepiece_models import train_sentencepiece
+from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import check_no_input

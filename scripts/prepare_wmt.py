@@ -24,12 +24,12 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.data.text2text.preparation import (
     Cleaning,
     encode_file,
     read_pairs,
     shuffle_files,
-    train_sentencepiece,
     write_pairs,
 )
 from open_seq2seq.utils.console import deco_print

@@ -26,7 +26,7 @@ import numpy as np
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.speech2text.audio_files import AudioError, read_audio, read_info
+from open_seq2seq.data.audio.audio_files import AudioError, read_audio, read_info
 from open_seq2seq.metrics.wer import error_rates
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError

@@ -17,7 +17,8 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.data.text2text.preparation import decode_file, encode_file, train_sentencepiece
+from open_seq2seq.data.sentencepiece_models import train_sentencepiece
+from open_seq2seq.data.text2text.preparation import decode_file, encode_file
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import check_no_input

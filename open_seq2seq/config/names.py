@@ -106,11 +106,12 @@ def exported(room: Any) -> Catalogue:
     Args:
       room: the imported package.
     """
-    def catalogue() -> dict[str, Any]:
-        found = {name: getattr(room, name) for name in room.__all__}
-        return {**found, **{f"{room.__name__}.{name}": value for name, value in found.items()}}
+    return lambda: with_package({name: getattr(room, name) for name in room.__all__}, room.__name__)
 
-    return catalogue
+
+def with_package(named: Mapping[str, Any], package: str) -> dict[str, Any]:
+    """Returns objects by bare name and by ``package.Name``."""
+    return {**named, **{f"{package}.{name}": value for name, value in named.items()}}
 
 
 def kind_of(base: type) -> str:

@@ -1,43 +1,43 @@
 """Batches whose rows continue from one to the next, for state that is carried over (truncated back-propagation).
 
-The examples of a contiguous data layer are consecutive pieces of a sequence. An epoch cuts it into as many
-rows as all batches of an update have together. Micro-batch i belongs to slot i mod G, where G = ranks × replicas ×
-``iter_size``, and its row k goes on in row k of micro-batch i + G. So a replica keeps a state for each
-micro-batch that it takes for an update, and any way to divide G up reads the same rows. Where an example stands
-follows from a few divisions: there is nothing to shuffle, to store or to replay.
+The examples of a contiguous data layer are consecutive pieces of a sequence. An epoch cuts it into as many rows as all
+batches of an update have together. Micro-batch i belongs to slot i mod G, where G = ranks × replicas × ``iter_size``,
+and its row k continues in row k of micro-batch i + G. So a replica keeps a state for each micro-batch that it takes for
+an update, and any division of G reads the same rows. Nothing is shuffled or stored: the place of an example is computed
+by a few divisions.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from open_seq2seq.data.batching import EpochPlan, evaluation_batches
-from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH
+from open_seq2seq.data.batching import EpochPlan, PlanLoader, RankStream, evaluation_batches
 from open_seq2seq.utils.errors import DataError
 
+if TYPE_CHECKING:
+    from open_seq2seq.data.data_layer import DataLayer
 
-def contiguous_problems(layer: str, params: Mapping[str, Any], xla_buckets: int | None = None) -> list[str]:
-    """Returns what a contiguous data layer cannot be combined with, one sentence each.
+
+def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> list[str]:
+    """Returns the parameters that a contiguous data layer cannot be combined with, one sentence each.
 
     Args:
-      layer: its class, for messages.
-      params: its parameters.
-      xla_buckets: the model's.
+      xla_buckets: the model's parameter.
     """
-    problems = []
+    problems, params, name = [], layer.params, type(layer).__name__
     if params["shuffle"]:
-        problems.append(f"'shuffle' is True, but the examples of {layer} continue one another: leave it out.")
-    if params["batch_size_unit"] != "sentences":
-        problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but batches of {layer}, whose examples "
+        problems.append(f"'shuffle' is True, but the examples of {name} continue one another: leave it out.")
+    if not layer.counts_examples:
+        problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but batches of {name}, whose examples "
                         "continue one another, always have the same number of rows: leave it out.")
     if xla_buckets:
         problems.append(f"'xla_buckets' is {xla_buckets}, but it puts examples of like length together, and those of "
-                        f"{layer} continue one another: leave it out.")
+                        f"{name} continue one another: leave it out.")
     return problems
 
 
@@ -51,14 +51,12 @@ class ContiguousStream:
     Args:
       num_examples: of the data layer; example n continues in example n + 1.
       batch_size: rows of a micro-batch.
-      world_size: number of ranks.
-      rank: this process's first, from 0.
-      replicas: how many consecutive ranks from there are read by this process.
       iter_size: micro-batches that each rank takes for one update.
 
     Attributes:
       slots: G.
-      positions: P; at the first of an epoch's positions the carried state starts anew.
+      positions: P, also the number of updates of an epoch; at the first position the carried state starts from zeros.
+      micro_batches_per_epoch: of all ranks together.
 
     Raises:
       DataError: fewer examples than all rows together.
@@ -78,15 +76,8 @@ class ContiguousStream:
                             f"{self.slots} batches ({world_size} devices, iter_size {iter_size}), but there are only "
                             f"{num_examples} training examples: lower it or give more data.")
 
-    @property
-    def micro_batches_per_epoch(self) -> int:
-        """How many micro-batches an epoch has, all ranks together."""
-        return self.positions * self.slots
-
-    @property
-    def updates_per_epoch(self) -> int:
-        """How many updates an epoch has."""
-        return self.positions
+        self.micro_batches_per_epoch = self.positions * self.slots
+        self.updates_per_epoch = self.positions
 
     def epoch_of(self, index: int) -> int:
         """Returns the epoch, from 0, of a micro-batch, by its number since the start of training."""
@@ -98,47 +89,25 @@ class ContiguousStream:
         return (slot * self._batch_size + np.arange(self._batch_size)) * self.positions + position % self.positions
 
     def plan(self, epoch: int) -> EpochPlan:
-        """Returns the micro-batches of an epoch, all alike, as ``BatchStream.plan`` does."""
+        """Returns the plan of an epoch, which is the same for all epochs; see ``BatchStream.plan``."""
         batches = [self.examples(index) for index in range(self.micro_batches_per_epoch)]
         return EpochPlan(np.concatenate(batches), np.arange(len(batches) + 1) * self._batch_size,
                          np.arange(len(batches)))
 
-    def by_rank(self) -> list[ContiguousRankStream]:
+    def by_rank(self) -> list[RankStream]:
         """Returns the micro-batches of each rank of this process."""
-        return [ContiguousRankStream(self, self.rank + number) for number in range(self._replicas)]
-
-
-@dataclass(frozen=True)
-class ContiguousRankStream:
-    """The micro-batches of a ``ContiguousStream`` that one rank takes."""
-
-    stream: ContiguousStream
-    rank: int
-
-    def epoch_of(self, index: int) -> int:
-        """Returns the epoch, from 0, of a micro-batch."""
-        return self.stream.epoch_of(index)
-
-    def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (number, example numbers) without end.
-
-        Args:
-          start: number of micro-batches that all ranks together have consumed before.
-        """
-        for index in itertools.count(start + self.rank, self.stream.world_size):
-            yield index, self.stream.examples(index)
+        return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
 
 class ContiguousPass:
-    """The batches of one pass over a contiguous data layer: every example exactly once, on any number of ranks alike.
+    """The batches of one pass over a contiguous data layer: every example exactly once, on any number of ranks.
 
-    The rows of all slots follow one another in the sequence, and are as long as one another, or one example longer:
-    these come first. So of a slot's later batches the last rows may be missing, never others.
+    The rows of all slots follow one another in the sequence. Their lengths differ by one example at most, and the
+    longer ones come first. So only the last rows of a slot's last batches may be missing.
 
     Args:
       num_examples: of the data layer.
-      rows: of a batch.
-      slots: how many batches go side by side, each with a state of its own.
+      slots: number of batches side by side, each with its own state.
 
     Raises:
       DataError: no examples.
@@ -158,7 +127,7 @@ class ContiguousPass:
         return self._short + (row < self._num_long)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Returns (slot, position in it) of a batch; position 0 is where its state starts anew."""
+        """Returns (slot, position in it) of a batch; at position 0 the carried state starts from zeros."""
         slot = int(np.searchsorted(self._offsets, number, side="right")) - 1
         return slot, number - int(self._offsets[slot])
 
@@ -170,17 +139,12 @@ class ContiguousPass:
         return rows * self._short + np.minimum(rows, self._num_long) + position
 
     def rounds(self, world_size: int = 1, rank: int = 0, replicas: int = 1) -> Iterator[list[int]]:
-        """Yields the numbers of the batches that a process runs at a time: one on each replica that is not done.
+        """Yields the numbers of the batches that a process runs at a time, one on each replica that is not finished.
 
-        A slot stays with one replica from its first batch to its last, and the next one follows.
-
-        Args:
-          world_size: number of ranks.
-          rank: the first of the process.
-          replicas: how many the process has.
+        A replica runs all batches of a slot before it takes another slot.
         """
         for first in range(rank, self.slots, world_size):
-            if self._offsets[first] == len(self):  # this slot and those behind it have no examples
+            if self._offsets[first] == len(self):  # this slot and the later ones have no examples
                 return
             own = range(first, min(first + replicas, self.slots))
             for position in range(int(self._offsets[first + 1] - self._offsets[first])):
@@ -193,8 +157,8 @@ class PassBatch(NamedTuple):
     """A batch of one pass over a data layer.
 
     Attributes:
-      number: its place among all batches of the pass, whichever rank has it.
-      fresh: whether carried state starts anew with it.
+      number: its place among the batches of all ranks.
+      fresh: whether carried state starts from zeros.
       batch: NumPy arrays.
     """
 
@@ -206,35 +170,27 @@ class PassBatch(NamedTuple):
 class OnePass:
     """The batches of one pass over a data layer that a process takes, as many at a time as it has replicas.
 
-    Over all ranks every example comes exactly once. Iterated over once; to be closed.
+    Over all ranks every example comes exactly once. It can be iterated over once, and has to be closed.
 
     Args:
-      data_layer: the layer.
-      slots: of a contiguous layer, how many batches go side by side.
-      world_size: number of ranks.
-      rank: this process's first.
-      replicas: how many this process has.
-      prefetch: how many finished batches wait at most.
+      slots: of a contiguous layer, the number of batches side by side.
     """
 
     def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0, replicas: int = 1,
                  prefetch: int = DEFAULT_PREFETCH) -> None:
         self._plan: ContiguousPass | None = None
-        self._loader: BatchLoader
         if data_layer.contiguous:
             self._plan = ContiguousPass(data_layer.num_examples, data_layer.params["batch_size"], slots)
             rounds = list(self._plan.rounds(world_size, rank, replicas))
             self._sizes: Iterator[int] = iter([len(numbers) for numbers in rounds])
-            numbers = [number for of_round in rounds for number in of_round]
-            self._length = len(numbers)
-            self._loader = BatchLoader(data_layer, _Numbered(self._plan, numbers), 0, prefetch)
+            self._loader = PlanLoader(data_layer, self._plan, list(itertools.chain.from_iterable(rounds)), prefetch)
         else:
-            loader = evaluation_batches(data_layer, world_size=world_size, rank=rank, replicas=replicas,
-                                        prefetch=prefetch)
-            self._length, self._sizes, self._loader = len(loader), itertools.repeat(replicas), loader
+            self._sizes = itertools.repeat(replicas)
+            self._loader = evaluation_batches(data_layer, world_size=world_size, rank=rank, replicas=replicas,
+                                              prefetch=prefetch)
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._loader)
 
     def __iter__(self) -> Iterator[list[PassBatch]]:
         for size in self._sizes:
@@ -250,12 +206,3 @@ class OnePass:
     def close(self) -> None:
         """Stops the thread that makes the batches."""
         self._loader.close()
-
-
-@dataclass(frozen=True)
-class _Numbered:
-    plan: ContiguousPass
-    numbers: list[int]
-
-    def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        return ((number, self.plan.batch(number)) for number in self.numbers[start:])

@@ -1,4 +1,4 @@
-"""Batches that a data layer makes by ``tf.data``: in the plan's order, with errors that name the example."""
+"""Batches that a data layer makes by ``tf.data``, in the plan's order, with errors that name the example."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
-from open_seq2seq.data.loader import Wanted
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from open_seq2seq.data.data_layer import DataLayer
 
 PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
-"""The elements of the data set that says which batches are wanted."""
+"""The elements of the plan, the data set of the wanted batches."""
 
 _SHOWN = 8
-# What a broken or missing file, or an assertion of the layer's, ends in. Other errors are not the data's.
+# The errors of a broken or missing file, or of an assertion in the layer. Other errors do not concern the data.
 _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
-# What TensorFlow puts before and after an error's own words: which function, node and iterator; Python's traceback.
+# What TensorFlow adds to an error's message: function, node and iterator, and Python's traceback.
 _BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
                      r"(?:\w+Error: |\w+Exception: )?")
 _AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
@@ -33,17 +33,17 @@ _AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOT
 
 def dataset_batches(layer: DataLayer, plan: Iterator[Wanted],
                     training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
-    """Returns an iterator over (number, batch) of the batches wanted, NumPy arrays; None without a data set.
+    """Returns an iterator over (number, batch of NumPy arrays) of the wanted batches; None without a data set.
 
     Args:
       layer: makes the data set by ``make_dataset``.
-      plan: which batches are wanted; read ahead from a thread of TensorFlow's.
+      plan: the wanted batches; read in advance by a TensorFlow thread.
       training: whether they are for training.
 
     Raises:
-      ConfigError: the data set's elements are not what the layer's ``input_signature`` says, or, from the
-        iterator, not one of each element of the plan.
-      DataError: from the iterator: an example cannot be used; it is named.
+      ConfigError: the data set's elements do not fit the layer's ``input_signature``; from the iterator, they do not
+        fit the plan.
+      DataError: from the iterator, an example cannot be used; the message names it.
     """
     run = _Run(layer, plan, training)
     return None if run.dataset is None else run.batches()
@@ -57,7 +57,7 @@ class _Run:
         self._under_way: deque[Wanted] = deque()
         self._over = False
         self._error: BaseException | None = None
-        # Like all bodies, its functions are traced as they stand.
+        # Functions are traced without AutoGraph, as everywhere.
         self.dataset = tf.autograph.experimental.do_not_convert(layer.make_dataset)(
             tf.data.Dataset.from_generator(self._elements, output_signature=PLAN_SIGNATURE), training)
         if self.dataset is not None:
@@ -71,13 +71,13 @@ class _Run:
             for wanted in self._plan:
                 self._under_way.append(wanted)
                 yield {"examples": np.asarray(wanted.examples, np.int64), "epoch": np.int64(wanted.epoch)}
-        except Exception as error:  # TensorFlow hands on no more than its words
+        except Exception as error:  # TensorFlow passes on only its message
             self._error = error
             raise
         self._over = True
 
     def batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields (number, batch); errors in words for people."""
+        """Yields (number, batch), and raises errors with explanations."""
         made = self.raw_batches()
         while True:
             try:
@@ -115,7 +115,7 @@ class _Run:
         return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct it or leave it out.")
 
     def _culprit(self, wanted: Wanted) -> str:
-        """Returns the example that fails when each is made by itself, in words; all of them where none does."""
+        """Returns the name of the example that fails when each is made by itself, or of all if none fails."""
         singles = (Wanted(place, wanted.examples[place:place + 1], wanted.epoch)
                    for place in range(len(wanted.examples)))
         good = 0
@@ -130,7 +130,7 @@ class _Run:
 
 
 def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Whether a batch's ids are examples that it was to have; a layer may leave broken ones out, or name them."""
+    """Whether a batch's ids are wanted examples; a layer may leave broken ones out, or use other ids than numbers."""
     ids = np.asarray(batch["ids"])
     if not np.issubdtype(ids.dtype, np.integer):
         return True

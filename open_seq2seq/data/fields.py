@@ -1,4 +1,4 @@
-"""What the arrays of a batch are: the fields that a data layer declares."""
+"""The fields by which a data layer declares the arrays of its batches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Field:
 
     Attributes:
       dtype: type of its values.
-      shape: of the array, the batch first; None for what differs from batch to batch.
-      time: the axis along which examples are of unequal length, and are padded by zeros; None where there is none.
-      lengths: where the lengths along that axis are, an array ``[batch]``: a place in the same list, or a path such
-        as ``"source_tensors/1"``. Arrays that name the same lengths are equally wide. None: in no array.
+      shape: of the array, the batch first; None for dimensions that differ from batch to batch.
+      time: the axis along which examples have different lengths and are padded by zeros, or None.
+      lengths: the array ``[batch]`` of the lengths along that axis: its place in the same list, or a path such as
+        ``"source_tensors/1"``. Arrays with the same lengths have the same width. None: no such array.
     """
 
     dtype: tf.DType
@@ -50,10 +50,10 @@ def signature_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fields_of(signature: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a layer that describes its batches by ``input_signature`` alone.
+    """Returns the fields of a layer that describes its batches by ``input_signature`` only.
 
-    The first array of a side holds its values, and the second one their lengths. Where axis 1 of the values is of
-    unknown size it is time, and so it is for other arrays of that side.
+    The first array of a side holds values, and the second one their lengths. If axis 1 of the values has unknown size
+    it is time, and so are the axes 1 of unknown size of other arrays of that side.
     """
     timed = {side for side in SIDES if _has_time(next(iter(signature.get(side) or ()), None))}
 
@@ -80,16 +80,16 @@ def flatten(batch: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def mapped(function: Callable[[str, Any], Any], nested: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a function makes of each (path, array or field), nested as they are."""
+    """Applies a function of (path, array or field) to a batch or its fields; returns the same structure."""
     return {name: [function(f"{name}/{place}", item) for place, item in enumerate(value)]
             if isinstance(value, (list, tuple)) else function(name, value) for name, value in nested.items()}
 
 
 def timed_groups(fields: Mapping[str, Any]) -> list[dict[str, int]]:
-    """Returns the arrays that are equally wide in each batch: one dict of path → axis of time for each width.
+    """Returns groups of arrays of the same width, as dicts of path → axis of time.
 
-    They come in the order of the fields, source first: that of the columns of ``DataLayer.lengths``. What has a time
-    axis of one size in all batches is not among them.
+    Their order is that of the columns of ``DataLayer.lengths``, source first. Arrays with a time axis of fixed size
+    are not included.
     """
     ordered = sorted(flatten(fields), key=lambda item: _side_number(item[0]))
     groups: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Fingerprints of files that hold examples: of small files whole, of large ones by samples, in milliseconds."""
+"""Fingerprints of data files: the checksum of small files, and of samples of large ones."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Identity = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What tells a file's content from another one.
+    """A fingerprint of a file's content.
 
     Attributes:
       path: the file.
-      identity: what its folder said of it: any change of the file changes that too.
+      identity: size, times and number of the file, which change with its content.
       sha256: of the content, or of its size and samples spread over it.
       whole: whether it is of the content.
     """
@@ -46,13 +46,13 @@ class Fingerprint:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file still has this content; it is looked into only where its folder says something else."""
+        """Whether the file still has this content; it is read only if its identity has changed."""
         return identity_of(self.path) == self.identity or (found := fingerprint(self.path)) is not None and (
             found.sha256 == self.sha256)
 
 
 def identity_of(path: str) -> Identity | None:
-    """Returns size, times and number of a file; None where there is no ordinary file."""
+    """Returns size, times and number of a file; None if it is not a regular file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 def fingerprint(path: str) -> Fingerprint | None:
-    """Returns a file's fingerprint; None where there is no ordinary file that can be read."""
+    """Returns a file's fingerprint; None if it is not a readable regular file."""
     identity = identity_of(path)
     if identity is None:
         return None
@@ -81,7 +81,7 @@ def fingerprint(path: str) -> Fingerprint | None:
 
 
 def digest_of_beginnings(paths: Sequence[str]) -> str:
-    """Returns the checksum of what files begin with, a few of many; of those that cannot be read, of nothing."""
+    """Returns the checksum of the beginnings of at most 32 of the files; unreadable ones count as empty."""
     found = hashlib.sha256()
     for number in np.unique(np.linspace(0, len(paths) - 1, _FILES, dtype=np.int64)) if paths else ():
         path = paths[number]
@@ -94,7 +94,7 @@ def digest_of_beginnings(paths: Sequence[str]) -> str:
 
 
 def digest_of_array(array: np.ndarray) -> str:
-    """Returns the checksum of integers, whatever their type; a few rows at a time, as a copy takes memory."""
+    """Returns the checksum of an array of integers of any type, made of a part at a time to save memory."""
     found = hashlib.sha256(repr(array.shape).encode())
     for begin in range(0, len(array), _ROWS_AT_ONCE):
         found.update(np.ascontiguousarray(array[begin:begin + _ROWS_AT_ONCE], np.int64).data)

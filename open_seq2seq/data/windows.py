@@ -1,8 +1,8 @@
-"""One pass over a data set in windows of consecutive examples, so that results can be written while it goes on.
+"""One pass over a data set in windows of consecutive examples, so that results can be written early.
 
-Batches of examples of like length do not come in the order of the input. Within a window they may come in any order:
-its results are put in order and written before those of the next one are kept. Windows follow from the lengths and the
-batch size alone, so that batches are the same on any number of ranks.
+Batches of examples of similar length do not come in the order of the input. So the results of a window are sorted and
+written before those of the next window. Windows depend only on the lengths and the batch size, so batches are the same
+on any number of ranks.
 """
 
 from __future__ import annotations
@@ -14,37 +14,34 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.batch_loader import DEFAULT_PREFETCH, BatchLoader
 from open_seq2seq.data.batching import EpochPlan, EpochPlanner
 from open_seq2seq.data.contiguous import PassBatch
-from open_seq2seq.data.loader import DEFAULT_PREFETCH, BatchLoader
 
 WINDOW_BATCHES = 64
-"""A window has at least as many batches' worth of examples: sorting them by length then saves nearly all padding."""
+"""Least number of batches in a window: enough to save nearly all padding by sorting examples by length."""
 
 WINDOW_EXAMPLES = 65_536
-"""A window has at most so many examples, since their results are held in memory together."""
+"""Greatest number of examples in a window, because their results are in memory together."""
 
 
 class WindowedPlan:
-    """The batches of one pass, window by window; the plan of a window is made when it is asked for.
+    """The batches of one pass, window by window; the plan of a window is made when it is needed.
 
     A set of fewer than ``WINDOW_BATCHES`` batches is one window, with the batches of ``batching.evaluation_plan``.
 
     Args:
-      lengths: see ``batching.EpochPlanner``, and so for ``batch_size``, ``costs`` and ``bucketed``.
-      batch_size: what a batch may cost.
-      costs: of the examples ``[examples]``; 1 each by default.
-      bucketed: whether examples of like length are batched together.
+      lengths: see ``batching.EpochPlanner``, also for ``batch_size``, ``costs`` and ``bucketed``.
 
     Attributes:
-      cuts: where the windows begin and end, in examples ``[windows + 1]``.
-      batches: how many batches each has ``[windows]``.
+      cuts: bounds of the windows in examples ``[windows + 1]``.
+      batches: number of batches of each window ``[windows]``.
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None,
                  bucketed: bool = True) -> None:
         self._lengths = np.asarray(lengths)
-        # An array of ones would be noticed in memory, too.
+        # An array of ones would only take memory.
         self._costs = None if costs is None or np.all(np.asarray(costs) == 1) else np.asarray(costs)
         self._settings: dict[str, Any] = {"batch_size": batch_size, "bucketed": bucketed}
         self._index_type: Any = np.int32 if len(self._lengths) < 2**31 else np.int64
@@ -52,18 +49,18 @@ class WindowedPlan:
         self.batches = np.asarray([self._planner(number).num_batches for number in range(len(self))])
 
     def _cut(self, batch_size: int) -> np.ndarray:
-        """Cuts where the examples' costs make up a window's batches, or examples are enough.
+        """Returns ``cuts``: each window has the costs of enough batches, or the greatest number of examples.
 
-        Looks at one window's costs at a time: another array for all examples would be noticed in memory.
+        It reads the costs of one window at a time to save memory.
         """
         cuts, total = [0], len(self._lengths)
         if not total:
-            return np.asarray([0, 0])  # the planner says what is wrong
+            return np.asarray([0, 0])  # the planner raises the error
         while cuts[-1] < total:
             begin = cuts[-1]
             count = min(WINDOW_EXAMPLES, total - begin)
             costs = np.ones(count, np.int64) if self._costs is None else self._costs[begin:begin + count]
-            # What costs more than a batch may makes one of its own.
+            # An example that costs more than a batch may is a batch by itself.
             filled = np.cumsum(np.minimum(costs, batch_size), dtype=np.int64)
             needed = int(np.searchsorted(filled, batch_size * WINDOW_BATCHES)) + 1
             cuts.append(begin + max(1, min(needed, count)))
@@ -78,7 +75,7 @@ class WindowedPlan:
         return len(self.cuts) - 1
 
     def window(self, number: int) -> EpochPlan:
-        """Returns the batches of a window; its examples have the numbers that they have in the whole set."""
+        """Returns the plan of a window, with the example numbers of the whole set."""
         plan = self._planner(number).plan(shuffle=False)
         first = np.asarray(self.cuts[number], self._index_type)
         return EpochPlan(plan.order.astype(self._index_type) + first, plan.offsets, plan.sequence)
@@ -106,17 +103,14 @@ class _WindowStream:
 
 
 class WindowLoader(BatchLoader):
-    """Loader over one pass in windows: the batches of each are dealt out to the ranks in turn.
+    """Loader over one pass in windows, whose batches are dealt out to the ranks in turn.
 
     Args:
-      data_layer: makes the batches.
-      plan: which they are.
-      world_size: number of ranks.
-      ranks: those whose batches are loaded here.
-      prefetch: how many finished batches wait at most.
+      plan: from ``inference_plan``.
+      ranks: the ranks whose batches are loaded here.
 
     Attributes:
-      own: how many batches of each window are loaded here ``[windows]``; windows of several ranks may have none.
+      own: number of batches of each window that are loaded here ``[windows]``, possibly 0.
     """
 
     def __init__(self, data_layer: Any, plan: WindowedPlan, world_size: int = 1, ranks: range = range(1),
@@ -128,13 +122,8 @@ class WindowLoader(BatchLoader):
         return int(np.sum(self.own))
 
     def rounds(self, count: int, replicas: int) -> Iterator[list[PassBatch]]:
-        """Yields the next batches, as many at a time as there are replicas; fewer may come last.
-
-        Args:
-          count: how many in all: those of one window.
-          replicas: of this process.
-        """
+        """Yields the next ``count`` batches, those of one window, as many at a time as there are replicas."""
         while count > 0:
-            # Their numbers are those of the batches in the window.
+            # Batches are numbered within their window.
             yield [PassBatch(self.index, True, batch) for batch in itertools.islice(self, min(count, replicas))]
             count -= replicas

@@ -1,4 +1,4 @@
-"""The entries of ``convnet_layers``: what a config says of convolutional blocks, checked."""
+"""The entries of ``convnet_layers``, which describe convolutional blocks, and their checks."""
 
 from __future__ import annotations
 
@@ -53,12 +53,10 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     """Checks ``convnet_layers``.
 
     Args:
-      layers: what the config gives.
-      keep_prob: of entries that do not say.
-      path: where it stands in the config, for messages.
+      keep_prob: of entries without ``dropout_keep_prob``.
 
     Returns:
-      (entries, problems: one sentence each; with problems the entries mean nothing).
+      (entries, problems: one sentence each); the entries are valid only without problems.
     """
     if not layers:
         return [], [f"'{path}' is empty: give at least one block."]

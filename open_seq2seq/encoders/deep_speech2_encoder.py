@@ -10,13 +10,11 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, check_entries
 from open_seq2seq.encoders.audio_params import (
-    BN_EPSILON,
     LAYER_CHANGES,
-    NUM_AUDIO_FEATURES,
-    activation_param,
     audio_features,
     audio_problems,
-    momentum_param,
+    optional_audio_params,
+    required_audio_params,
 )
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.parts.activations import resolve_activation
@@ -55,12 +53,10 @@ class DeepSpeech2Encoder(SpeechEncoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **SpeechEncoder.get_required_params(),
-            "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, after recurrent layers "
-                                       "and the dense one.", above=0.0, maximum=1.0),
+            **required_audio_params("after recurrent layers and the dense one",
+                                    " of convolutions and of the dense layer"),
             "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
                                  "padding. May be empty.", on_change=LAYER_CHANGES),
-            "activation_fn": activation_param(" of convolutions and of the dense layer"),
             "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none.", minimum=0, maximum=1000),
             "row_conv": Param(bool, doc="Whether a row convolution of row_conv_width follows the recurrent layers."),
             "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs.", minimum=1),
@@ -75,15 +71,12 @@ class DeepSpeech2Encoder(SpeechEncoder):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **SpeechEncoder.get_optional_params(),
+            **optional_audio_params(0.99),
             "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames",
                                     minimum=0, maximum=10**5),
             "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
                                  "convolutions in memory; activations are BTFC, and the weights do not depend on it.",
                                  on_change=FREE),
-            "bn_momentum": momentum_param(0.99),
-            "bn_epsilon": BN_EPSILON,
-            "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -111,7 +104,7 @@ class DeepSpeech2Encoder(SpeechEncoder):
         self.bias = self.weight([self.output_size], "zeros")
 
     def _build_convolutions(self, layers: list[Mapping[str, Any]], settings: BlockSettings) -> int:
-        """Makes them; returns how many numbers a frame has after the last one."""
+        """Makes the convolutions; returns the values of a frame after the last one."""
         width, channels = self.params["num_audio_features"], 1
         self.convolutions: list[ConvBlock] = []
         for layer in layers:

@@ -20,9 +20,9 @@ class Encoder(Component):
           training: whether dropout and the like are on (``self.training`` in the body).
 
         Returns:
-          A dict of the keys of ``parts.keys.EncoderOutput``: ``outputs`` ``[batch, time, hidden]`` and
-          ``outputs_length`` ``[batch]`` for sequence encoders, and whatever the decoder needs besides. Lengths are
-          there under their aliases too, whichever name the body gave them.
+          A dict with keys of ``parts.keys.EncoderOutput``: ``outputs`` ``[batch, time, hidden]`` and
+          ``outputs_length`` ``[batch]`` for sequence encoders, and whatever else the decoder needs. Lengths are also
+          there under their aliases, whichever name the body used.
         """
         with self.in_training(training):
             result = with_lengths(self._encode(input_dict))

@@ -9,14 +9,12 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param, check_entries
 from open_seq2seq.encoders.audio_params import (
-    BN_EPSILON,
     DATA_FORMAT,
     LAYER_CHANGES,
-    NUM_AUDIO_FEATURES,
-    activation_param,
     audio_features,
     audio_problems,
-    momentum_param,
+    optional_audio_params,
+    required_audio_params,
 )
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
@@ -42,14 +40,11 @@ _RECURRENT_OPTIONAL = {
 
 
 class PooledRecurrence(Module):
-    """Bidirectional recurrent layers, and the largest values of neighbouring frames on request.
+    """Bidirectional recurrent layers, optionally followed by max pooling over time.
 
     Args:
-      input_size: channels of the input.
       params: an entry of ``recurrent_layers``, checked.
-      keep_prob: of entries that do not say.
-      initializer: of the matrices.
-      regularizer: of the matrices.
+      keep_prob: of entries without ``dropout_keep_prob``.
     """
 
     def __init__(self, input_size: int, params: Mapping[str, Any], keep_prob: float, initializer: Any,
@@ -62,11 +57,14 @@ class PooledRecurrence(Module):
         self.output_size = self.rnn.output_size
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns ``[batch, time', output_size]`` and its lengths; groups that are not full are left out."""
+        """Transforms ``[batch, time, input]``, of lengths ``[batch]``, to ``[batch, time', output_size]`` and lengths.
+
+        Incomplete pooling windows at the end are left out.
+        """
         x = self.rnn(x, lengths, training)
         if self.window is None:
             return x, lengths
-        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # a pool of nothing is an error to some kernels
+        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail on shorter inputs
         x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
         return x, self.window.outputs(lengths)
 
@@ -83,27 +81,21 @@ class ListenAttendSpellEncoder(SpeechEncoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **SpeechEncoder.get_required_params(),
-            "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where a layer does not "
-                                       "say.", above=0.0, maximum=1.0),
+            **required_audio_params("where a layer does not say", " of convolutions"),
             "recurrent_layers": Param(list, doc="Recurrent layers: type (lstm, gru), num_layers, hidden_dim, and "
                                       "optionally dropout_keep_prob, pool, pool_size, stride. May be empty.",
                                       on_change=LAYER_CHANGES),
             "convnet_layers": Param(list, doc="Convolutions, as TDNNEncoder has them, without residual connections. "
                                     "May be empty.", on_change=LAYER_CHANGES),
-            "activation_fn": activation_param(" of convolutions"),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **SpeechEncoder.get_optional_params(),
+            **optional_audio_params(0.90),
             "data_format": DATA_FORMAT,
             "normalization": Param(["batch_norm", None], "batch_norm", "Normalisation after each convolution.",
                                    on_change=REFUSE),
-            "bn_momentum": momentum_param(0.90),
-            "bn_epsilon": BN_EPSILON,
-            "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:

@@ -1,4 +1,4 @@
-"""What encoders of speech tell of time: windows, stride, lengths, and which frames an output is made of."""
+"""What encoders of speech declare about time: windows, stride, lengths and receptive field."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 
 
 class TimeWindows:
-    """Mixin of encoders that utterances pass through by windows over time.
+    """Mixin of encoders that apply windows over time, such as convolutions.
 
-    A subclass gives its ``time_windows``, or else assigns ``self.time_stride``. All else follows, but for
-    ``receptive_field``, which says that the encoder can be streamed.
+    A subclass implements ``time_windows``, or assigns ``self.time_stride``; stride and output lengths follow from it.
+    An encoder that can be streamed also implements ``receptive_field``.
     """
 
     @property
     def time_windows(self) -> Sequence[Window]:
-        """The windows over time that an utterance passes through, the first one first; none if its length stays."""
+        """The windows over time in the order of the layers; empty if the encoder keeps the length."""
         return ()
 
     @functools.cached_property  # so that encoders without windows may assign it
@@ -30,7 +30,7 @@ class TimeWindows:
         return math.prod(window.stride for window in self.time_windows)
 
     def output_lengths(self, lengths: Any) -> Any:
-        """Returns how many outputs so many frames make: a number, or an array or int32 tensor of them."""
+        """Returns the number of outputs for a number of frames: an integer, or an array or int32 tensor of them."""
         if not self.time_windows:
             return -(-lengths // self.time_stride)
         for window in self.time_windows:
@@ -38,7 +38,7 @@ class TimeWindows:
         return lengths
 
     def receptive_field(self) -> ReceptiveField | None:
-        """Returns which frames an output is made of; None where it is the whole utterance, which cannot be streamed."""
+        """Returns the receptive field of an output; None if it is the whole utterance, which cannot be streamed."""
         return None
 
 
@@ -46,8 +46,8 @@ class SpeechEncoder(TimeWindows, Encoder):
     """Base of encoders of speech: subclasses implement ``_encode`` and give ``time_windows``."""
 
 
-class _Told(TimeWindows):
-    """What an encoder without the mixin tells by attributes of the same names; a stride of 1 where it tells nothing."""
+class _Attributes(TimeWindows):
+    """The attributes of the same names of an encoder without the mixin; a stride of 1 if it has none."""
 
     def __init__(self, encoder: object) -> None:
         self._encoder = encoder
@@ -69,9 +69,8 @@ class _Told(TimeWindows):
 
 
 def time_windows_of(encoder: object) -> TimeWindows:
-    """Returns what an encoder tells of time: itself if it has the mixin, else what attributes of the same names say.
+    """Returns the encoder if it has the mixin, otherwise an object with its attributes of the same names.
 
-    Args:
-      encoder: of any class. One that has neither keeps the length of its input, and cannot be streamed.
+    An encoder without either keeps the length of its input, and cannot be streamed.
     """
-    return encoder if isinstance(encoder, TimeWindows) else _Told(encoder)
+    return encoder if isinstance(encoder, TimeWindows) else _Attributes(encoder)

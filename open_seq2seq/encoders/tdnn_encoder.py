@@ -9,14 +9,12 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.encoders.audio_params import (
-    BN_EPSILON,
     DATA_FORMAT,
     LAYER_CHANGES,
-    NUM_AUDIO_FEATURES,
-    activation_param,
     audio_features,
     audio_problems,
-    momentum_param,
+    optional_audio_params,
+    required_audio_params,
 )
 from open_seq2seq.encoders.convnet_layers import ConvnetEntry, check_convnet_layers
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
@@ -32,12 +30,12 @@ from open_seq2seq.utils.errors import ConfigError
 class TDNNEncoder(SpeechEncoder):
     """Blocks of convolutions over time.
 
-    Wave2Letter+ (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), Jasper with plain or dense residual
-    connections (Li et al. 2019, https://arxiv.org/abs/1904.03288), QuartzNet (Kriman et al. 2019,
-    https://arxiv.org/abs/1910.10261): which one, ``convnet_layers`` says.
+    ``convnet_layers`` makes it Wave2Letter+ (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), Jasper with
+    plain or dense residual connections (Li et al. 2019, https://arxiv.org/abs/1904.03288), or QuartzNet (Kriman et
+    al. 2019, https://arxiv.org/abs/1910.10261).
 
-    In training layers are normalised by the frames that are not padding; outside of it an utterance's result is the
-    same whatever stands beside it.
+    In training, statistics of normalisation do not include padding. Outside training, the result of an utterance does
+    not depend on its batch.
 
     Attributes:
       output_size: channels of the outputs.
@@ -46,25 +44,20 @@ class TDNNEncoder(SpeechEncoder):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **SpeechEncoder.get_required_params(),
-            "dropout_keep_prob": Param(float, doc="Share of activations that dropout keeps, where an entry of "
-                                       "convnet_layers does not say.", above=0.0, maximum=1.0),
+            **required_audio_params("where an entry of convnet_layers does not say"),
             "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
                                     "optionally dilation, dropout_keep_prob, residual, residual_dense.",
                                     on_change=LAYER_CHANGES),
-            "activation_fn": activation_param(),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            **SpeechEncoder.get_optional_params(),
+            **optional_audio_params(0.90),
             "data_format": DATA_FORMAT,
             "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution; layer_norm is "
                                    "over the channels of a frame, instance_norm over an utterance's frames.",
                                    on_change=REFUSE),
-            "bn_momentum": momentum_param(0.90),
-            "bn_epsilon": BN_EPSILON,
             "use_conv_mask": Param(bool, True, "Whether padding is zero before each convolution and left out of "
                                    "statistics; if not, results depend on what an utterance is batched with.",
                                    on_change=REFUSE),
@@ -72,7 +65,6 @@ class TDNNEncoder(SpeechEncoder):
                                      "residual connection.", minimum=0.0, below=1.0),
             "drop_block_index": Param(int, -1, "Block that evaluation and inference leave out likewise, from 0; -1 is "
                                       "none.", minimum=-1),
-            "num_audio_features": NUM_AUDIO_FEATURES,
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -112,11 +104,11 @@ class TDNNEncoder(SpeechEncoder):
 
     @property
     def time_windows(self) -> list[Window]:
-        # Residual connections have windows of one frame, within those of the layers that they go around.
+        # Residual connections have windows of one frame, which lie within those of the layers that they skip.
         return [layer.window for block in self.blocks for layer in block.layers]
 
     def receptive_field(self) -> ReceptiveField | None:
-        if self.params["normalization"] == "instance_norm":  # by statistics of the whole utterance
+        if self.params["normalization"] == "instance_norm":  # uses the statistics of the whole utterance
             return None
         return field_of(self.time_windows)
 
@@ -165,7 +157,7 @@ class TDNNEncoder(SpeechEncoder):
 
 
 def _flat(x: tf.Tensor) -> tf.Tensor:
-    """Lays the frequencies of ``[batch, time, frequency, channels]`` side by side."""
+    """Reshapes ``[batch, time, frequency, channels]`` to ``[batch, time, frequency · channels]``."""
     if x.shape.rank == 3:
         return x
     return tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], x.shape[2] * x.shape[3]])
@@ -175,7 +167,8 @@ def _problems(params: Mapping[str, Any], entries: list[ConvnetEntry], path: str)
     problems = audio_problems(params, path)
     droppable = [number for number, entry in enumerate(entries) if entry.residual or entry.residual_dense]
     if params["drop_block_prob"] and entries and not droppable:
-        problems.append(f"'{path}/drop_block_prob' needs blocks with a residual connection: nothing is left of others.")
+        problems.append(f"'{path}/drop_block_prob' needs blocks with a residual connection: set it to 0, or set "
+                        "residual in convnet_layers.")
     if params["drop_block_index"] != -1 and params["drop_block_index"] not in droppable:
         problems.append(f"'{path}/drop_block_index' is {params['drop_block_index']} but has to be the number, from 0, "
                         "of a block with a residual connection, or -1.")

@@ -22,14 +22,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderLayer(Module):
-    """Self-attention and feed-forward, each in its residual frame.
-
-    Args:
-      params: the encoder's checked parameters.
-      norm_params: checked ``norm_params``.
-      initializer: of the matrices.
-      regularizer: of the matrices.
-    """
+    """Self-attention and feed-forward, each in its residual frame."""
 
     def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any) -> None:
         super().__init__(name="encoder_layer")

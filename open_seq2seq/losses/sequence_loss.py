@@ -9,7 +9,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
 from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
-from open_seq2seq.parts.rows import gather_rows, rows_to_compute
+from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 

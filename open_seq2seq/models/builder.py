@@ -1,4 +1,4 @@
-"""From checked parameters to a model: the one place that resolves classes and fills in derived parameters."""
+"""Builds models from checked parameters: resolves classes and fills in derived parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from open_seq2seq.config.params import as_param, check_params
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.data_layer import DataLayer
-from open_seq2seq.models.carried import allocate_carried_states
+from open_seq2seq.models.carried_allocation import allocate_carried_states
 from open_seq2seq.models.model import SUMMARIES, Model
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.size_check import check_shapes, check_size, describe_variables
@@ -33,9 +33,9 @@ class ModelSpec:
       model_class: a ``Model`` subclass.
       params: the model's parameters, classes resolved, defaults not filled in.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
-      given: parameters that the mode's own section gave, without the inherited ones.
-      data_config: the config that they come from where it is data, which may not name code from outside the package;
-        None where it is trusted.
+      given: parameters of the mode's own section, without the inherited ones.
+      data_config: the config file if it is not trusted, so that it may not name code outside the package; otherwise
+        None.
     """
 
     model_class: type[Model]
@@ -46,7 +46,7 @@ class ModelSpec:
 
     @property
     def full_params(self) -> dict[str, Any]:
-        """The parameters with the model's defaults for those that were not given."""
+        """The parameters, with the model's defaults filled in."""
         cls = self.model_class
         return check_params(self.params, *cls.declared_params())[0]
 
@@ -56,7 +56,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     """Resolves the classes of a config section and checks all parameters that can be checked without data.
 
     Raises:
-      ConfigError: every problem found, together.
+      ConfigError: all problems together.
     """
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
@@ -83,7 +83,7 @@ def describe_section(config: ResolvedConfig, section: str) -> ModelSpec:
 
 
 def _resolve_model_names(spec: ModelSpec) -> list[str]:
-    """Puts what the model's parameters name in their places; returns problems."""
+    """Replaces names in the model's parameters by what they name; returns problems."""
     problems: list[str] = []
     parts = spec.model_class.all_parts()
     for name, part in parts.items():
@@ -107,7 +107,7 @@ def _resolve_model_names(spec: ModelSpec) -> list[str]:
 
 
 def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, given: Mapping[str, Any]) -> list[str]:
-    """Returns what ``describe_model`` finds wrong, one sentence each."""
+    """Returns the problems that ``describe_model`` finds, one sentence each."""
     try:
         describe_model(base_model, params, mode, given)
     except ConfigError as error:
@@ -122,13 +122,12 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
     problems = [f"'summaries' names '{name}', which is unknown." + did_you_mean(name, SUMMARIES)
                 for name in names if name not in SUMMARIES]
     if "larc_summaries" in names and not params.get("larc_params"):
-        problems.append("'summaries' names 'larc_summaries', but LARC is off: give 'larc_params', or leave the name "
-                        "out.")
+        problems.append("'summaries' names 'larc_summaries', but LARC is off: give 'larc_params', or remove the name.")
     return problems
 
 
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
-    """The part's parameters, without inherited ones that a class swapped in by the mode does not know."""
+    """Returns a part's parameters, without inherited ones that the mode's own class does not have."""
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
         required, optional = part_class.declared_params()
@@ -141,7 +140,7 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
     """Resolves names in a part's parameters and checks them; returns problems."""
     required, optional = part_class.declared_params()
     params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
-    if params:  # what this mode does not take of the inherited ones is left out again when the part is built
+    if params:  # inherited ones that this mode's class does not have are removed when the part is built
         spec.params[f"{part}_params"] = {**spec.params[f"{part}_params"], **params}
     derived = {name: value for name, value in required.items()
                if as_param(value).derived or name in _customarily_derived(issubclass(part_class, DataLayer))}
@@ -151,9 +150,9 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
 
 @functools.cache
 def _customarily_derived(of_data: bool) -> frozenset[str]:
-    """Names that the package's parts declare to be filled in.
+    """Returns the names of derived parameters of the package's parts.
 
-    Parts from outside may declare them as plain types: ``"src_vocab_size": int``.
+    Users' parts may declare them as plain types: ``"src_vocab_size": int``.
     """
     rooms = (encoders, decoders, losses)
     classes = [DataLayer] if of_data else [getattr(room, name) for room in rooms for name in room.__all__]
@@ -162,10 +161,10 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
 
 
 def check_model(spec: ModelSpec) -> None:
-    """Makes a model's data layer, and describes and adds up its variables without making them.
+    """Makes a model's data layer, and checks that its variables fit into memory, without making them.
 
     Raises:
-      UserError: what is wrong with the parameters or the data, or that the variables do not fit into memory.
+      UserError: the parameters or the data are wrong, or the variables do not fit into memory.
     """
     with untrusted(spec.data_config):
         model = _without_parts(spec)
@@ -176,9 +175,8 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
     """Builds a model.
 
     Args:
-      spec: from ``describe_model``.
       seed: of the initial values.
-      variables_of: a built model whose variables the new one shares instead of making its own.
+      variables_of: a built model whose variables the new model shares.
 
     Raises:
       UserError: see ``check_model``.

@@ -1,4 +1,4 @@
-"""The base of models: a task, its parameters, and how it is trained and judged."""
+"""The base of models: a task, its parameters, its forward pass and its evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
              "gradient_underflow")
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
-# Parts of models that name them among their parameters and do not declare them.
+# Parts of models that have them as parameters and do not declare them by get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 
@@ -37,10 +37,10 @@ _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
 class Model(Component):
     """Base of models. The builder gives a model its parts after creating it.
 
-    Subclasses say which parts there are (``get_parts``), what the forward pass is (``loss_terms``, ``predict``)
-    and how results are judged, shown and written (``evaluate``, ``finalize_evaluation``, ``report_sample``,
-    ``infer``, ``open_results``). Classes written for the TensorFlow 1 toolkit have
-    ``maybe_print_logs`` and ``finalize_inference`` instead, which serve as well.
+    Subclasses declare their parts (``get_parts``), and implement the forward pass (``loss_terms``, ``predict``) and
+    how results are evaluated, shown and written (``evaluate``, ``finalize_evaluation``, ``report_sample``, ``infer``,
+    ``open_results``). The methods ``maybe_print_logs`` and ``finalize_inference`` of the TensorFlow 1 toolkit are
+    supported too.
 
     Args:
       params: the parameters of one mode, merged and with classes resolved.
@@ -76,14 +76,14 @@ class Model(Component):
     def get_parts() -> dict[str, Part]:
         """Returns the model's parts by name, in order of construction.
 
-        A subclass adds its own to those of its base class. What a config has to give (``<name>``, ``<name>_params``),
-        what it is checked for and what is built follow from them.
+        A subclass adds its own to those of its base class. They determine the keys of a config (``<name>``,
+        ``<name>_params``), its checks and what is built.
         """
         return {"data_layer": Part(DataLayer, follows_dtype=False, inherits=False)}
 
     @classmethod
     def all_parts(cls) -> dict[str, Part]:
-        """Returns the data layer, parts that are declared as parameters alone, and those of ``get_parts``."""
+        """Returns the data layer, parts that are declared only as parameters, and those of ``get_parts``."""
         required = cls.get_required_params()
         customary = {name: dataclasses.replace(part, optional=name not in required)
                      for name, part in _CUSTOMARY.items() if name in {**required, **cls.get_optional_params()}}
@@ -101,33 +101,33 @@ class Model(Component):
 
     @property
     def precision(self) -> PrecisionPolicy:
-        """The arithmetic of its parts."""
+        """The arithmetic of the model's parts."""
         return precision_of(self.params)
 
     def derived_params(self, part: str) -> dict[str, Any]:
-        """Returns parameters of a part, other than the data layer, that follow from the model or its data layer.
+        """Returns parameters of a part, not the data layer, that depend on the model or its data layer.
 
-        Those that the part does not declare are left out, so a model may return the same for all parts. A part declares
-        them by ``Param(…, derived=True)``, so that a config need not give them.
+        A part declares them by ``Param(…, derived=True)``, so that a config need not give them. Those that a part does
+        not declare are ignored, so a model may return the same for all parts.
         """
         return {}
 
     def connect(self) -> None:
-        """Called once all parts are there: they may tell one another what they have to know."""
+        """Called when all parts exist, so that one part can get information from another."""
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the parts that this model has besides the data layer, in order of construction."""
+        """Names of this model's parts except the data layer, in order of construction."""
         return tuple(name for name, part in self.all_parts().items() if name != "data_layer"
                      and self.params.get(name) is not None and self.mode in part.modes)
 
     @property
     def parts_of_other_modes(self) -> frozenset[str]:
-        """Names of the parts that are declared, but not for the mode that this model was built for."""
+        """Names of parts that are declared, but not for this model's mode."""
         return frozenset(name for name, part in self.all_parts().items() if self.mode not in part.modes)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
-        """Computes the loss of a batch: (terms, the decoder's output)."""
+        """Computes the loss of a batch; returns (terms, the decoder's output)."""
         raise NotImplementedError("A model implements loss_terms(batch, training).")
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
@@ -140,15 +140,15 @@ class Model(Component):
         return True
 
     def num_objects(self, batch: dict[str, Any]) -> int:
-        """Counts what the speed is measured in: tokens, frames, images. ``batch`` is NumPy."""
+        """Counts the objects that speed is measured in, such as tokens, in a batch of NumPy arrays."""
         return int(np.count_nonzero(np.asarray(batch["ids"]) >= 0))  # without the empty rows of xla_buckets
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
-        """Shows what the model makes of a training batch; on rank 0 alone.
+        """Shows the model's output for a training batch; called on rank 0 only.
 
         Args:
-          batch: the batch, as NumPy arrays.
-          outputs: what the decoder puts out for it, the target given.
+          batch: NumPy arrays.
+          outputs: the decoder's outputs for the batch, given the target.
           reporter: takes text, scalars, images, figures, sound and files.
         """
 
@@ -156,15 +156,14 @@ class Model(Component):
                          training_step: int) -> dict[str, float]:
         """Prints samples of a training batch, and returns scalars for TensorBoard.
 
-        The contract before ``report_sample``: a subclass that overrides this, and not ``report_sample`` too, is asked
-        by it.
+        This is called instead of ``report_sample`` if a subclass overrides only this method.
         """
         reporter = Reporter(training_step)
         self.report_sample(input_values, output_values, reporter)
         return reporter.scalars
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Judges one evaluation batch; the results of all batches go to ``finalize_evaluation``."""
+        """Evaluates one batch; the results of all batches are passed to ``finalize_evaluation``."""
         return None
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
@@ -172,15 +171,15 @@ class Model(Component):
         return {}
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Turns one inference batch into rows (example, result), which go to the writer of ``open_results``."""
+        """Converts one inference batch to rows (example, result) for the writer of ``open_results``."""
         raise NotImplementedError("A model that can infer implements infer(input_values, output_values).")
 
     def answer(self, result: Any) -> str:
-        """Returns one of ``infer``'s results as interactive inference prints it."""
+        """Returns one of ``infer``'s results as text for interactive inference."""
         return str(result)
 
     def open_results(self, output_file: str) -> ResultWriter:
-        """Returns what writes the results of inference, example by example in the order of the input; on rank 0 alone.
+        """Returns the writer of inference results, which gets them in the order of the input; called on rank 0 only.
 
         Args:
           output_file: the file or folder that the user named.
@@ -188,10 +187,10 @@ class Model(Component):
         raise NotImplementedError("A model that can infer implements open_results(output_file).")
 
     def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
-        """Writes the results of all batches at the end: the contract before ``open_results``.
+        """Writes the results of all batches at the end.
 
-        A subclass that overrides it, and not ``open_results`` too, is served by it. Memory then grows with the
-        number of examples.
+        This is called instead of ``open_results`` if a subclass overrides only this method. All results are then kept
+        in memory.
         """
         with self.open_results(output_file) as writer:
             writer.write_batches(results_per_batch)

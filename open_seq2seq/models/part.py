@@ -26,7 +26,7 @@ class Part:
       follows_dtype: whether its parameter ``dtype`` is by default the arithmetic type of the model; if not, it is what
         the part itself declares.
       inherits: whether it uses the model's initialiser and regulariser where it is given none.
-      modes: those of ``train``, ``eval``, ``infer`` and ``interactive_infer`` in which it is built.
+      modes: the modes in which it is built.
     """
 
     base: type
@@ -38,16 +38,16 @@ class Part:
 
     @property
     def kind(self) -> str:
-        """What strings name: ``encoder`` where ``base`` is ``Encoder`` or a subclass; "" where it is something new."""
+        """The kind of its name: ``encoder`` if ``base`` is ``Encoder`` or a subclass; "" for a new kind of part."""
         return kind_of(self.base)
 
     def required_params(self, name: str) -> dict[str, Any]:
         """Returns the keys that a model with this part requires in configs."""
-        # None is for modes in which it is not built; the builder refuses it in others.
+        # None is for modes in which it is not built.
         return {} if self.optional else {name: Param((type, str, type(None)), doc=self._text(name), names=self.kind)}
 
     def optional_params(self, name: str) -> dict[str, Any]:
-        """Returns the keys that such a model accepts besides."""
+        """Returns the optional keys of a model with this part."""
         own = {name: Param((type, str, type(None)), None, self._text(name), names=self.kind)} if self.optional else {}
         return {**own, f"{name}_params": Param(dict, {}, f"Parameters of the {name.replace('_', ' ')}.")}
 

@@ -1,4 +1,4 @@
-"""Where a model shows samples while it is trained: text, numbers, images, figures, sound and files."""
+"""Reporters, by which a model shows samples during training: text, numbers, images, figures, sound and files."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from open_seq2seq.utils.contracts import comes_first
 
 
 class Reporter:
-    """Takes what ``Model.report_sample`` shows; this one knows the console alone.
+    """Takes what ``Model.report_sample`` shows, and prints it on the console.
 
-    In training, ``training.loop.samples.RunReporter`` puts the same into TensorBoard and into the log directory too.
-    What a reporter has no place for is left out, so that models need not ask.
-
-    A name is one of the model's own, like ``sample_target``; the console writes it ``Sample target``.
+    ``training.loop.samples.RunReporter`` also writes it to TensorBoard and to the log directory. What a reporter cannot
+    show is ignored. The console prints a name like ``sample_target`` as ``Sample target``.
 
     Args:
       step: number of the update after which the sample is taken.
 
     Attributes:
-      step: that number.
-      scalars: the numbers reported so far, by name.
+      step: number of the update.
+      scalars: the reported numbers, by name.
     """
 
     def __init__(self, step: int) -> None:
@@ -39,7 +37,7 @@ class Reporter:
         self.texts({name: text})
 
     def texts(self, texts: Mapping[str, str]) -> None:
-        """Shows texts that are to be compared, such as target and prediction, one below the other."""
+        """Shows texts to be compared, such as target and prediction, one below the other."""
         labels = [f"{_label(name)}:" for name in texts]
         width = max(map(len, labels), default=0)
         for label, text in zip(labels, texts.values(), strict=True):
@@ -51,43 +49,30 @@ class Reporter:
         self.record({name: value})
 
     def record(self, scalars: Mapping[str, float]) -> None:
-        """Keeps numbers for TensorBoard, and does not print them."""
+        """Records numbers for TensorBoard without printing them."""
         self.scalars.update({name: float(value) for name, value in scalars.items()})
 
     def image(self, name: str, image: np.ndarray) -> None:
-        """Shows an image ``[height, width, channels]``, of 1, 3 or 4 channels: uint8, or floats from 0 to 1."""
+        """Shows an image ``[height, width, channels]`` of 1, 3 or 4 channels: uint8, or floats from 0 to 1."""
 
     def figure(self, name: str, figure: Any) -> None:
-        """Shows a figure of matplotlib, which the model makes and closes."""
+        """Shows a matplotlib figure, which the model creates and closes."""
 
     def sound(self, name: str, samples: np.ndarray, rate: int) -> None:
-        """Lets hear a sound ``[samples]``, floats from -1 to 1.
-
-        Args:
-          name: of it.
-          samples: louder ones are clipped.
-          rate: in samples a second.
-        """
+        """Shows a sound ``[samples]``, floats clipped to -1 to 1, of ``rate`` samples a second."""
 
     @contextlib.contextmanager
     def file(self, name: str, suffix: str) -> Iterator[Path]:
         """Gives the path of a file to be written in this context, like ``reporter.file("attention", ".npy")``.
 
-        The file gets its name when it is whole. Without a log directory it is thrown away.
+        The file gets its name when it is complete. Without a log directory it is discarded.
         """
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder) / f"file{suffix}"
 
 
 def report_sample(model: Any, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
-    """Has a model show a sample, by ``report_sample`` or ``maybe_print_logs``; see ``utils.contracts.comes_first``.
-
-    Args:
-      model: the model.
-      batch: a training batch, as NumPy arrays.
-      outputs: what the decoder puts out for it.
-      reporter: takes the sample.
-    """
+    """Calls a model's ``report_sample`` or ``maybe_print_logs``; see ``utils.contracts.comes_first``."""
     if comes_first(model, "report_sample", "maybe_print_logs"):
         model.report_sample(batch, outputs, reporter)
     else:

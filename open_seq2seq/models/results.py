@@ -1,4 +1,4 @@
-"""Where the results of inference go: writers that get them in the order of the input, as they come."""
+"""Writers of inference results, which get them in the order of the input."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from open_seq2seq.utils.output_file import OutputFiles, check_not_protected
 
 
 class ResultWriter:
-    """Base of what ``Model.open_results`` returns: a context manager, used by rank 0 alone.
+    """Base of the writers that ``Model.open_results`` returns: a context manager, used on rank 0 only.
 
-    A subclass opens its files in ``begin`` by ``self.outputs``, writes one example's result in ``write``, and whatever
-    has to come last in ``finish``. The files get their names together when the context is left; after an error, or
-    when the process is killed, what had the names before is still there. See ``utils.output_file``.
+    A subclass opens its files in ``begin`` by ``self.outputs``, writes one example's result in ``write``, and the rest
+    in ``finish``. All files get their names when the context is left. After an error, or if the process is killed,
+    files that existed before are unchanged. See ``utils.output_file``.
 
     Attributes:
       outputs: opens files and folders.
@@ -26,28 +26,23 @@ class ResultWriter:
         self._last = -1
 
     def begin(self) -> None:
-        """Opens the outputs; called once, before the first batch is computed."""
+        """Opens the outputs; called before the first batch is computed."""
 
     def write(self, example: int, result: Any) -> None:
-        """Writes what ``Model.infer`` gave for one example.
-
-        Args:
-          example: its number: from call to call a greater one. Examples that could not be used are left out.
-          result: its result.
-        """
+        """Writes a result of ``Model.infer``; numbers of examples increase, and bad examples are missing."""
         raise NotImplementedError("A writer of results implements write(example, result).")
 
     def finish(self) -> None:
-        """Writes what comes last; not called after an error."""
+        """Writes the end of the outputs; not called after an error."""
 
     def write_batches(self, results_per_batch: list[Any]) -> None:
         """Writes the results of some batches, which hold consecutive examples in any order.
 
         Args:
-          results_per_batch: what ``Model.infer`` returned for each: rows (example, result).
+          results_per_batch: of each batch, rows (example, result) from ``Model.infer``.
 
         Raises:
-          DataError: an example comes behind a later one, because the batches' ids are not the examples' numbers.
+          DataError: an example comes after a later one, because the batches' ids are not the examples' numbers.
         """
         with self.outputs.guarded():
             for example, result in sorted((row for batch in results_per_batch for row in batch),
@@ -82,7 +77,7 @@ class LineWriter(ResultWriter):
 
     Args:
       output_file: its name.
-      text_of: (example, its result) → what is written for it, line ends included.
+      text_of: function of (example, result) that returns the text to write, with line ends.
     """
 
     def __init__(self, output_file: str, text_of: Callable[[int, Any], str]) -> None:
@@ -97,14 +92,7 @@ class LineWriter(ResultWriter):
 
 
 class CollectingWriter(ResultWriter):
-    """Keeps everything until the end, for a model that writes it by ``finalize_inference``, as the original's did.
-
-    Memory grows with the number of examples, and the model itself has to care for whole files.
-
-    Args:
-      model: the model.
-      output_file: what ``finalize_inference`` gets.
-    """
+    """Keeps all results in memory for a model that writes them by ``finalize_inference``."""
 
     def __init__(self, model: Any, output_file: str) -> None:
         super().__init__()
@@ -115,7 +103,7 @@ class CollectingWriter(ResultWriter):
         self._results += results_per_batch
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is None:  # what goes wrong in it is the model's own, and not of files that this writer opened
+        if kind is None:
             self._model.finalize_inference(self._results, self._name)
 
 

@@ -1,4 +1,4 @@
-"""Whether a model's variables fit into memory: they are described, and added up, before the first is made."""
+"""The check that a model's variables fit into memory, before they are made."""
 
 from __future__ import annotations
 
@@ -22,33 +22,29 @@ _NAMED = 3
 
 
 def check_size(model: Model, make_parts: Callable[[], None]) -> None:
-    """Refuses a model whose variables, with what training keeps of each, are larger than the memory that is left.
+    """Checks that a model's variables, and what training keeps of each, fit into memory.
 
     Args:
       model: with its data layer, without its parts.
       make_parts: gives the model its parts, whose variables are not made.
 
     Raises:
-      ConfigError: what they would take, and the largest of them.
+      ConfigError: they do not fit.
     """
     try:
         shapes = describe_variables(model, make_parts)
     except UserError:
         raise
-    except Exception:  # of a component that asks for its variables' values while it is made: nothing is known of it
+    except Exception:  # a component needs the values of its variables while it is made, so shapes are unknown
         return
     check_shapes(model, shapes)
 
 
 def check_shapes(model: Model, shapes: Shapes) -> None:
-    """Refuses variables that, with what training keeps of each, are larger than the memory that is left.
-
-    Args:
-      model: of which they are.
-      shapes: of the variables, by name.
+    """Checks that variables of these shapes, and what training keeps of each, fit into memory.
 
     Raises:
-      ConfigError: what they would take, and the largest of them.
+      ConfigError: they do not fit; it names the largest ones.
     """
     left = _memory_left()
     needed = {what: bytes_ for what, bytes_ in _bytes_by_use(model, shapes).items() if bytes_}
@@ -63,14 +59,10 @@ def check_shapes(model: Model, shapes: Shapes) -> None:
 
 
 def check_carried(model: Model, needed: int) -> None:
-    """Refuses states carried from batch to batch that are larger than the memory that is left.
-
-    Args:
-      model: of which they are.
-      needed: bytes on one replica.
+    """Checks that a model's carried states, of so many bytes on each replica, fit into memory.
 
     Raises:
-      ConfigError: what they would take.
+      ConfigError: they do not fit.
     """
     left, needed = _memory_left(), needed * (model.params["num_cpu_towers"] or 1)
     if left is not None and needed > left:
@@ -79,16 +71,16 @@ def check_carried(model: Model, needed: int) -> None:
 
 
 def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
-    """Returns the shape of each variable that a model's parts would make, by name; it makes none.
+    """Returns the shapes by name of the variables that a model's parts would make, without making them.
 
-    Nothing is known of variables that a component makes without ``weight``, those of Keras' layers for instance.
+    Variables that a component makes without ``weight``, such as those of Keras layers, are not included.
 
     Args:
       model: with its data layer, without its parts.
       make_parts: gives the model its parts.
 
     Raises:
-      UserError: what is wrong with the parameters of the parts.
+      UserError: the parameters of the parts are wrong.
     """
     with creating_variables(shared=True):
         make_parts()
@@ -96,7 +88,7 @@ def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
 
 
 def _bytes_by_use(model: Model, shapes: Shapes) -> dict[str, int]:
-    """Returns what weights, gradients and optimizer take, all in FP32, on all towers of this process."""
+    """Returns the bytes of weights, gradients and optimizer, in FP32, on all towers of this process."""
     params, copies = model.params, 4 * (model.params["num_cpu_towers"] or 1)
     weights = sum(map(math.prod, shapes.values()))
     if model.mode != "train":

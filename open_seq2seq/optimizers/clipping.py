@@ -90,18 +90,8 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
 
 
 def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:
-    """Returns what gradients of this global norm are multiplied by: ``max_norm / max(norm, max_norm)``."""
-    return max_norm / tf.maximum(norm, max_norm)
-
-
-def clip_by_global_norm(gradients: Gradients, max_norm: float) -> tuple[Gradients, tf.Tensor]:
-    """Scales all gradients together so that their global norm is at most ``max_norm``.
+    """Returns what gradients of this global norm are multiplied by: ``max_norm / max(norm, max_norm)``.
 
     Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
-
-    Returns:
-      (gradients, their global norm before).
     """
-    norm = global_norm(gradients)
-    factor = clip_factor(norm, max_norm)
-    return {name: map_values(lambda v: v * tf.cast(factor, v.dtype), g) for name, g in gradients.items()}, norm
+    return max_norm / tf.maximum(norm, max_norm)

@@ -1,37 +1,36 @@
-"""What can be put beside an optimizer: LARC, weight decay, averaging; and what excludes what, with its reason."""
+"""What can be combined with an optimizer: LARC, weight decay, averaging; and which parameters exclude one another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from open_seq2seq.config.params import coerce
-from open_seq2seq.optimizers.averaging import WeightAverage
 from open_seq2seq.optimizers.larc import Larc
+from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
+
+# Argument of MixedPrecisionOptimizer → the parameter that turns it on, and the function that makes it.
+ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "larc": ("larc_params", lambda params: Larc(**params["larc_params"])),
+    "weight_decay": ("decoupled_weight_decay", lambda params: WeightDecay(
+        params["decoupled_weight_decay"], params.get("decoupled_weight_decay_exclude"))),
+    "average": ("ema_decay", lambda params: WeightAverage(params["ema_decay"])),
+}
 
 
 def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the arguments ``larc``, ``weight_decay`` and ``average`` of ``MixedPrecisionOptimizer``.
-
-    Args:
-      params: the model's parameters, defaults filled in.
+    """Makes ``ADDITIONS`` from a model's parameters; those that are off are None.
 
     Raises:
       ConfigError: arguments that do not fit.
     """
-    larc, decay, ema = params["larc_params"], params["decoupled_weight_decay"], params["ema_decay"]
-    return {"larc": None if larc is None else Larc(**larc),
-            "weight_decay": None if decay is None else WeightDecay(decay, params["decoupled_weight_decay_exclude"]),
-            "average": None if ema is None else WeightAverage(ema)}
+    return {name: None if params.get(parameter) is None else make(params)
+            for name, (parameter, make) in ADDITIONS.items()}
 
 
 def combination_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence for each combination of a model's parameters that makes no sense.
-
-    Args:
-      params: the model's parameters; absent ones count as off.
-    """
+    """Returns a sentence for each pair of a model's parameters that exclude each other; absent ones are off."""
     problems = []
     if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
         problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.config.checks import DTYPES
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
-_LABELS = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
 _TENSOR_CORES = (7, 0)  # compute capability of the first GPUs that have them
 # Half types of old configs: variables were half there too; here they are FP32 always.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
@@ -103,9 +103,9 @@ def _label(dtype: Any) -> str:
         return "float32"
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", str(dtype))
     name = _ALIASES.get(name, name)
-    if name not in _LABELS:
-        raise ConfigError([f"'dtype' is {dtype!r} but has to be one of {', '.join(_LABELS)}."
-                           + did_you_mean(name, _LABELS)])
+    if name not in DTYPES:
+        raise ConfigError([f"'dtype' is {dtype!r} but has to be one of {', '.join(DTYPES)}."
+                           + did_you_mean(name, DTYPES)])
     return name
 
 

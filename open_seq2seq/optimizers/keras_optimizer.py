@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import check_arguments
 from open_seq2seq.optimizers.clipping import Gradients
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
+from open_seq2seq.parts.initializers import make_with_arguments
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -54,7 +54,6 @@ class KerasOptimizer(Optimizer):
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
-      params: its arguments, without ``learning_rate``.
 
     Raises:
       ConfigError: arguments that the class refuses.
@@ -65,16 +64,8 @@ class KerasOptimizer(Optimizer):
         if "learning_rate" in params:
             raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
                                "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
-        if nested := [name for name, value in params.items() if isinstance(value, Mapping)]:
-            # Keras would import and call whatever such a dict names.
-            raise ConfigError([f"'optimizer_params/{nested[0]}' is {dict(params[nested[0]])!r}, but arguments of "
-                               "Keras' optimizers are numbers, text or lists, not dicts."])
-        if problems := check_arguments(params, "optimizer_params"):
-            raise ConfigError(problems)
-        try:
-            self._keras = _on_each_device(optimizer_class)(learning_rate=0.0, **params)
-        except (TypeError, ValueError) as error:
-            raise ConfigError([f"'optimizer_params' do not fit {optimizer_class.__name__}: {error}."]) from error
+        self._keras = make_with_arguments(_on_each_device(optimizer_class), params, "optimizer_params",
+                                          learning_rate=0.0)
         self._params = MappingProxyType(dict(params))
         self._state: Variables = {}
 

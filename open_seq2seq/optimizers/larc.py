@@ -42,9 +42,6 @@ class Larc:
     ever. ``min_update`` is what lets it go: it moves by that share of its plain step, and
     from then on by up to η of its own norm at each update. A larger ``min_update`` (1e-3) shortens that.
 
-    Args:
-      params: ``larc_params``.
-
     Raises:
       ConfigError: unknown, missing or ill-typed parameters, or numbers out of range.
     """

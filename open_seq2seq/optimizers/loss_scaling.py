@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import ConfigError
@@ -202,7 +202,6 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
 
     Args:
       loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (in any case); a subclass of ``LossScaler``, or its name.
-      params: ``loss_scaling_params``, for the automatic ones.
       compute: the type of arithmetic; in float32 nothing is scaled.
 
     Raises:
@@ -246,6 +245,5 @@ def _as_number(loss_scaling: Any) -> float:
     return float(loss_scaling)
 
 
-register("loss_scaler", lambda: {**_ALGORITHMS, **{scaler.__name__: scaler for scaler in _ALGORITHMS.values()},
-                                 **{f"open_seq2seq.optimizers.{s.__name__}": s for s in _ALGORITHMS.values()}},
-         base=LossScaler)
+register("loss_scaler", lambda: {**_ALGORITHMS, **with_package({s.__name__: s for s in _ALGORITHMS.values()},
+                                                               "open_seq2seq.optimizers")}, base=LossScaler)

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import Param, check_arguments, check_value, coerce, shown
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -160,7 +160,6 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
 
     Args:
       policy: a function, the name of one above, ``package.module.function`` or ``path/to/file.py:function``.
-      params: ``lr_policy_params``.
       last_step: number of updates in the run.
       steps_per_epoch: updates an epoch; None in runs that are measured in steps.
 
@@ -246,5 +245,5 @@ def _numeric_kinds(hint: Any) -> tuple[type, ...]:
     return tuple(kinds) if hint is not None and all(k in (int, float, bool, type(None)) for k in kinds) else ()
 
 
-register("lr_policy", lambda: {**POLICIES, **{f"open_seq2seq.optimizers.{n}": f for n, f in POLICIES.items()}},
+register("lr_policy", lambda: with_package(POLICIES, "open_seq2seq.optimizers"),
          wanted=f"a function or one of {', '.join(POLICIES)}")

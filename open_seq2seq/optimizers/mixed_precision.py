@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from open_seq2seq.optimizers.averaging import WeightAverage
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
 from open_seq2seq.optimizers.combinations import combination_problems
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
+from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import ConfigError
@@ -50,7 +50,6 @@ class MixedPrecisionOptimizer(Module):
     is multiplied.
 
     Args:
-      optimizer: the optimizer proper.
       schedule: learning rate by the number of updates made (``make_schedule``).
       loss_scaler: a fixed scale of 1 by default.
       max_grad_norm: largest global norm of the unscaled gradients; None is off.

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.optimizers.adafactor import Adafactor
 from open_seq2seq.optimizers.adam import Adam, AdamW, LazyAdam, Nadam
 from open_seq2seq.optimizers.adaptive import Adagrad, Ftrl, RMSProp
@@ -28,7 +28,6 @@ def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | 
     Args:
       optimizer: a name of ``OPTIMIZERS``, ``tf.keras.optimizers.Lion``,
         ``package.module.Class``, ``path/to/file.py:Class``, or a class: a subclass of ``Optimizer`` or of Keras' one.
-      optimizer_params: its arguments.
 
     Raises:
       ConfigError: no such optimizer, or arguments that it does not have.
@@ -80,7 +79,7 @@ def _keras_optimizers() -> dict[str, Any]:
             if is_keras_optimizer(value)}
 
 
-register("optimizer", lambda: {**OPTIMIZERS, **{f"open_seq2seq.optimizers.{n}": c for n, c in OPTIMIZERS.items()}},
-         fits=_is_optimizer, wanted=f"one of {', '.join(OPTIMIZERS)}, a subclass of open_seq2seq.optimizers.Optimizer, "
-         "or a Keras optimizer such as tf.keras.optimizers.Lion")
+register("optimizer", lambda: with_package(OPTIMIZERS, "open_seq2seq.optimizers"), fits=_is_optimizer,
+         wanted=f"one of {', '.join(OPTIMIZERS)}, a subclass of open_seq2seq.optimizers.Optimizer, or a Keras "
+         "optimizer such as tf.keras.optimizers.Lion")
 register("optimizer", _keras_optimizers)

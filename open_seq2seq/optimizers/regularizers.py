@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register
+from open_seq2seq.config.names import register, with_package
 
 
 def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -23,4 +23,4 @@ def l1_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 _NAMES = {function.__name__: function for function in (l1_regularizer, l2_regularizer)}
-register("regularizer", lambda: {**_NAMES, **{f"open_seq2seq.optimizers.{n}": f for n, f in _NAMES.items()}})
+register("regularizer", lambda: with_package(_NAMES, "open_seq2seq.optimizers"))

@@ -1,4 +1,4 @@
-"""Activation functions by name or as functions, and the fast way through those that clip."""
+"""Activation functions by name, and fast gradients of those that clip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES: dict[str, Activation] = {
     "leaky_relu": tf.nn.leaky_relu, "swish": tf.nn.silu, "tanh": tf.nn.tanh, "sigmoid": tf.nn.sigmoid,
     "softplus": tf.nn.softplus,
 }
-# Functions of TensorFlow's that take a tensor and return one of its shape.
+# TensorFlow functions that return a tensor of the shape of their input.
 _ELEMENTWISE = {
     "tf.nn": ("celu", "elu", "gelu", "leaky_relu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus",
               "softsign", "swish", "tanh", "log_softmax"),
@@ -36,12 +36,12 @@ _CLIPPED_AT: dict[Any, float | None] = {tf.nn.relu: None, tf.nn.relu6: 6.0, relu
 
 
 def resolve_activation(value: Any, path: str) -> Activation | None:
-    """Returns the function that a config gives.
+    """Returns the activation function that a config names; None for None.
 
     Args:
-      value: a function; a name of ``NAMES``; one of Keras' activations; ``tf.nn.relu`` and the like;
-        ``package.module.function`` or ``path/to/file.py:function``; None for none.
-      path: where it stands in the config, for messages.
+      value: a function; a name of ``NAMES`` or of a Keras activation; a name like ``tf.nn.relu``,
+        ``package.module.function`` or ``path/to/file.py:function``.
+      path: of the parameter, for messages.
 
     Raises:
       ConfigError: there is no such function.
@@ -54,7 +54,7 @@ def _clipped(x: tf.Tensor, keep: tf.Tensor, scale: tf.Tensor, most: tf.Tensor) -
     y = tf.where(keep, tf.minimum(tf.nn.relu(x), most) * scale, tf.zeros([], x.dtype))
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
-        # Elements that were active, not clipped and kept are told by the result.
+        # The result shows which elements were active, not clipped and kept.
         return tf.where((y > 0) & (y < most * scale), dy * scale, tf.zeros([], x.dtype)), None, None, None
 
     return y, grad

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks, sum_over_ranks
 from open_seq2seq.parts.recompute import is_recomputing
 from open_seq2seq.parts.xla import is_for_xla
 
-# Profiles tell normalisation apart from other arithmetic by its scope.
+# Profiles recognise normalisation by this name scope.
 _SCOPE = "norm"
 
 
@@ -19,54 +19,77 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of those that count (Ioffe and Szegedy 2015, section 3).
 
-    With n rows that count, x̂ = (x − μ) / √(σ² + ε) and dy the gradient:
-    ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``. Of ``x`` nothing but itself is kept for that.
-    Where ranks are joined (``parts.ranks``), n, the statistics and these sums are those of all ranks.
+    The backward pass keeps only ``x``. Where ranks are joined (``parts.ranks``), the statistics and the sums of the
+    backward pass are those of all ranks.
 
     Args:
-      x: ``[rows, channels]``, any float type; finite where rows do not count.
-      held: FP32 ``[1, rows]``: 1 for each row that counts, 0 for others. These get and give no gradient.
+      x: ``[rows, channels]``, any float type; finite in rows that do not count.
+      held: FP32 ``[1, rows]``: 1 for each row that counts, 0 for the others, which have no gradient.
       gamma: FP32 ``[channels]``.
       beta: FP32 ``[channels]``.
-      epsilon: added to the variance.
-      count: FP32 scalar, the rows that count, of all ranks where they are joined; by default the sum of ``held``.
+      count: FP32 scalar, number of rows that count, on all joined ranks; by default the sum of ``held``.
 
     Returns:
-      The normalised rows in the type of ``x``; the mean and the variance ``[channels]``, FP32, which have no gradient.
+      The normalised rows ``[rows, channels]`` in the type of ``x``; the mean and the variance, FP32 ``[channels]``,
+      without gradients.
     """
     count = tf.maximum(tf.reduce_sum(held) if count is None else count, 1.0)
     ranks = ranks_now()
 
     @tf.custom_gradient
-    def run(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
+    def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         with tf.name_scope(_SCOPE):
-            wide = tf.cast(x, tf.float32)
-            # A product with zeros and ones is the quickest masked sum down the columns.
-            mean = sum_over_ranks(tf.matmul(held, wide)[0])[0] / count
-            centered = wide - mean
-            variance = sum_over_ranks(tf.matmul(held, tf.square(centered))[0])[0] / count
-            inverse = tf.math.rsqrt(variance + epsilon)
-            y = tf.cast(centered * (inverse * gamma) + beta, x.dtype)
+            statistics, centered = _statistics(x, held, count, epsilon)
+            y = tf.cast(centered * (statistics.inverse * gamma) + beta, x.dtype)
 
         def grad(dy: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             with tf.name_scope(_SCOPE), rejoined_ranks(ranks):
-                again = tf.cast(_copy_after(dy, x), tf.float32) - mean
-                wide_dy = tf.cast(dy, tf.float32) * tf.transpose(held)
-                d_beta = tf.matmul(held, wide_dy)[0]
-                d_gamma = tf.matmul(held, wide_dy * again)[0] * inverse
-                # What a rank's loss owes to the statistics, it owes to the rows of all ranks.
-                slope, offset = sum_over_ranks(d_gamma, d_beta)
-                shared = again * (slope * inverse / count) + offset / count
-                dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(held)
-                return tf.cast(dx, x.dtype), d_gamma, d_beta
+                return _gradients(dy, x, gamma, held, count, statistics)
 
-        return (y, mean, variance), grad
+        return (y, statistics.mean, statistics.variance), grad
 
-    return run(x, gamma, beta)
+    return normalize(x, gamma, beta)
+
+
+class _Statistics(NamedTuple):
+    """Statistics of a batch, FP32 ``[channels]``; ``inverse`` is 1 / √(variance + ε)."""
+
+    mean: tf.Tensor
+    variance: tf.Tensor
+    inverse: tf.Tensor
+
+
+def _statistics(x: tf.Tensor, held: tf.Tensor, count: tf.Tensor, epsilon: float) -> tuple[_Statistics, tf.Tensor]:
+    """Returns the statistics, and ``x`` minus its mean, FP32 ``[rows, channels]``."""
+    wide = tf.cast(x, tf.float32)
+    # A product with zeros and ones is the fastest masked sum over rows.
+    mean = sum_over_ranks(tf.matmul(held, wide)[0])[0] / count
+    centered = wide - mean
+    variance = sum_over_ranks(tf.matmul(held, tf.square(centered))[0])[0] / count
+    return _Statistics(mean, variance, tf.math.rsqrt(variance + epsilon)), centered
+
+
+def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, count: tf.Tensor,
+               statistics: _Statistics) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the gradients of ``x`` ``[rows, channels]``, ``gamma`` and ``beta`` ``[channels]``.
+
+    With n rows that count and x̂ = (x − μ) / √(σ² + ε):
+    ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
+    """
+    mean, _, inverse = statistics
+    centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
+    wide_dy = tf.cast(dy, tf.float32) * tf.transpose(held)
+    d_beta = tf.matmul(held, wide_dy)[0]
+    d_gamma = tf.matmul(held, wide_dy * centered)[0] * inverse
+    # The statistics depend on the rows of all ranks, so their gradient is a sum over all ranks.
+    slope, offset = sum_over_ranks(d_gamma, d_beta)
+    shared = centered * (slope * inverse / count) + offset / count
+    dx = (wide_dy - shared) * (gamma * inverse) * tf.transpose(held)
+    return tf.cast(dx, x.dtype), d_gamma, d_beta
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Returns a copy that cannot be had before ``dy``: otherwise the forward pass's FP32 rows would be kept instead."""
+    """Returns a copy of ``x`` that is made after ``dy``: otherwise the FP32 rows of the forward pass would be kept."""
     if is_for_xla():
         return x
     with tf.control_dependencies([dy]):
@@ -80,11 +103,7 @@ class BatchNorm(Module):
     statistics are used, so that an example's result does not depend on its batch.
 
     Args:
-      hidden_size: channels.
       momentum: share of the old moving statistics that a step keeps.
-      epsilon: added to the variance.
-      center_scale: whether offset and scale are learned.
-      regularizer: of the scale.
     """
 
     def __init__(self, hidden_size: int, momentum: float = 0.95, epsilon: float = 1e-4, center_scale: bool = True,
@@ -104,9 +123,9 @@ class BatchNorm(Module):
         """Normalises ``[..., hidden]``.
 
         Args:
-          x: any float type; in training finite where the mask is False.
-          mask: boolean, ``x``'s shape without its last axis; False positions do not count.
-          training: use and record the batch's statistics.
+          x: ``[..., hidden]``, any float type; in training finite where the mask is False.
+          mask: boolean ``[...]``; positions where it is False do not count.
+          training: whether to use the batch's statistics, and to update the moving ones.
         """
         rows = tf.reshape(x, [-1, self.hidden_size])
         gamma = tf.convert_to_tensor(self.gamma) if self.center_scale else tf.ones([self.hidden_size])
@@ -124,10 +143,10 @@ class BatchNorm(Module):
         (count,) = sum_over_ranks(tf.reduce_sum(held))
         y, mean, variance = normalize_batch(rows, held, gamma, beta, self.epsilon, count)
         if not is_recomputing():
-            # A replica without rows must leave the moving statistics alone.
+            # A replica without rows must not change the moving statistics.
             rate = tf.where(count > 0.0, 1.0 - self.momentum, 0.0)
             for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 change = rate * (tf.stop_gradient(new) - moving)
-                # The update of a batch that holds NaN is skipped; its statistics must leave no trace either.
+                # The update of a batch with NaN is skipped; its statistics must not count either.
                 moving.assign_add(tf.where(tf.math.is_finite(change), change, 0.0))
         return y

@@ -1,7 +1,7 @@
-"""State that a part carries over from one batch to the next, as truncated back-propagation does.
+"""State that a part carries over from one batch to the next, for truncated back-propagation.
 
-Which state a forward pass goes on from, and whether it starts anew, is decided by what runs the
-pass: it opens a scope around it. A part only reads and writes.
+A part only reads and writes its state. The code that runs a forward pass opens a scope around it, which determines the
+initial states and whether they are zeros.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SCOPES = Stack()
 
 
 class CarriedState(tf.Module):
-    """What rows of one batch leave to the rows of the batch that continues them.
+    """State that the rows of one batch pass to the rows of the batch that continues them.
 
-    It is neither a weight nor a statistic: each replica has its own, for each micro-batch of an update one,
-    of the batch's size; no gradient flows through it, it is never averaged and the evaluation model has another one.
-    Made by ``Module.carried_state``; the builder allocates it.
+    It is neither a weight nor a statistic: each replica has one for each micro-batch of an update, with the rows of the
+    batch. It has no gradient, is never averaged, and is not shared with the evaluation model. It is made by
+    ``Module.carried_state`` and allocated by the builder.
 
     Args:
       shape: of one row's state.
@@ -31,10 +31,10 @@ class CarriedState(tf.Module):
     Attributes:
       shape: of one row's state.
       dtype: of the state.
-      variable: ``[slots, rows, *shape]``, zeros at first; None before ``allocate``.
+      variable: ``[slots, rows, *shape]``, initially zeros; None before ``allocate``.
 
     Raises:
-      ValueError: a half-precision type: states are FP32, as weights are.
+      ValueError: a half-precision type.
     """
 
     def __init__(self, shape: Sequence[int], dtype: tf.DType = tf.float32) -> None:
@@ -46,22 +46,16 @@ class CarriedState(tf.Module):
         self.variable: tf.Variable | None = None
 
     def allocate(self, slots: int, rows: int) -> None:
-        """Makes the variable, under the names of nothing: it is no weight.
-
-        Args:
-          slots: micro-batches of an update on one replica, each of which goes on from a state of its own.
-          rows: of a batch.
-        """
+        """Makes the variable for batches of ``rows`` rows; each micro-batch of an update on a replica has a slot."""
         self.variable = tf.Variable(tf.zeros([slots, rows, *self.shape], self.dtype), trainable=False)
 
     def read(self) -> tf.Tensor:
-        """Returns what the batch before left for each row of this batch ``[rows, *shape]``.
+        """Returns the state that the previous batch wrote for each row ``[rows, *shape]``, or zeros at the start.
 
-        It is zeros where nothing came before. It is the same however often it is read in a forward pass,
-        whatever is written in between.
+        It does not change within a forward pass, even after ``write``.
 
         Raises:
-          RuntimeError: outside of any pass, for a part that is in no model: the number of rows is unknown.
+          RuntimeError: the part is not in a model, and outside ``put_aside``: the number of rows is unknown.
         """
         if _SCOPES.entries:
             return _SCOPES.entries[-1].read(self)
@@ -70,10 +64,10 @@ class CarriedState(tf.Module):
         return tf.zeros(self.variable.shape[1:], self.dtype)
 
     def write(self, value: tf.Tensor) -> None:
-        """Leaves a value for the rows that continue this batch.
+        """Writes the state for the rows of the next batch.
 
-        A row whose value holds inf or NaN keeps the state that it had, so that no state is ever other than finite.
-        Nothing is written where a batch is only run again, to be looked at.
+        Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written while a batch
+        is computed again.
 
         Args:
           value: ``[rows, *shape]``, cast to the state's type; no gradient flows through it.
@@ -83,12 +77,12 @@ class CarriedState(tf.Module):
 
 
 class _Scope:
-    """What the states of one pass are.
+    """The states of one pass.
 
     Args:
-      rows: of the batch.
-      whole: by the state's identity, what it is for all rows of a full batch.
-      slot: where writes go; None drops them.
+      rows: number of rows of the batch.
+      whole: id of a state → its value for all rows of a full batch.
+      slot: the slot to write to; None discards writes.
     """
 
     def __init__(self, rows: Any, whole: Mapping[int, tf.Tensor], slot: Any) -> None:
@@ -119,13 +113,13 @@ class _Scope:
 
 @contextlib.contextmanager
 def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -> Iterator[None]:
-    """Within this context parts go on from their states, and what they write is kept.
+    """Within this context parts read their states, and writes are kept.
 
     Args:
-      states: all of the model's, allocated.
-      rows: how many rows the batch has; where it has fewer than the model's batch size, the states of the others stay.
-      slot: scalar, which of the states.
-      fresh: bool scalar, whether the states start anew, from zeros.
+      states: all states of the model, allocated.
+      rows: number of rows of the batch; the states of further rows do not change.
+      slot: integer scalar.
+      fresh: bool scalar, whether the states start from zeros.
     """
     whole = {}
     for state in states:
@@ -138,20 +132,20 @@ def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -
 
 @contextlib.contextmanager
 def put_aside(rows: Any, values: Mapping[CarriedState, tf.Tensor] | None = None) -> Iterator[None]:
-    """Within this context a batch is run without regard to the states: what is written is dropped.
+    """Within this context parts read given states, and writes are discarded.
 
     Args:
-      rows: how many rows the batch has.
-      values: what is read instead, ``[rows or more, *shape]`` by state; zeros for those left out.
+      rows: number of rows of the batch.
+      values: by state ``[rows or more, *shape]``; zeros for others.
     """
     with _entered(_Scope(rows, {id(state): value for state, value in (values or {}).items()}, None)):
         yield
 
 
 def carried_again() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Returns what opens the present scope a second time, where a layer is computed again for its gradient.
+    """Returns a function that opens the current scope again, to compute a layer a second time for its gradient.
 
-    What is read is the same, though it has been written to meanwhile; nothing is written.
+    It reads the same values as before, and discards writes.
     """
     if not _SCOPES.entries:
         return contextlib.nullcontext

@@ -1,9 +1,7 @@
-"""The base of everything a config can name, and of the layers inside.
+"""The base of all components that a config can name, and of their layers.
 
-A component is a ``tf.Module`` whose variables get their names from where they sit:
-the attribute path from the model down, ``encoder/layer_0/self_attention/query``.
-The names do not depend on creation order or on name scopes, so a checkpoint, a
-second model that shares its variables, and a reader of the code all see the same tree.
+A component is a ``tf.Module`` whose variables are named by their attribute path from the model down:
+``encoder/layer_0/self_attention/query``. Names do not depend on the order of creation or on name scopes.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ __all__ = ["Component", "Module", "SharedVariable", "carried_states", "creating_
 
 
 class _Creation:
-    """How ``Module.weight`` makes variables at the moment."""
+    """How ``Module.weight`` makes variables now."""
 
     shared = False
     seed = 0
@@ -51,12 +49,12 @@ def creating_variables(seed: int = 0, shared: bool = False) -> Iterator[None]:
     """Within this context, variables are initialised from ``seed``, or are placeholders.
 
     Args:
-      seed: initial values follow from it and the order of creation.
+      seed: initial values depend on it and on the order of creation.
       shared: make placeholders, which ``share_variables`` replaces with another model's variables.
     """
     before = (_Creation.shared, _Creation.seed, _Creation.count)
     _Creation.shared, _Creation.seed, _Creation.count = shared, seed, 0
-    # Keras' initialisers take their default seeds from Python's generator.
+    # Keras initialisers take their default seeds from Python's generator.
     python_state = random.getstate()
     random.seed(seed)
     try:
@@ -84,7 +82,7 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
 
 
 class Module(tf.Module):
-    """A layer: variables, other modules, and a ``__call__``, whose outputs ``parts.observation`` can see."""
+    """A layer: variables, other modules, and a ``__call__``, whose outputs ``parts.observation`` can observe."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -174,11 +172,11 @@ class Component(Module):
 
     @classmethod
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns what may be given in all: (required, optional), each name to spec."""
+        """Returns all parameters: (required, optional), each name to spec."""
         return cls.get_required_params(), cls.get_optional_params()
 
     def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
-        """Returns what is wrong with values of the right type, one sentence each."""
+        """Returns the problems of values of the right type, one sentence each."""
         given = params.get("dtype")
         try:
             fits = given is None or tf.as_dtype(given).is_floating or not self._is_arithmetic
@@ -189,12 +187,12 @@ class Component(Module):
 
     @property
     def params_path(self) -> str:
-        """Where this component's parameters stand in the config, for messages."""
+        """Path of this component's parameters in the config, for messages."""
         return f"{self.name}_params"
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The checked parameters, defaults filled in, and objects in the places of their names."""
+        """The checked parameters, with defaults filled in and names replaced by what they name."""
         return self._params
 
     @property
@@ -204,12 +202,12 @@ class Component(Module):
 
     @property
     def mode(self) -> str:
-        """``train``, ``eval`` or ``infer``: what the model was built for."""
+        """``train``, ``eval`` or ``infer``."""
         return self._mode
 
     @property
     def training(self) -> bool:
-        """True while the forward pass of a training step is traced (dropout on)."""
+        """Whether the forward pass of a training step is being traced, with dropout."""
         return bool(self._training_scopes.entries) and self._training_scopes.entries[-1]
 
     @property
@@ -218,9 +216,9 @@ class Component(Module):
         return self.dtype_of("product")
 
     def dtype_of(self, kind: str) -> tf.DType:
-        """Returns the type in which one of the ``KINDS`` of operations computes: that of the component, or float32.
+        """Returns the type of one of the ``KINDS`` of operations: that of the component, or float32.
 
-        A component whose ``dtype`` is not the model's computes in it throughout.
+        A component with a ``dtype`` of its own uses it for all kinds.
         """
         dtype, precision = tf.as_dtype(self._params["dtype"]), getattr(self._model, "precision", None)
         return dtype if precision is None or dtype != precision.compute else precision.type_of(kind)

@@ -68,7 +68,6 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
       logits: ``[rows, vocabulary]``, any float type, which the gradient has too.
       labels: ``[rows]`` int32, in the vocabulary.
       weights: ``[rows]`` FP32; no gradient flows to them.
-      targets: probabilities to learn.
     """
 
     @tf.custom_gradient
@@ -104,7 +103,6 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
       table: ``[vocabulary, hidden]`` FP32.
       labels: ``[rows]`` int32.
       weights: ``[rows]`` FP32; no gradient flows to them.
-      targets: probabilities to learn.
       training: whether to compute the gradients along with the value. Without them the
         value can still be differentiated, at the usual cost in time and memory.
 

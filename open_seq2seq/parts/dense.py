@@ -9,6 +9,12 @@ import tensorflow as tf
 from open_seq2seq.parts.dropout import keep_mask
 
 
+def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Returns ``[…, rows]`` times ``[rows, columns]``, ``[…, columns]``, as one product of two matrices."""
+    product = tf.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix)
+    return tf.reshape(product, tf.concat([tf.shape(x)[:-1], [matrix.shape[1]]], 0))
+
+
 def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Tensor:
     """Returns ``scale · variable``, multiplied in FP32, in the compute type.
 
@@ -20,7 +26,7 @@ def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Te
 def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
     """Returns the FP32 sum ``[columns]`` over the rows of ``[rows, columns]``.
 
-    A product with ones is the quickest sum down the columns, and matrix products add in FP32.
+    A product with ones is the fastest sum over rows, and matrix products add in FP32.
     """
     if x.dtype == tf.float16:  # a product's FP16 result could overflow
         x = tf.cast(x, tf.float32)
@@ -69,7 +75,6 @@ def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
       x: ``[rows, columns]`` in the compute type.
       bias: ``[columns]`` FP32.
       rate: the share that is dropped.
-      training: whether anything is dropped.
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)

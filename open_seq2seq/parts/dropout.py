@@ -1,7 +1,7 @@
-"""Dropout whose mask costs little: one 64-bit random word decides four elements.
+"""Dropout with a cheap mask: one 64-bit random word for four elements.
 
-The keep probability is quantised to 1/65536, and kept elements are divided by exactly
-that probability, so the expectation is unchanged.
+The keep probability is quantised to 1/65536, and kept elements are divided by the quantised probability, so that the
+expectation is unchanged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def keep_mask(shape: Any, rate: float) -> tf.Tensor:
       Boolean tensor of this shape, True for kept.
     """
     count = tf.reduce_prod(shape)
-    # Full-range int64 is the cheapest draw per bit; its bytes are read as four int16.
+    # Drawing full-range int64 is the cheapest per bit; each is read as four int16.
     words = tf.random.stateless_uniform([(count + 3) // 4], next_seed(), minval=None, maxval=None, dtype=tf.int64)
     levels = tf.reshape(tf.bitcast(words, tf.int16), [-1])[:count]
     return tf.reshape(levels >= tf.constant(_dropped_levels(rate) - _LEVELS // 2, tf.int16), shape)
@@ -90,14 +90,13 @@ def _add_masked(x: tf.Tensor, update: tf.Tensor, keep: tf.Tensor) -> Any:
 def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """Residual connection with dropout: ``x + mask · update``.
 
-    The scale of dropout is not applied: whoever made ``update`` multiplied a weight matrix
-    by ``keep_scale(rate, training)``, which saves a pass over the activations.
+    The scale of dropout is not applied: the caller multiplies a weight matrix by ``keep_scale(rate, training)``, which
+    saves a pass over the activations.
 
     Args:
       x: the residual stream, any shape.
       update: the sublayer's output, same shape, already scaled.
       rate: the share of ``update`` that is dropped.
-      training: whether anything is dropped.
     """
     if not training or rate == 0.0:
         return x + update

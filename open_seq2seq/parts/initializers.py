@@ -1,31 +1,31 @@
-"""Initialisers and regularisers by name: Keras' own, made without its deserialisation, which imports any module."""
+"""Initialisers and regularisers by name. Keras' deserialisation is not used, because it imports any module."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.names import register, resolve_name
+from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import check_arguments
 from open_seq2seq.utils.errors import ConfigError
 
-# Names by which Keras knows its initialisers besides those of the classes.
+# Further names of Keras initialisers and regularisers.
 _ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "one": "Ones", "zero": "Zeros", "l1l2": "L1L2"}
 
 
 def _keras_classes(room: str, base: str) -> dict[str, Any]:
-    """Returns the public classes below ``tf.keras.<room>`` that are subclasses of ``base``, by every name."""
+    """Returns the public subclasses of ``base`` in ``tf.keras.<room>`` by all of their names."""
     module = getattr(tf.keras, room)
     wanted = getattr(module, base)
     found = {name: value for name, value in vars(module).items()
              if inspect.isclass(value) and issubclass(value, wanted) and value is not wanted}
     bare = {**found, **{_snake_case(name): value for name, value in found.items()},
             **{alias: found[name] for alias, name in _ALIASES.items() if name in found}}
-    return {**bare, **{f"tf.keras.{room}.{name}": value for name, value in bare.items()}}
+    return with_package(bare, f"tf.keras.{room}")
 
 
 def _snake_case(name: str) -> str:
@@ -33,39 +33,52 @@ def _snake_case(name: str) -> str:
 
 
 def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -> Any:
-    """Returns the initialiser or regulariser that a config gives.
+    """Returns the initialiser or regulariser that a config names.
 
     Args:
-      chosen: an object to be used as it is; a class; or the name of either.
+      chosen: an object that is used as it is; a class; or the name of either.
       settings: arguments of the class.
       kind: ``initializer`` or ``regularizer``.
-      path: where ``chosen`` stands in the config; ``settings`` stand at ``<path>_params``.
+      path: of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
 
     Raises:
-      ConfigError: nothing of that name, or arguments that do not fit.
+      ConfigError: an unknown name, or arguments that do not fit.
     """
     found = resolve_name(chosen, kind, path)
-    # A regulariser that is a function of its settings makes the function that is applied; an initialiser is applied.
+    # An initialiser that is a function is applied as it is. A regulariser with settings is a function that makes one.
     if not isinstance(found, type) and (kind == "initializer" or not settings):
         return found
-    if nested := [name for name, value in settings.items() if isinstance(value, Mapping)]:
+    return make_with_arguments(found, settings, f"{path}_params")
+
+
+def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], path: str, **others: Any) -> Any:
+    """Calls a class, often one of Keras, or a function with arguments from a config.
+
+    Args:
+      path: where they stand in the config, for messages.
+      others: further arguments, not from the config.
+
+    Raises:
+      ConfigError: the arguments do not fit.
+    """
+    if nested := [name for name, value in arguments.items() if isinstance(value, Mapping)]:
         # Keras would import and call whatever such a dict names.
-        raise ConfigError([f"'{path}_params/{nested[0]}' is {dict(settings[nested[0]])!r}, but arguments are numbers, "
-                           "text or lists, not dicts."])
-    if problems := check_arguments(settings, f"{path}_params"):
+        raise ConfigError([f"'{path}/{nested[0]}' is {dict(arguments[nested[0]])!r}, but arguments are numbers, text "
+                           "or lists, not dicts."])
+    if problems := check_arguments(arguments, path):
         raise ConfigError(problems)
     try:
-        return found(**settings)
+        return make(**others, **arguments)
     except (TypeError, ValueError) as error:
-        name = getattr(found, "__name__", repr(found))
-        raise ConfigError([f"'{path}_params' do not fit {name}: {str(error).splitlines()[0]}"]) from error
+        name = getattr(make, "__name__", repr(make))
+        raise ConfigError([f"'{path}' do not fit {name}: {str(error).splitlines()[0]}"]) from error
 
 
 def checked_regularizer(regularizer: Any, path: str) -> Any:
-    """Returns a regulariser that makes a number of a variable.
+    """Returns a regulariser after checking that it makes a number of a variable.
 
     Raises:
-      ConfigError: it does not; a function of any other kind would be noticed in the first training step.
+      ConfigError: it does not.
     """
     what = f"'{path}' is {getattr(regularizer, '__name__', regularizer)!r}, which makes no number of a variable"
     try:

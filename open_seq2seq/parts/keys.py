@@ -1,7 +1,6 @@
 """The keys of the dicts that encoders, decoders and losses pass to one another.
 
-Each dict is described by a ``TypedDict``, of which no class needs all keys: what it needs, its docstring says. Parts of
-one's own may add keys.
+A ``TypedDict`` describes each dict. No class needs all keys; its docstring says which. Users' parts may add keys.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import tensorflow as tf
 from open_seq2seq.utils.errors import ConfigError
 
 LENGTHS = "outputs_length"
-# Names from the TensorFlow 1 toolkit: of its encoders of speech, and of text.
+# Names from the TensorFlow 1 toolkit.
 LENGTHS_ALIASES = ("src_length", "src_lengths")
 
 
 class EncoderInput(TypedDict, total=False):
-    """What an encoder gets.
+    """The input of an encoder.
 
     Attributes:
       source_tensors: ``[values, lengths, …]``, as the data layer makes them; values ``[batch, time, …]``, lengths
@@ -30,16 +29,16 @@ class EncoderInput(TypedDict, total=False):
 
 
 class EncoderOutput(TypedDict, total=False):
-    """What an encoder returns.
+    """The output of an encoder.
 
     Attributes:
       outputs: ``[batch, time, channels]`` in the compute type.
-      outputs_length: how many of them count, ``[batch]`` int32.
+      outputs_length: number of valid outputs, ``[batch]`` int32.
       src_length: alias of ``outputs_length``.
       src_lengths: alias of ``outputs_length``.
-      state: of recurrent layers at the end, or None.
-      inputs_attention_bias: FP32 ``[batch, 1, 1, time]``, -1e9 where there is padding.
-      embedding_softmax_layer: the ``SharedEmbedding`` that ``TransformerDecoder`` embeds with too.
+      state: final state of recurrent layers, or None.
+      inputs_attention_bias: FP32 ``[batch, 1, 1, time]``, -1e9 at padding.
+      embedding_softmax_layer: the ``SharedEmbedding`` that ``TransformerDecoder`` uses too.
       encoder_input: the ids ``[batch, time]``.
     """
 
@@ -54,13 +53,12 @@ class EncoderOutput(TypedDict, total=False):
 
 
 class DecoderInput(TypedDict, total=False):
-    """What a decoder gets.
+    """The input of a decoder.
 
     Attributes:
       encoder_output: an ``EncoderOutput``.
-      target_tensors: ``[values, lengths, …]`` where the loss is wanted, else absent or None.
-      ids: number of each example ``[batch]`` int64, below 0 for rows that hold none; where the decoder is to write
-        freely.
+      target_tensors: ``[values, lengths, …]`` for the loss; absent or None in free decoding.
+      ids: numbers of the examples ``[batch]`` int64, below 0 for empty rows; in free decoding.
     """
 
     encoder_output: EncoderOutput
@@ -69,18 +67,18 @@ class DecoderInput(TypedDict, total=False):
 
 
 class DecoderOutput(TypedDict, total=False):
-    """What a decoder returns.
+    """The output of a decoder.
 
     Attributes:
-      logits: ``[batch, time, vocabulary]``; None where the decoder wrote freely.
+      logits: ``[batch, time, vocabulary]``; None in free decoding.
       outputs: tensors for the task, such as ids ``[batch, time]`` and their lengths ``[batch]``; or None.
-      projection: what logits are made of, an ``OutputProjection``, for losses that need no logits as a whole.
-      src_length: how many logits count ``[batch]``, of decoders that write one symbol for each output of the encoder.
-      beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; the end symbol is kept, 0 follows it.
-      beam_scores: their log probabilities by the length penalty ``[batch, n_best]`` FP32; -inf where there is none.
+      projection: an ``OutputProjection``, from which losses compute logits piece by piece.
+      src_length: number of valid logits ``[batch]``, of decoders with one symbol for each output of the encoder.
+      beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
+      beam_scores: their log probabilities, divided by the length penalty, ``[batch, n_best]`` FP32; -inf if missing.
       beam_lengths: their lengths ``[batch, n_best]`` int32, the end symbol included.
-      alignments: where attention looked, ``[batch, time, heads, source]`` FP32.
-      ctc_output: what the CTC decoder of joint CTC and attention returned, a ``DecoderOutput``.
+      alignments: attention weights ``[batch, time, heads, source]`` FP32.
+      ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC and attention.
     """
 
     logits: tf.Tensor | None
@@ -95,12 +93,12 @@ class DecoderOutput(TypedDict, total=False):
 
 
 class LossInput(TypedDict, total=False):
-    """What a loss gets.
+    """The input of a loss.
 
     Attributes:
       decoder_output: a ``DecoderOutput``.
       target_tensors: ``[values, lengths, …]``, as the data layer makes them.
-      ids: number of each example ``[batch]`` int64, below 0 for rows that hold none.
+      ids: numbers of the examples ``[batch]`` int64, below 0 for empty rows.
     """
 
     decoder_output: DecoderOutput
@@ -109,11 +107,11 @@ class LossInput(TypedDict, total=False):
 
 
 def lengths_of(output: Mapping[str, Any], source: str = "the encoder") -> tf.Tensor:
-    """Returns the lengths ``[batch]`` in an encoder's or decoder's output, under whichever of their names they are.
+    """Returns the lengths ``[batch]`` in an encoder's or decoder's output, by any of their names.
 
     Args:
-      output: of an encoder or a decoder.
-      source: who returned it, for the message.
+      output: of an encoder or decoder.
+      source: which of them, for the message.
 
     Raises:
       ConfigError: there are none.
@@ -125,7 +123,7 @@ def lengths_of(output: Mapping[str, Any], source: str = "the encoder") -> tf.Ten
 
 
 def with_lengths(output: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an encoder's output with its lengths under all of their names, where it has any."""
+    """Returns an encoder's output with its lengths, if any, under all of their names."""
     names = (LENGTHS, *LENGTHS_ALIASES)
     missing = [key for key in names if output.get(key) is None]
     return {**output, **dict.fromkeys(missing, lengths_of(output))} if len(missing) < len(names) else dict(output)

@@ -1,9 +1,8 @@
-"""Seeing what modules compute while a model is traced.
+"""Observation of the tensors that modules compute while a model is traced.
 
-Within ``observing`` every call of a ``Module`` hands its outputs over, by the module's path
-and the word ``output``: ``encoder/layer_0/feed_forward/output``. What is worth seeing and is
-no module's output is handed over by ``observe``. Outside of the context both do nothing, and
-a traced function contains nothing of it.
+Within ``observing``, the outputs of every call of a ``Module`` are recorded by the module's path and the word
+``output``: ``encoder/layer_0/feed_forward/output``. ``observe`` records other tensors. Outside the context both do
+nothing, and leave nothing in a traced function.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ _OBSERVATIONS: list[Observation] = []
 
 
 class Observation:
-    """What was seen.
+    """The observed tensors.
 
     Args:
-      modules: by path; calls of others are not seen.
+      modules: by path; others are not observed.
 
     Attributes:
-      tensors: path → floating-point tensors, in the order of calls; each tensor once. Tensors inside
-        of loops and branches cannot be taken out of them and are left out.
+      tensors: path → floating-point tensors, in the order of calls; each tensor once. Tensors inside loops and
+        branches are not included.
     """
 
     def __init__(self, modules: Mapping[str, tf.Module]) -> None:
         self.tensors: dict[str, list[tf.Tensor]] = {}
-        self._modules = modules  # kept alive: their ids stay theirs
+        self._modules = modules  # kept alive, so that their ids remain valid
         self._paths = {id(module): path for path, module in modules.items()}
         self._active: list[Any] = []
         self._kept: list[tf.Tensor] = []
@@ -39,7 +38,7 @@ class Observation:
 
     @contextlib.contextmanager
     def inside(self, module: Any) -> Iterator[None]:
-        """Within this context what is observed belongs to this module."""
+        """Within this context observed tensors belong to this module."""
         self._active.append(module)
         try:
             yield
@@ -47,7 +46,7 @@ class Observation:
             self._active.pop()
 
     def add(self, values: Any, label: str, owner: Any = None) -> None:
-        """Keeps the tensors in a nested structure, under ``path/label`` of the owner or the active module."""
+        """Records the tensors of a nested structure as ``path/label`` of the owner or the active module."""
         owner = owner if owner is not None else self._active[-1] if self._active else None
         path = self._paths.get(id(owner))
         if path is None:
@@ -60,7 +59,7 @@ class Observation:
     def _is_new(self, value: Any) -> bool:
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return False
-        # What a module returns as it came from another one is that other one's.
+        # A tensor that a module returns unchanged belongs to the module that made it.
         return getattr(value, "graph", None) is self._graph and not any(value is kept for kept in self._kept)
 
 
@@ -80,19 +79,19 @@ def observing(modules: Mapping[str, tf.Module]) -> Iterator[Observation]:
 
 
 def observe(values: Any, label: str, owner: Any = None) -> None:
-    """Hands something over that is no module's output.
+    """Records tensors that are not a module's output.
 
     Args:
       values: a tensor or a nested structure with tensors.
-      label: what it is called below the module's path.
-      owner: the module; by default the one whose call is under way.
+      label: name below the module's path.
+      owner: the module; by default the one that is being called.
     """
     if _OBSERVATIONS:
         _OBSERVATIONS[-1].add(values, label, owner)
 
 
 def observed_call(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a module's ``__call__`` hand its outputs over."""
+    """Wraps a module's ``__call__`` so that its outputs are recorded."""
 
     @functools.wraps(call)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Kinds of operations, each with a type of its own; FP32 master weights, cast to it once per forward pass."""
+"""Kinds of operations, each with its own arithmetic type; FP32 weights are cast to it once per forward pass."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
 
-# Processors may gain by half precision in some and lose in others: matrix products over many rows; recurrent layers,
-# which multiply few rows at each step; convolutions over time, or over time and frequency.
+# Half precision may make some of them faster and others slower: matrix products over many rows; recurrent layers,
+# which multiply few rows at each step; convolutions.
 KINDS = ("product", "recurrence", "convolution")
 
 _CACHES = Stack()
@@ -32,7 +32,7 @@ def cast_weight(variable: tf.Variable, dtype: tf.DType) -> tf.Tensor:
         return tf.convert_to_tensor(variable)
     if not _CACHES.entries:
         return tf.cast(variable, dtype)
-    # The graph is part of the key: a tensor of a loop body is no use outside of it.
+    # The graph is part of the key, because a tensor of a loop body cannot be used outside it.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     key = (id(variable), dtype, id(graph))
     cache = _CACHES.entries[-1]

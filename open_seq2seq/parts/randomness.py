@@ -1,4 +1,4 @@
-"""Random numbers without state: of a training step, by (seed, micro-batch, place in the model); of an example."""
+"""Seeds of stateless random operations: by (seed, micro-batch, place in the model), or by example."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from open_seq2seq.utils.stacks import Stack
 
 LARGEST_SEED = 2 ** 43 - 1
-"""Of a run: seeds of operations have 64 bits, of which 20 number the draws, and one is the sign."""
+"""The largest seed of a run: seeds of operations have 64 bits, 20 of them for the number of the draw, one the sign."""
 
 _SCOPES = Stack()
 
@@ -21,7 +21,6 @@ def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
     """Within this context ``next_seed`` gives seeds for this micro-batch.
 
     Args:
-      seed: the run's ``random_seed``.
       batch_index: int64 scalar, the number of the micro-batch since the start of training.
     """
     _SCOPES.entries.append([seed, tf.cast(batch_index, tf.int64), 0])
@@ -32,29 +31,29 @@ def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
 
 
 def next_seed() -> tf.Tensor:
-    """Returns a seed ``[2]`` (int64) for one stateless op; another one at each call.
+    """Returns a seed int64 ``[2]`` for one stateless operation, different at each call.
 
     Raises:
-      RuntimeError: called outside ``random_scope``, where no seed is known.
+      RuntimeError: called outside ``random_scope``.
     """
     if not _SCOPES.entries:
         raise RuntimeError("Random numbers are drawn outside a training step: wrap the call in random_scope.")
     scope = _SCOPES.entries[-1]
     scope[2] += 1
-    # The number of the draw and the run's seed share one word, the micro-batch has the other.
+    # One word holds the run's seed and the number of the draw, the other the micro-batch.
     return tf.stack([tf.constant((scope[0] << 20) + scope[2], tf.int64), scope[1]])
 
 
 def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 0) -> tf.Tensor:
-    """Returns a seed ``[…, 2]`` (int64) for a stateless op that augments each example, another one in each epoch.
+    """Returns seeds int64 ``[…, 2]`` for a stateless operation that augments examples, different in each epoch.
 
-    None of them is one of ``next_seed``'s.
+    They differ from all seeds of ``next_seed``.
 
     Args:
       seed: the run's, ``DataLayer.seed``.
-      examples: numbers of the examples, int64 of any shape ``[…]``.
+      examples: numbers of the examples, int64 ``[…]``.
       epoch: int64 scalar.
-      draw: number of the op, where several draw for an example; below 2²⁰.
+      draw: number of the operation, below 2²⁰, if several draw for an example.
     """
     # As in next_seed, but with a negative second word: 2⁴⁰ examples, 2²³ epochs.
     second = -1 - (tf.cast(epoch, tf.int64) * 2**40 + tf.cast(examples, tf.int64))
@@ -62,12 +61,12 @@ def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 
 
 
 class Draws(NamedTuple):
-    """A place in the sequence of seeds.
+    """A position in the sequence of seeds.
 
     Attributes:
       seed: of the run.
-      batch_index: int64 scalar, the micro-batch.
-      drawn: how many seeds were drawn before.
+      batch_index: int64 scalar, number of the micro-batch.
+      drawn: number of seeds drawn before.
     """
 
     seed: int
@@ -76,13 +75,13 @@ class Draws(NamedTuple):
 
 
 def draws_so_far() -> Draws | None:
-    """Returns the place that the current ``random_scope`` has reached; None outside of one."""
+    """Returns the position of the current ``random_scope``; None outside one."""
     return Draws(*_SCOPES.entries[-1]) if _SCOPES.entries else None
 
 
 @contextlib.contextmanager
 def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> Iterator[None]:
-    """Within this context the seeds that were drawn from there on are drawn again.
+    """Within this context the seeds from a position on are drawn again.
 
     Args:
       draws: from ``draws_so_far``.

@@ -17,13 +17,13 @@ _RANKS = Stack()
 
 
 class _Joined:
-    """How to add up over ranks, and how often that was done."""
+    """A sum over ranks, and the number of sums so far."""
 
     def __init__(self, reduce: Reduce) -> None:
         self._reduce, self._count = reduce, 0
 
     def sums(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the sums; each call has a name of its own."""
+        """Returns the sums over ranks; each call has its own name."""
         self._count += 1
         tensors = {f" {number}": tf.convert_to_tensor(value) for number, value in enumerate(values)}
         return list(self._reduce(tensors, f"inside.{self._count}").values())
@@ -34,8 +34,7 @@ def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
     """Within this context ``sum_over_ranks`` adds up over ranks.
 
     Args:
-      reduce: adds up over ranks; reductions that may be under way together have different names. None: every
-        rank is by itself.
+      reduce: adds up over ranks; simultaneous reductions have different names. With None ranks are not joined.
     """
     with rejoined_ranks(None if reduce is None else _Joined(reduce)):
         yield
@@ -43,7 +42,7 @@ def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rejoined_ranks(joined: _Joined | None) -> Iterator[None]:
-    """Within this context holds what ``ranks_now`` returned, where a layer is computed again."""
+    """Within this context ranks are joined as they were when ``ranks_now`` was called."""
     _RANKS.entries.append(joined)
     try:
         yield
@@ -52,14 +51,14 @@ def rejoined_ranks(joined: _Joined | None) -> Iterator[None]:
 
 
 def ranks_now() -> _Joined | None:
-    """Returns what ``rejoined_ranks`` takes; None where each rank is by itself."""
+    """Returns the argument of ``rejoined_ranks``; None if ranks are not joined."""
     return _RANKS.entries[-1] if _RANKS.entries else None
 
 
 def sum_over_ranks(*values: tf.Tensor) -> Sequence[tf.Tensor]:
     """Returns FP32 tensors added up over all ranks; unchanged outside of ``joined_ranks``.
 
-    What a rank's loss owes to a sum, it owes to the values of all ranks: the gradient is a sum over ranks too.
+    The loss of each rank depends on the values of all ranks, so the gradient is a sum over ranks too.
     """
     joined = ranks_now()
     if joined is None:

@@ -1,9 +1,7 @@
 """Gradient checkpointing: activations are computed again in the backward pass instead of kept.
 
-Chen et al. 2016, https://arxiv.org/abs/1604.06174. ``tf.recompute_grad`` does not serve
-here: what is known only while the forward pass is traced (seeds of dropout, whether XLA
-compiles) would be gone when the backward pass traces the layer again, and moving
-statistics would be updated twice.
+Chen et al. 2016, https://arxiv.org/abs/1604.06174. ``tf.recompute_grad`` does not restore what is known only while the
+forward pass is traced, such as seeds of dropout and whether XLA compiles, and would update moving statistics twice.
 """
 
 from __future__ import annotations
@@ -25,20 +23,19 @@ _INSIDE = Stack()
 
 
 def is_recomputing() -> bool:
-    """Whether a backward pass is computing a layer again: what it records was recorded before."""
+    """Whether a backward pass is computing a layer again, which must not update statistics a second time."""
     return bool(_INSIDE.entries)
 
 
 def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
-    """Returns ``function(*inputs)``; what it computes in between is not kept for its gradient.
+    """Returns ``function(*inputs)`` without keeping intermediate results for the gradient.
 
-    Results and gradients are the same as without, dropout included; the function is
-    computed twice. Memory is saved in graphs; an eager tape keeps everything.
+    Results and gradients are the same, dropout included; the function is computed twice. It saves memory in graphs
+    only: an eager tape keeps everything.
 
     Args:
-      function: traced twice. All tensors that gradients flow to have to be among its inputs;
-        variables need not.
-      inputs: tensors; those that are no floating-point numbers have no gradient.
+      function: traced twice. All tensors with gradients, except variables, have to be among its inputs.
+      inputs: tensors; only floating-point ones have gradients.
     """
     draws, for_xla, ranks, carried = draws_so_far(), is_for_xla(), ranks_now(), carried_again()
 
@@ -69,7 +66,7 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
 
 @contextlib.contextmanager
 def _again(for_xla: bool) -> Iterator[None]:
-    """What held while the forward pass was traced holds again."""
+    """Restores the context of the forward pass."""
     _INSIDE.entries.append(True)
     try:
         with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():
@@ -79,14 +76,14 @@ def _again(for_xla: bool) -> Iterator[None]:
 
 
 def _copies_after(dy: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns copies that cannot be had before ``dy``.
+    """Returns copies that are made after ``dy``.
 
-    Otherwise everything would be computed again at once, or found to be computed already.
+    Otherwise everything would be computed again at once, or merged with the first computation.
     """
     if not is_for_xla():
         with tf.control_dependencies([dy]):
             return [tf.identity(tensor) for tensor in tensors]
-    # XLA heeds data alone: a zero that it does not know to be one.
+    # XLA ignores control dependencies, so the copies depend on a zero that XLA cannot simplify.
     some = tf.reduce_sum(tf.reshape(dy, [-1])[:1])
     zero = tf.where(tf.math.is_finite(some), tf.minimum(tf.abs(some), tf.zeros([], dy.dtype)), tf.zeros([], dy.dtype))
     return [tensor if tensor.dtype == tf.bool else tensor + tf.cast(zero, tensor.dtype) for tensor in tensors]

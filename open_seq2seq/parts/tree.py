@@ -1,4 +1,4 @@
-"""The tree of a model: its modules, its variables by where they sit, and the states that its parts carry."""
+"""The tree of a model: its modules, its variables by path, and its carried states."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
 
 
 class SharedVariable:
-    """A placeholder for a variable of another model, until ``share_variables`` replaces it."""
+    """A placeholder for a variable of another model, which ``share_variables`` replaces."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(shape)
 
 
 def _is_keras_layer(value: Any) -> bool:
-    # Looking at the class tree by name keeps Keras unimported where it is not used.
+    # Comparing names avoids the import of Keras.
     return any(c.__name__ == "Layer" and c.__module__.startswith("keras.") for c in type(value).__mro__)
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
-    """Yields (name, child, function that puts another value in the child's place)."""
+    """Yields (name, child, function that replaces the child)."""
     if isinstance(value, tf.Module):
         for key, child in list(vars(value).items()):
             if key in _NOT_TREE or key.startswith("_self_"):
@@ -46,7 +46,7 @@ def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
           ) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """Yields (path, leaf, replace) for every variable, placeholder and Keras layer below ``value``.
 
-    A leaf held in several places comes once, or with ``aliases`` once for each place.
+    A leaf with several paths comes once, or with ``aliases`` once for each path.
     """
     if id(value) in seen:
         return
@@ -68,7 +68,7 @@ def _child_path(value: Any, path: str, name: str) -> str:
 
 
 def named_modules(root: tf.Module) -> dict[str, tf.Module]:
-    """Returns ``root`` (by the empty path) and every module below it by path; a shared one by its first place."""
+    """Returns ``root`` (with an empty path) and every module below it by path; shared ones by their first path."""
     found: dict[str, tf.Module] = {}
     seen: set[int] = set()
 
@@ -87,7 +87,7 @@ def named_modules(root: tf.Module) -> dict[str, tf.Module]:
 
 
 def carried_states(root: tf.Module) -> dict[str, CarriedState]:
-    """Returns what parts below ``root`` carry from batch to batch, by path; a shared one by its first place."""
+    """Returns the carried states below ``root`` by path; shared ones by their first path."""
     return {path: module for path, module in named_modules(root).items() if isinstance(module, CarriedState)}
 
 
@@ -100,9 +100,9 @@ def _keras_variables(path: str, layer: Any) -> Iterator[tuple[str, tf.Variable]]
 
 
 def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
-    """Returns every weight and statistic below ``root`` by its path, Keras layers' included; no carried states.
+    """Returns every weight and statistic below ``root`` by path, those of Keras layers included, but no carried states.
 
-    A variable that several components share is named by the first place that holds it.
+    A variable that several components share is named by its first path.
     """
     found: dict[str, tf.Variable] = {}
     for path, leaf, _ in _walk(root, "", set()):
@@ -113,7 +113,7 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
 
 
 def has_unbuilt_layers(root: tf.Module) -> bool:
-    """Whether a Keras layer below ``root`` has not made its variables yet; it does so at its first call."""
+    """Whether a Keras layer below ``root`` has not made its variables yet, which it does at its first call."""
     return any(_is_keras_layer(leaf) and not leaf.built for _, leaf, _ in _walk(root, "", set()))
 
 
@@ -132,17 +132,17 @@ def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[
 
 
 def described_variables(root: tf.Module) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of every variable below ``root`` that is a placeholder, by its path."""
+    """Returns the shape of every placeholder below ``root`` by path."""
     return {path: leaf.shape for path, leaf, _ in _walk(root, "", set()) if isinstance(leaf, SharedVariable)}
 
 
 def share_variables(model: tf.Module, owner: tf.Module) -> None:
-    """Replaces the placeholders and Keras layers of ``model`` with those of equal path in ``owner``.
+    """Replaces the placeholders and Keras layers of ``model`` by those of ``owner`` with the same paths.
 
     Carried states are not shared.
 
     Raises:
-      ConfigError: ``owner`` has no variable of that path, or one of another shape.
+      ConfigError: ``owner`` has no variable of that path and shape.
     """
     owned = {path: leaf for path, leaf, _ in _walk(owner, "", set(), aliases=True)}
     problems = []

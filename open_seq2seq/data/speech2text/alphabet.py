@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 
-from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
-START, END = "<S>", "</S>"
 
-
-class Alphabet(Protocol):
-    """What data layer, decoders and metrics ask of an alphabet; CTC's blank is not part of it.
+class Alphabet(abc.ABC):
+    """Base of alphabets, which do not include CTC's blank.
 
     Attributes:
+      path: the file that it was read from.
       labels: the text of each id, without ``<S>`` and ``</S>``; pieces as SentencePiece spells them, but empty for its
         control pieces, which have no text.
-      size: ids are below it; with ``<S>`` and ``</S>`` where there are such.
+      size: number of ids, including ``<S>`` and ``</S>`` if the alphabet has them.
       start_id: id of ``<S>``, or None.
       end_id: id of ``</S>``, or None.
     """
 
-    labels: list[str]
-    size: int
-    start_id: int | None
-    end_id: int | None
+    def __init__(self, path: str, labels: list[str], autoregressive: bool) -> None:
+        self.path, self.labels = path, labels
+        self.size = len(labels) + (2 if autoregressive else 0)
+        self.start_id = len(labels) if autoregressive else None
+        self.end_id = len(labels) + 1 if autoregressive else None
 
+    @abc.abstractmethod
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without ``<S>`` and ``</S>``.
 
         Raises:
-          DataError: it has something outside of the alphabet.
+          DataError: it has characters outside the alphabet.
         """
-        ...
 
+    @abc.abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to ``</S>``; ids that have no text, as the blank, are left out."""
-        ...
+        """Returns the text of ids up to ``</S>``; ids without text, such as the blank, are left out."""
 
+    @abc.abstractmethod
     def unknown(self, text: str) -> str:
         """Returns the characters of a text that the alphabet does not have, each once."""
-        ...
+
+    def _unknown_error(self, text: str) -> DataError:
+        return DataError(f"The text {text!r} has characters that the alphabet {self.path} does not have: "
+                         f"{describe_characters(self.unknown(text))}.")
+
+    def _visible(self, ids: Iterable[int]) -> list[int]:
+        """Returns the ids up to ``</S>`` that have a label."""
+        found = np.asarray(list(ids) if not isinstance(ids, np.ndarray) else ids).reshape(-1).astype(np.int64).tolist()
+        if self.end_id in found:
+            found = found[:found.index(self.end_id)]
+        return [i for i in found if 0 <= i < len(self.labels)]
 
 
-class Characters:
-    """An alphabet of characters, one a line of a file; their order gives the ids.
+class Characters(Alphabet):
+    """An alphabet of characters, one on each line of a file; their order gives the ids.
 
     Args:
-      path: a UTF-8 file. A line that is a blank is the blank; empty lines are skipped.
+      path: a UTF-8 file. A line that is a space stands for the space; empty lines are skipped.
       autoregressive: whether ``<S>`` and ``</S>`` follow the characters.
 
     Raises:
@@ -59,27 +70,23 @@ class Characters:
     """
 
     def __init__(self, path: str, autoregressive: bool = False) -> None:
-        self.path = path
-        self.characters = self.labels = _read_characters(path)
-        self._ids = {character: number for number, character in enumerate(self.characters)}
-        self.size = len(self.characters) + (2 if autoregressive else 0)
-        self.start_id = len(self.characters) if autoregressive else None
-        self.end_id = len(self.characters) + 1 if autoregressive else None
+        super().__init__(path, _read_characters(path), autoregressive)
+        self._ids = {character: number for number, character in enumerate(self.labels)}
 
     def encode(self, text: str) -> list[int]:
         try:
             return [self._ids[character] for character in text]
         except KeyError:
-            raise _unknown_error(text, self.unknown(text), self.path) from None
+            raise self._unknown_error(text) from None
 
     def decode(self, ids: Iterable[int]) -> str:
-        return "".join(self.characters[i] for i in _visible(ids, self.end_id) if 0 <= i < len(self.characters))
+        return "".join(self.labels[i] for i in self._visible(ids))
 
     def unknown(self, text: str) -> str:
         return "".join(dict.fromkeys(character for character in text if character not in self._ids))
 
 
-class Pieces:
+class Pieces(Alphabet):
     """An alphabet of the pieces of a SentencePiece model.
 
     Args:
@@ -87,17 +94,13 @@ class Pieces:
       autoregressive: whether ``<S>`` and ``</S>`` follow the pieces.
 
     Raises:
-      DataError: the file is missing or no SentencePiece model.
+      DataError: the file is missing or not a SentencePiece model.
     """
 
     def __init__(self, path: str, autoregressive: bool = False) -> None:
-        self.path = path
         self._processor = load_sentencepiece(path)
-        self._pieces = self._processor.get_piece_size()
-        self.labels = [self._label(number) for number in range(self._pieces)]
-        self.size = self._pieces + (2 if autoregressive else 0)
-        self.start_id = self._pieces if autoregressive else None
-        self.end_id = self._pieces + 1 if autoregressive else None
+        labels = [self._label(number) for number in range(self._processor.get_piece_size())]
+        super().__init__(path, labels, autoregressive)
 
     def _label(self, number: int) -> str:
         if self._processor.is_control(number) or self._processor.is_unknown(number):
@@ -107,11 +110,11 @@ class Pieces:
     def encode(self, text: str) -> list[int]:
         ids = self._processor.encode(text, out_type=int)
         if self._processor.unk_id() in ids:
-            raise _unknown_error(text, self.unknown(text), self.path)
+            raise self._unknown_error(text)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        return self._processor.decode([i for i in _visible(ids, self.end_id) if 0 <= i < self._pieces])
+        return self._processor.decode(self._visible(ids))
 
     def unknown(self, text: str) -> str:
         unknown = self._processor.unk_id()
@@ -126,19 +129,9 @@ def make_alphabet(path: str, bpe: bool = False, autoregressive: bool = False) ->
 
 
 def describe_characters(characters: str) -> str:
-    """Returns characters for a message, with their code points: ``'é' (U+00E9)``; a few of many."""
+    """Returns up to five characters for a message, with their code points: ``'é' (U+00E9)``."""
     shown = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in characters[:5])
     return shown + (f" and {len(characters) - 5} more" if len(characters) > 5 else "")
-
-
-def _unknown_error(text: str, unknown: str, path: str) -> DataError:
-    return DataError(f"The text {text!r} has characters that the alphabet {path} does not have: "
-                     f"{describe_characters(unknown)}.")
-
-
-def _visible(ids: Iterable[int], end_id: int | None) -> list[int]:
-    found = np.asarray(list(ids) if not isinstance(ids, np.ndarray) else ids).reshape(-1).astype(np.int64).tolist()
-    return found[:found.index(end_id)] if end_id is not None and end_id in found else found
 
 
 def _read_characters(path: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.config.params import Param, check_params
-from open_seq2seq.data.speech2text.audio_files import resampled
+from open_seq2seq.data.audio.audio_files import resampled
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
@@ -139,7 +139,6 @@ def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dithe
       params: the parameter ``augmentation``, or None.
       num_features: columns of the features.
       dither: amplitude of weak noise.
-      path: where the parameter stands, for messages.
 
     Raises:
       ConfigError: unknown names, or values that do not fit.

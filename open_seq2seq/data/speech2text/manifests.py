@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from open_seq2seq.data.speech2text.audio_files import AUDIO_SUFFIXES
-from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES
+from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils.data_files import opened_data, read_lines, shown
 from open_seq2seq.utils.errors import DataError
 

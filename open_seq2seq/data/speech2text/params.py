@@ -9,8 +9,8 @@ import numpy as np
 
 from open_seq2seq.config.files import ASSET, LIST
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
-from open_seq2seq.data.speech2text.feature_cache import FORMATS
-from open_seq2seq.parts.audio_features.settings import BACKENDS, INPUT_TYPES, FeatureSettings
+from open_seq2seq.data.audio.feature_cache import FORMATS
+from open_seq2seq.data.audio.feature_settings import BACKENDS, INPUT_TYPES, FeatureSettings
 from open_seq2seq.utils.errors import ConfigError
 
 PATH = (str, type(None))

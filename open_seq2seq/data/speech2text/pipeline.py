@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.audio_files import AudioError, is_silent, read_audio
+from open_seq2seq.data.audio.audio_files import AudioError, is_silent, read_audio
+from open_seq2seq.data.audio.feature_cache import FeatureCache
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.speech2text.augmentation import Augmentation, Draw, apply_masks
-from open_seq2seq.data.speech2text.feature_cache import FeatureCache
-from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
 
 
 class Pipeline:
@@ -20,7 +20,6 @@ class Pipeline:
     The order is: read and resample; speed; normalise; noise and dither; features; masks.
 
     Args:
-      settings: of the features.
       augmentation: what is drawn in training; None elsewhere.
       silence_is_bad: whether recordings in which nothing can be heard are refused.
       cache: keeps what comes before the first thing that is drawn, or None.
@@ -36,7 +35,6 @@ class Pipeline:
         """Makes one example.
 
         Args:
-          path: the recording.
           samples: that it had when the set was read, at the features' rate.
           draw: its random numbers in this epoch.
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from open_seq2seq.data.audio.audio_files import resampled_length
+from open_seq2seq.data.audio.audio_index import AudioIndex
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
 from open_seq2seq.data.speech2text.alphabet import Alphabet
-from open_seq2seq.data.speech2text.audio_files import resampled_length
-from open_seq2seq.data.speech2text.audio_index import AudioIndex
 from open_seq2seq.data.speech2text.augmentation import stretched_length
 from open_seq2seq.data.speech2text.manifests import Utterance, read_manifests
 from open_seq2seq.data.speech2text.transcripts import Transcripts, text_normalizer
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
@@ -52,10 +52,7 @@ class Recordings:
     """The examples of a data set, and the rows of its lists that are none.
 
     Args:
-      params: of the data layer.
       mode: ``train``, ``eval`` or ``infer``, which needs no transcripts and leaves nothing out but what cannot be read.
-      alphabet: of the transcripts.
-      settings: of the features.
       threads: how many files are opened at the same time.
 
     Attributes:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from open_seq2seq.data.audio.audio_files import AudioError, converted, read_audio
+from open_seq2seq.data.audio.feature_cache import FeatureCache
+from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.speech2text.alphabet import Alphabet, make_alphabet
-from open_seq2seq.data.speech2text.audio_files import AudioError, converted, read_audio
 from open_seq2seq.data.speech2text.augmentation import Draw, make_augmentation, stretched_length
-from open_seq2seq.data.speech2text.feature_cache import FeatureCache
 from open_seq2seq.data.speech2text.params import (
     check_data_params,
     make_settings,
@@ -25,7 +26,6 @@ from open_seq2seq.data.speech2text.params import (
 from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
 from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_batches import with_empty_row
-from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -52,6 +52,8 @@ class Speech2TextDataLayer(DataLayer):
       ConfigError: parameters that do not fit together.
       DataError: files that are missing or cannot be used; a data set of which nothing is left.
     """
+
+    length_limit = "max_duration"
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -107,10 +109,10 @@ class Speech2TextDataLayer(DataLayer):
         cost, unit = int(self.costs[example]), self.params["batch_size_unit"]
         if unit == "seconds":
             samples = cost if self._in_graph is not None else cost * self.settings.hop
-            return self._too_costly(example, f"{samples / self.settings.sample_freq:.2f} seconds, padding included,",
-                                    str(self.params["batch_size"]))
+            return self._too_costly(example, f"{samples / self.settings.sample_freq:.2f} seconds",
+                                    self.params["batch_size"])
         if self._in_graph is not None:
-            return self._too_costly(example, f"{cost} samples", str(self.batch_budget))
+            return self._too_costly(example, f"{cost} samples", self.batch_budget)
         return super().explain_too_costly(example)
 
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:

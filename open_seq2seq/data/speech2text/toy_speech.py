@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from open_seq2seq.data.speech2text.manifests import write_csv
-from open_seq2seq.data.text2text.preparation import write_lines
+from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 
 LETTERS = "abdeghiklmnoprstu"
@@ -52,8 +52,6 @@ def synthesize(text: str, voice: Voice, random: np.random.Generator, rate: int =
     """Returns the sound of a text of ``ALPHABET`` ``[samples]``, float32, over weak noise.
 
     Args:
-      text: what is said.
-      voice: who says it.
       random: draws durations and noise.
       rate: samples a second; 8000 at least, for the formants.
     """
@@ -75,7 +73,6 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
       folder: where they go.
       sizes: name of a list → how many utterances it has.
       words: fewest and most words of an utterance.
-      seed: of everything.
       rate: samples a second.
     """
     import soundfile

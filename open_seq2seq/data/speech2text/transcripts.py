@@ -19,7 +19,6 @@ class Transcripts:
 
     Args:
       texts: transcript of each row, normalised; None where there is none.
-      alphabet: gives the ids.
 
     Attributes:
       texts: the transcripts ``[rows]``.

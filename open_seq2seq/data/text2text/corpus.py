@@ -1,8 +1,7 @@
 """Text files as flat arrays of token ids, tokenised once.
 
-A file of some size gets an *index* beside it: its tokens, where each sentence begins
-among them, and where each line begins in the text. The index is mapped into memory, so
-that ten million sentences are there at once and several processes share one copy.
+A large file gets an *index* beside it: its tokens, and where each sentence begins in them and each line in the text.
+The index is mapped into memory, so that it loads at once and several processes share one copy.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
 
-# Tokenising less than this takes about a second, so it is not worth a file.
+# Tokenising less than this takes about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
 
@@ -45,9 +44,8 @@ class TokenCorpus:
     """The sentences of one text file.
 
     Args:
-      path: the text file.
-      source: the arrays, or a file of them.
-      text: what the file held when it was read; None where it is read again for each line.
+      source: the arrays, or an index with them.
+      text: the content of the file; None if it is read again for each line.
     """
 
     def __init__(self, path: str, source: IndexArrays | GuardedIndex, text: bytes | None = None) -> None:
@@ -59,12 +57,12 @@ class TokenCorpus:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the arrays are a file's."""
+        """Whether the arrays are in an index."""
         return isinstance(self._source, GuardedIndex)
 
     @property
     def tokens(self) -> np.ndarray:
-        """Ids of all sentences one after another ``[tokens]``, without special tokens; as they are on disk."""
+        """Concatenated ids of all sentences ``[tokens]``, without special tokens."""
         return self._arrays.tokens
 
     @property
@@ -150,7 +148,6 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
 
     Args:
       path: UTF-8 text, one sentence a line.
-      tokenizer: turns lines to ids.
       index_dir: folder of the index. By default large files have theirs in a folder
         ``.os2s_index`` beside them, or in the user's cache when that cannot be written,
         and small files are tokenised in memory.

@@ -125,8 +125,6 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
     """Maps the index of a text into memory; returns None where there is none.
 
     Args:
-      index: the file.
-      path: the text.
       vocab_size: ids are below it.
       thorough: whether all tokens are compared with their checksums at once, and the whole text with its digest.
 
@@ -261,8 +259,6 @@ class GuardedIndex:
     """An index that is made anew when it turns out to be damaged while it is used; used by several threads.
 
     Args:
-      index: mapped.
-      path: of the text, for messages.
       make: returns an index of the text that is there now, compared as a whole.
     """
 

@@ -1,42 +1,20 @@
-"""What the scripts that prepare text share: reading, cleaning, shuffling, SentencePiece."""
+"""What the scripts that prepare text share: sentence pairs, cleaning, shuffling, files of pieces."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 
-from open_seq2seq.data.text2text.tokenizers import load_sentencepiece
-from open_seq2seq.utils.console import deco_print
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece
+from open_seq2seq.data.text_files import write_lines, writing
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
-from open_seq2seq.utils.output_file import OutputFiles
 
 _LINES_AT_ONCE = 50_000
-
-
-@contextlib.contextmanager
-def writing(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file for writing that gets its name when it is complete; makes its folder."""
-    with OutputFiles() as outputs:
-        yield outputs.open(path, "wb")
-
-
-def write_lines(path: str, lines: Iterable[str]) -> int:
-    """Writes lines to a UTF-8 text file; returns how many."""
-    count = 0
-    with writing(path) as file:
-        for line in lines:
-            file.write(line.encode("utf-8") + b"\n")
-            count += 1
-    return count
 
 
 def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
@@ -107,7 +85,6 @@ def shuffle_files(inputs: Sequence[str], outputs: Sequence[str], seed: int = 0) 
     Args:
       inputs: plain text files of equally many lines, each line ended.
       outputs: the files to write.
-      seed: of the order.
     """
     order: np.ndarray | None = None
     for path, output in zip(inputs, outputs, strict=True):
@@ -123,57 +100,6 @@ def shuffle_files(inputs: Sequence[str], outputs: Sequence[str], seed: int = 0) 
                 some = order[begin:begin + _LINES_AT_ONCE]
                 places = zip(starts[some].tolist(), ends[some].tolist(), strict=True)
                 file.write(b"".join(buffer[first:last] for first, last in places))
-
-
-def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: int, model_type: str = "bpe",
-                        character_coverage: float = 1.0, max_sentences: int = 10_000_000) -> str:
-    """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
-
-    Args:
-      inputs: text files, plain or ``.gz``; a joint model learns from several.
-      model_prefix: the model goes to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
-      vocab_size: number of pieces, special ones included.
-      model_type: ``bpe`` or ``unigram``.
-      character_coverage: share of all characters that the pieces cover.
-      max_sentences: of more, a random sample is used.
-
-    Returns:
-      The model's path.
-
-    Raises:
-      DataError: the text is too small for the vocabulary, or cannot be read.
-    """
-    import sentencepiece
-
-    failures: list[Exception] = []
-
-    def lines() -> Iterator[str]:
-        try:
-            for path in inputs:
-                yield from read_lines(path)
-        except Exception as error:
-            failures.append(error)  # the trainer would replace it by an error of its own
-            raise
-
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            sentencepiece.set_random_generator_seed(0)
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=lines(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
-                model_type=model_type, character_coverage=character_coverage, input_sentence_size=max_sentences,
-                shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
-                minloglevel=2)
-        except Exception as error:
-            if failures:
-                raise failures[0] from error
-            reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
-            raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}."
-                            ) from error
-        for ending in ("model", "vocab"):
-            with open(f"{folder}/pieces.{ending}", "rb") as file, writing(f"{model_prefix}.{ending}") as out:
-                shutil.copyfileobj(file, out)
-    deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")
-    return f"{model_prefix}.model"
 
 
 def _converted(path: str, convert: Callable[[list[str]], list[str]]) -> Iterator[str]:

@@ -29,21 +29,20 @@ PATH = (str, type(None))
 class ParallelTextDataLayer(DataLayer):
     """Sentence pairs from two text files, one sentence a line.
 
-    A sentence becomes ``[S] + tokens + [EOS]`` (without S when ``use_start_token`` is
-    False), ``max_length`` ids at most. In training, pairs with an empty side or with a
-    side that is longer are dropped and counted. In evaluation and inference nothing is
-    dropped, so that results stay in line with the input: longer sentences are cut, and an
-    empty one is just its special tokens. Inference needs no target file.
+    A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs with an
+    empty side, or with more than ``max_length`` ids, are dropped and counted. In evaluation and inference, which keep
+    the order of the input, longer sentences are cut and empty ones are only special tokens. Inference needs no target
+    file.
 
-    Lengths in a batch count special tokens and never padding, also with
-    ``pad_lengths_to_eight``. The whole data set is shuffled, whatever its size: shuffling
-    is a permutation of example numbers (see ``data.batching``), not a buffer.
+    Lengths in a batch include special tokens, but not padding. The whole data set is shuffled by a permutation of
+    example numbers (see ``data.batching``).
 
     Raises:
       ConfigError: parameters that are missing or contradict each other.
-      DataError: files that are missing, empty, not UTF-8 or of unequal numbers of lines;
-        a data set of which nothing is left.
+      DataError: files that are missing, empty, not UTF-8 or of different numbers of lines; no examples left.
     """
+
+    length_limit = "max_length"
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -78,7 +77,7 @@ class ParallelTextDataLayer(DataLayer):
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Returns the parameters with those filled in that follow from others."""
+        """Returns the parameters with those that depend on others filled in."""
         return params
 
     def _check(self) -> None:
@@ -123,7 +122,7 @@ class ParallelTextDataLayer(DataLayer):
         self._select(np.stack([corpus.counts for corpus in sides], axis=1))
 
     def _select(self, counts: np.ndarray) -> None:
-        """Drops what training cannot use, and notes the rest.
+        """Drops lines that training cannot use.
 
         Args:
           counts: tokens of each line ``[lines, sides]``, without special ones.
@@ -131,7 +130,7 @@ class ParallelTextDataLayer(DataLayer):
         empty, long = counts.min(axis=1) == 0, counts.max(axis=1) > self._max_tokens
         self._num_cut = int(long.sum()) if self.mode != "train" else 0
         self._num_empty = self._num_long = 0
-        # The line (from 0) of each example, or None when all lines are examples.
+        # The line (from 0) of each example, or None if all lines are examples.
         self._lines: np.ndarray | None = None
         if self.mode == "train":
             self._num_empty, self._num_long = int(empty.sum()), int((long & ~empty).sum())
@@ -152,7 +151,7 @@ class ParallelTextDataLayer(DataLayer):
 
     def _corpus(self) -> TokenCorpus:
         if self._source is None:
-            raise DataError("In interactive inference there are no examples: sentences are handed over one by one.")
+            raise DataError("Interactive inference has no examples: sentences are passed one by one.")
         return self._source
 
     @property
@@ -161,9 +160,9 @@ class ParallelTextDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Ids of source and target ``[num_examples, 2]``; of the source ``[num_examples]`` in inference.
+        """Number of ids of source and target ``[num_examples, 2]``; of the source ``[num_examples]`` in inference.
 
-        Special tokens included, and rounded up where lengths are padded to multiples of eight.
+        Special tokens are included; lengths are multiples of eight with ``pad_lengths_to_eight``.
         """
         self._corpus()
         return self._lengths
@@ -191,10 +190,10 @@ class ParallelTextDataLayer(DataLayer):
         return list(corpus.padded(lines, self._max_tokens, self.params["use_start_token"], self._multiple))
 
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
-        """Makes a batch of source sentences; what is longer than ``max_length`` is cut.
+        """Makes a batch of source sentences, cut to ``max_length``.
 
         Raises:
-          DataError: no sentences, or something that is not a string.
+          DataError: no sentences, or values that are not strings.
         """
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         if not lines or not all(isinstance(line, str) for line in lines):
@@ -224,12 +223,8 @@ class ParallelTextDataLayer(DataLayer):
         """Returns the text of source ids ``[time]``, up to EOS and without special tokens."""
         return self._source_tokenizer.decode(ids)
 
-    def source_text(self, example: int) -> str:
-        """Returns an example's source as its file has it, detokenised if ``detokenize`` is set."""
-        return self._source_tokenizer.to_text(self._corpus().line(self.line_number(example) - 1))
-
     def reference_text(self, example: int) -> str:
-        """Returns an example's target as its file has it, detokenised if ``detokenize`` is set.
+        """Returns the text of an example's target file, detokenised if ``detokenize`` is set.
 
         Raises:
           DataError: there are no targets in inference.
@@ -239,7 +234,7 @@ class ParallelTextDataLayer(DataLayer):
         return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
 
     def examine(self) -> list[str]:
-        """Compares indexes as a whole, with their checksums and with the texts; what does not fit is made anew."""
+        """Compares whole indexes with their checksums and with the texts; wrong ones are made again."""
         self._load(thorough=True)
         cut = [f"cut to max_length: {self._num_cut:,}"] if self._num_cut else []
         return cut + [f"the index of {corpus.path} was compared with the whole text"
@@ -254,11 +249,11 @@ class ParallelTextDataLayer(DataLayer):
 
     @property
     def num_cut(self) -> int:
-        """How many pairs of an evaluation or inference set are cut to ``max_length``."""
+        """Number of pairs of an evaluation or inference set that are cut to ``max_length``."""
         return self._num_cut
 
     def assets(self) -> dict[str, str]:
-        """Returns the vocabulary files, or the models where SentencePiece is used: asset name → path."""
+        """Returns the vocabulary files, or the SentencePiece models: asset name → path."""
         pieces = (self.params["tokenizer"] or {}).get("type") == "sentencepiece"
         return {name: path for name, path in super().assets().items() if name.startswith("tokenizer_") == pieces}
 
@@ -271,15 +266,15 @@ class ParallelTextDataLayer(DataLayer):
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference read text files one after another, one sentence a line.
+        """Returns the parameters with which inference reads text files one after another, one sentence a line.
 
         Raises:
-          UserError: a file that does not exist, or an empty standard input.
-          DataError: one of several that is empty, or not UTF-8.
+          UserError: a file does not exist, or standard input is empty.
+          DataError: one of several files is empty or not UTF-8.
         """
         check_given(files)
         path = one_text(files)
-        # The files' folder is the user's, and the one of the config another's: no index is left behind there.
+        # No index is left behind in the user's folder, nor in that of the config.
         index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.data.sentencepiece_models import sentencepiece_of
 from open_seq2seq.data.text2text.vocabulary import NUM_SPECIAL, SpecialTextTokens, Vocabulary, rounded_up
 from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import ConfigError, DataError
@@ -21,31 +22,31 @@ _BLANK = "\u2581"
 
 
 class Tokenizer(Protocol):
-    """What data layers ask of a tokenizer.
+    """The interface of tokenizers.
 
     Attributes:
-      vocab_size: ids are below it.
-      fingerprint: changes with anything that changes ids.
+      vocab_size: number of ids.
+      fingerprint: of everything that ids depend on.
     """
 
     vocab_size: int
     fingerprint: str
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all lines one after another ``[tokens]``, and how many each has ``[lines]``."""
+        """Returns the concatenated ids of all lines ``[tokens]``, and their number in each line ``[lines]``."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids: what follows EOS, PAD and the start token are left out."""
+        """Returns the text of ids up to EOS, without PAD and start tokens."""
         ...
 
 
 class DelimiterTokenizer:
-    """Splits lines that are tokenised already, and looks the tokens up.
+    """Splits tokenised lines at a delimiter, and looks the tokens up in a vocabulary.
 
     Args:
       vocabulary: known tokens; others become UNK.
-      delimiter: what separates tokens.
+      delimiter: between tokens.
       detokenize: whether decoding joins SentencePiece pieces to plain text.
 
     Raises:
@@ -86,13 +87,13 @@ class SentencePieceTokenizer:
       pad_vocab_to_eight: whether ``vocab_size`` is rounded up to a multiple of 8.
 
     Raises:
-      DataError: a file that is missing, no SentencePiece model, or one with other special ids.
+      DataError: a file that is missing, not a SentencePiece model, or has other special ids.
     """
 
     def __init__(self, path: str, pad_vocab_to_eight: bool = False) -> None:
         self.path = path
         content = read_data(path, "The SentencePiece model")
-        self._processor = _processor_of(content, path)
+        self._processor = sentencepiece_of(content, path)
         ids = [self._processor.pad_id(), self._processor.eos_id(), self._processor.bos_id(), self._processor.unk_id()]
         if ids != list(range(NUM_SPECIAL)):
             raise DataError(
@@ -127,38 +128,16 @@ def visible_ids(ids: Iterable[int]) -> list[int]:
     return kept
 
 
-def load_sentencepiece(path: str) -> Any:
-    """Returns the ``SentencePieceProcessor`` of a model file.
-
-    Raises:
-      DataError: a file that is missing or no SentencePiece model.
-    """
-    return _processor_of(read_data(path, "The SentencePiece model"), path)
-
-
-def _processor_of(content: bytes, path: str) -> Any:
-    import sentencepiece
-
-    try:
-        processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-        if processor.get_piece_size() > 0:
-            return processor
-        reason: Exception | None = None
-    except (OSError, RuntimeError) as error:
-        reason = error
-    raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from reason
-
-
 def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:
-    """Makes the source's and the target's tokenizer; one object when both are the same.
+    """Makes the source's and the target's tokenizer; one object if both are the same.
 
     Args:
       params: ``tokenizer``, ``src_vocab_file``, ``tgt_vocab_file``, ``delimiter``… of a text data layer.
-      path: where they stand in the config, for messages.
+      path: of these parameters in the config, for messages.
 
     Raises:
-      ConfigError: something is missing or unknown.
-      DataError: a file that cannot be used.
+      ConfigError: a parameter is missing or unknown.
+      DataError: a file cannot be used.
     """
     settings = dict(params["tokenizer"] or {"type": "delimiter"})
     kind = settings.pop("type", None)

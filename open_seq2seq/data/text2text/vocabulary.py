@@ -1,4 +1,4 @@
-"""Vocabularies: one token a line, and the ids that have a meaning of their own."""
+"""Vocabularies with one token a line, and the ids of special tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SpecialTextTokens(enum.IntEnum):
 
     @staticmethod
     def to_string(token: int) -> str:
-        """Returns how a special token is written: ``<PAD>``, ``</S>``, ``<S>`` or ``<UNK>``.
+        """Returns the text of a special token: ``<PAD>``, ``</S>``, ``<S>`` or ``<UNK>``.
 
         Raises:
           ValueError: no special token has this id.
@@ -32,7 +32,7 @@ NUM_SPECIAL = len(SpecialTextTokens)
 
 
 def rounded_up(size: int, multiple: int = 8) -> int:
-    """Returns the smallest multiple that is not below ``size``."""
+    """Returns ``size`` rounded up to a multiple."""
     return -(-size // multiple) * multiple
 
 
@@ -41,7 +41,6 @@ class Vocabulary:
 
     Args:
       tokens: in the order of their ids, the special ones first.
-      path: where they come from, for messages.
     """
 
     def __init__(self, tokens: Iterable[str], path: str = "") -> None:
@@ -58,15 +57,15 @@ class Vocabulary:
         """Reads a vocabulary file.
 
         Args:
-          path: a text file with one token a line. What follows a TAB is ignored, and so are empty lines;
-            so the ``.vocab`` file of a SentencePiece model will do. So is a byte-order mark.
-          special_tokens_already_in_vocab: whether the file begins with the four special
-            tokens; if not, ids 0 to 3 are put before its tokens.
-          pad_to_eight: whether tokens ``<$0$>``, ``<$1$>``… fill the size up to a multiple of 8.
+          path: a text file with one token a line, such as the ``.vocab`` file of a SentencePiece model. Empty lines,
+            text after a TAB and a byte-order mark are ignored.
+          special_tokens_already_in_vocab: whether the file begins with the four special tokens; otherwise they are
+            inserted as ids 0 to 3.
+          pad_to_eight: whether tokens ``<$0$>``, ``<$1$>``… are added up to a multiple of 8.
 
         Raises:
-          DataError: a file that is missing, without tokens, not UTF-8, or has a token twice; or one
-            that does not begin with special tokens although it should.
+          DataError: the file is missing, has no tokens, is not UTF-8, has a token twice, or does not begin with
+            special tokens although it should.
         """
         tokens = _read_tokens(path)
         if special_tokens_already_in_vocab:

@@ -59,12 +59,7 @@ class ConvLayer(Module):
     """Convolution and normalisation.
 
     Args:
-      kind: of the convolution.
-      in_channels: of the input.
-      channels: of the output.
       windows: over time, and for ``conv2d`` over frequency.
-      settings: of the encoder.
-      regularizer: of the kernel.
     """
 
     def __init__(self, kind: str, in_channels: int, channels: int, windows: Sequence[Window],
@@ -88,9 +83,6 @@ class ConvBlock(Module):
     (Li et al. 2019, Jasper, https://arxiv.org/abs/1904.03288).
 
     Args:
-      in_channels: of the input.
-      shape: of the block.
-      settings: of the encoder.
       residual_channels: channels of each residual input; none for a block without a residual connection.
     """
 

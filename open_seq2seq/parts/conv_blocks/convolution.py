@@ -1,8 +1,8 @@
 """Convolutions over time: plain, depthwise-separable, causal, and over time and frequency.
 
-None has a bias but the causal one: normalisation follows. What they read before the start and behind the end is
-zero, and an output's place does not depend on how far a batch is padded: with stride ``s`` the padding of ``SAME``
-is that of a length which ``s`` divides, whatever the length.
+Only the causal one has a bias; the others are followed by normalisation. Inputs before the start and after the end are
+zeros. An output does not depend on how far a batch is padded: with stride ``s``, the padding of ``SAME`` is that of a
+length that ``s`` divides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
-from open_seq2seq.parts.dense import add_bias
+from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.processor import has_bfloat16, has_onednn
 
@@ -24,7 +24,7 @@ KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 
 
 class Window:
-    """Which inputs an output along one axis is made from.
+    """The inputs of an output along one axis.
 
     Args:
       size: taps of the kernel.
@@ -41,7 +41,7 @@ class Window:
         self.span = (size - 1) * dilation + 1
 
     def outputs(self, length: Any) -> Any:
-        """Returns how many outputs ``length`` inputs make: a number, or arrays or int32 tensors of any shape."""
+        """Returns the number of outputs for ``length`` inputs: an integer, or an array or int32 tensor."""
         if self.padding == "VALID":
             count = (length - self.span) // self.stride + 1
             if isinstance(length, np.ndarray):
@@ -57,7 +57,7 @@ class Window:
         return max(self.span - self.stride, 0) // 2 if self.padding == "SAME" else 0
 
     def pads(self, length: Any) -> list[Any]:
-        """Returns the zeros before and behind ``length`` inputs; with a stride of 1 they are those of any length."""
+        """Returns the zeros before and after ``length`` inputs; with a stride of 1 they do not depend on the length."""
         if self.padding == "VALID":
             return [0, 0]
         behind = (self.outputs(length) - 1) * self.stride + self.span - self.before - length
@@ -65,21 +65,12 @@ class Window:
 
     @property
     def is_plain_same(self) -> bool:
-        """Whether TensorFlow's own ``SAME`` is the same."""
+        """Whether TensorFlow's own ``SAME`` pads equally."""
         return self.padding == "SAME" and self.stride == 1
 
 
 class Convolution1D(Module):
-    """Convolution over time of ``[batch, time, channels]``.
-
-    Args:
-      in_channels: of the input.
-      out_channels: of the output.
-      window: over time.
-      initializer: of the kernel.
-      regularizer: of the kernel.
-      use_bias: whether there is a bias.
-    """
+    """Convolution over time of ``[batch, time, channels]``."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
                  regularizer: Any = None, use_bias: bool = False) -> None:
@@ -93,7 +84,7 @@ class Convolution1D(Module):
         """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
         kernel, window = cast_weight(self.kernel, x.dtype), self.window
         if window.size == window.stride == 1:
-            y = _times_matrix(x, kernel[0])
+            y = times_matrix(x, kernel[0])
         else:
             y = convolve_over_time(x, kernel, window)
         if self.bias is None:
@@ -103,15 +94,7 @@ class Convolution1D(Module):
 
 
 class SeparableConvolution1D(Module):
-    """A convolution of each channel over time, then a matrix over the channels (Kriman et al. 2019, QuartzNet).
-
-    Args:
-      in_channels: of the input.
-      out_channels: of the output.
-      window: over time.
-      initializer: of both kernels.
-      regularizer: of both kernels.
-    """
+    """A convolution of each channel over time, then a matrix over the channels (Kriman et al. 2019, QuartzNet)."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
                  regularizer: Any = None) -> None:
@@ -126,20 +109,11 @@ class SeparableConvolution1D(Module):
         kernel, window = cast_weight(self.depthwise, x.dtype), self.window
         padding = "SAME" if window.is_plain_same else "VALID"
         y = convolve_channels(_padded(x, window), kernel, window.stride, padding, window.dilation)
-        return _times_matrix(y, cast_weight(self.pointwise, x.dtype))
+        return times_matrix(y, cast_weight(self.pointwise, x.dtype))
 
 
 class Convolution2D(Module):
-    """Convolution over time and frequency of ``[batch, time, frequency, channels]``.
-
-    Args:
-      in_channels: of the input.
-      out_channels: of the output.
-      window: over time.
-      frequency: window over frequency.
-      initializer: of the kernel.
-      regularizer: of the kernel.
-    """
+    """Convolution over time and frequency of ``[batch, time, frequency, channels]``."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, frequency: Window,
                  initializer: Any = None, regularizer: Any = None) -> None:
@@ -156,7 +130,7 @@ class Convolution2D(Module):
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
         y = _convolved(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
                        [time.dilation, frequency.dilation])
-        # In a graph padding of so many frames leaves no dimension known.
+        # In a graph, padding by a computed number of frames makes all dimensions unknown.
         return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 
 
@@ -171,7 +145,7 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 
 
 def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
-    """Convolves ``[batch, time, channels]``; where oneDNN is off, in FP32 with quicker gradients than TensorFlow's."""
+    """Convolves ``[batch, time, channels]``; without oneDNN, in FP32 with faster gradients than TensorFlow's."""
     if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
         padding = "SAME" if window.is_plain_same else "VALID"
         return _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
@@ -186,11 +160,10 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    Kernels that skip inputs by themselves have no gradient on CPUs, but where oneDNN has one: not in half precision,
-    nor on processors for which TensorFlow leaves oneDNN off. TensorFlow interleaves the batch instead.
+    ``tf.nn.convolution`` interleaves the batch for dilated kernels, because their kernels have no gradient on CPUs
+    without oneDNN, nor in half precision.
 
-    CPUs without bfloat16 instructions compute in FP32: TensorFlow's kernels would add up in bfloat16 there, some 30
-    times slower than that.
+    CPUs without bfloat16 instructions compute in FP32: TensorFlow's bfloat16 kernels are about 30 times slower there.
     """
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         return tf.cast(_convolved(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations),
@@ -202,8 +175,3 @@ def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:
     if window.is_plain_same or window.padding == "VALID":
         return x
     return tf.pad(x, [[0, 0], window.pads(tf.shape(x)[1]), [0, 0]])
-
-
-def _times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    rows = tf.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix)
-    return tf.reshape(rows, tf.concat([tf.shape(x)[:-1], [matrix.shape[1]]], 0))

@@ -17,10 +17,6 @@ class InstanceNorm(Module):
     """Normalisation of each channel of each utterance over its own frames, in training and outside of it.
 
     Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022.
-
-    Args:
-      channels: of the input.
-      epsilon: added to the variance.
     """
 
     def __init__(self, channels: int, epsilon: float) -> None:
@@ -46,10 +42,6 @@ def make_normalization(kind: str | None, channels: int, momentum: float, epsilon
 
     Args:
       kind: which one; layer norm is over the channels of each position.
-      channels: of the input.
-      momentum: of batch norm's moving statistics.
-      epsilon: added to the variance.
-      regularizer: of batch norm's scale.
     """
     if kind == "batch_norm":
         return BatchNorm(channels, momentum, epsilon, regularizer=regularizer)

@@ -1,4 +1,4 @@
-"""Attention of recurrent decoders: additive scores, aware of where they looked before on request."""
+"""Additive attention of recurrent decoders, optionally location-aware."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.conv_blocks.primitives import convolve
+from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.precision import cast_weight
 
 KINDS = ("bahdanau", "chorowski", "zhaopeng")
@@ -15,12 +16,12 @@ _FILTERS, _TAPS = 10, 101
 
 
 class Memory(NamedTuple):
-    """What does not change from step to step; hypotheses of an utterance share it.
+    """The source, the same for all steps and for all hypotheses of an utterance.
 
     Attributes:
       keys: ``[batch, source, units]`` in the compute type.
       values: ``[batch, source, channels]`` in the compute type.
-      held: boolean ``[batch, source]``, False where there is padding.
+      held: boolean ``[batch, source]``, False at padding.
     """
 
     keys: tf.Tensor
@@ -28,29 +29,19 @@ class Memory(NamedTuple):
     held: tf.Tensor
 
 
-def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Returns ``[…, columns]``, ``[…, rows]`` times one matrix, as one product of two matrices."""
-    product = tf.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix)
-    return tf.reshape(product, tf.concat([tf.shape(x)[:-1], [matrix.shape[1]]], 0))
-
-
 class AdditiveAttention(Module):
-    """Scores ``v · tanh(key + query + place)``, a softmax over the source, and the mean of the values by it.
+    """Attention with the scores ``v · tanh(key + query + location)``.
 
-    ``bahdanau``: no place (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473), ``v`` normalised, with a scale of
-    its own (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). ``chorowski``: the place is what a convolution
-    over the weights of the steps before tells (Chorowski et al. 2015, https://arxiv.org/abs/1506.07503). ``zhaopeng``:
-    the sum of those weights, by a fertility that follows from the query (Tu et al. 2016,
+    ``bahdanau`` has no location (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473); ``v`` is normalised, and has
+    a learned scale (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). With ``chorowski`` the location is a
+    convolution over earlier attention weights (Chorowski et al. 2015, https://arxiv.org/abs/1506.07503), with
+    ``zhaopeng`` the sum of earlier weights, times a fertility computed from the query (Tu et al. 2016,
     https://arxiv.org/abs/1601.04811).
 
     Args:
       kind: one of ``KINDS``.
-      memory_size: channels of the source.
-      query_size: channels of the query.
       units: size of the space in which both are compared.
-      use_coverage: whether ``chorowski`` sees the sum of the weights of all steps, instead of the last one's.
-      initializer: of the matrices.
-      regularizer: of the matrices.
+      use_coverage: whether ``chorowski`` reads the sum of the weights of all steps, not those of the last step.
     """
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, use_coverage: bool = True,
@@ -73,7 +64,7 @@ class AdditiveAttention(Module):
             self.place_kernel = self.weight([1, units], initializer, regularizer=regularizer)
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns what the steps share, for ``[batch, source, memory_size]`` in the compute type."""
+        """Returns the memory of ``[batch, source, memory_size]`` in the compute type, with lengths ``[batch]``."""
         keys = times_matrix(values, cast_weight(self.memory_kernel, values.dtype))
         return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
 
@@ -82,11 +73,10 @@ class AdditiveAttention(Module):
 
         Args:
           query: ``[batch, beam, query_size]`` in the compute type.
-          looked: what came back before, ``[batch, beam, source]`` FP32; zeros at first.
-          memory: from ``memory``.
+          looked: the third result of the previous step, ``[batch, beam, source]`` FP32; zeros at first.
 
         Returns:
-          The contexts ``[batch, beam, memory_size]``, the weights and what to give as ``looked`` next,
+          The contexts ``[batch, beam, memory_size]``; the weights, and ``looked`` for the next step, both
           ``[batch, beam, source]`` FP32.
         """
         dtype = memory.keys.dtype
@@ -98,13 +88,13 @@ class AdditiveAttention(Module):
         if self._kind == "bahdanau":
             vector = vector * (self.score_scale / tf.norm(vector))
         scores = tf.cast(times_matrix(tf.tanh(inside), tf.cast(vector, dtype))[..., 0], tf.float32)
-        # All but minus infinity, so that an empty source gives numbers.
+        # Not minus infinity, so that an empty source gives no NaN.
         weights = tf.nn.softmax(tf.where(memory.held[:, tf.newaxis], scores, -1e9))
         context = tf.matmul(tf.cast(weights, dtype), memory.values)
         return context, weights, looked + weights if self._adds_up else weights
 
     def _place(self, query: tf.Tensor, looked: tf.Tensor) -> tf.Tensor:
-        """Returns what the weights so far tell of each place, ``[batch, beam, source, units]`` FP32."""
+        """Returns the location term of the scores, ``[batch, beam, source, units]`` FP32."""
         if self._kind == "zhaopeng":
             vector = tf.convert_to_tensor(self.fertility_vector)
             fertility = tf.sigmoid(times_matrix(tf.cast(query, tf.float32), vector))

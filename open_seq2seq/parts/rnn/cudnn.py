@@ -27,7 +27,6 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
     GRU's candidate.
 
     Args:
-      direction: a ``layers.Direction``.
       dtype: float32 or float16.
     """
     name, hidden = direction.cell.name, direction.hidden_size
@@ -50,7 +49,6 @@ def cudnn_recurrence(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: S
     """Returns the outputs ``[time, batch, hidden]`` in a list.
 
     Args:
-      direction: a ``layers.Direction``.
       x: ``[time, batch, input]``; bfloat16, which the kernel lacks, is computed in float32.
       lengths: ``[batch]`` in steps; empty rows are given one, whose outputs the caller puts out.
       states: initial states ``[batch, hidden]``, FP32.

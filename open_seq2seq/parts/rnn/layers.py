@@ -15,16 +15,14 @@ from open_seq2seq.parts.rnn.cells import CELLS, Cell
 from open_seq2seq.parts.rnn.cudnn import cudnn_recurrence, cudnn_serves
 from open_seq2seq.parts.rnn.recurrence import recurrence
 
-CELL_TYPES = sorted(CELLS)
-
 
 @tf.custom_gradient
 def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
-    """Returns ``x`` with its rows in another order that undoes itself, so that the gradient is the same gather.
+    """Permutes the rows of ``x`` by an order that is its own inverse, so that the gradient is the same gather.
 
     Args:
       x: ``[time, batch, columns]``.
-      order: for each row of ``[time · batch]`` the one that takes its place; ``order[order]`` counts up.
+      order: int32 ``[time · batch]``: the number of the row that takes each row's place; ``order[order]`` counts up.
     """
     def gather(x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(tf.gather(tf.reshape(x, [-1, x.shape[-1]]), order), tf.shape(x))
@@ -33,14 +31,11 @@ def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
 
 
 def reversing_order(lengths: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
-    """Returns the order that turns each example around within its own length; padding stays where it is.
+    """Returns the order that reverses each example within its own length, int32 ``[time · batch]``, time first.
 
     Args:
       lengths: ``[batch]`` in steps.
       time: steps of the padded batch.
-
-    Returns:
-      int32 ``[time · batch]``, time first, for ``permute_steps``.
     """
     step = tf.range(time)[:, tf.newaxis]
     source = tf.where(step < lengths, lengths - 1 - step, step)
@@ -52,12 +47,8 @@ class Direction(Module):
     """The weights of one cell, and one pass over time with it.
 
     Args:
-      input_size: channels of the input.
-      hidden_size: units.
-      cell_type: ``lstm``, ``gru`` (reset after the product, as cuDNN's), ``classic_gru``, ``layernorm_lstm``.
-      initializer: of the matrices.
-      regularizer: of the matrices.
-      use_cudnn: whether cuDNN computes it where it can; the weights are the same.
+      cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru``, ``layernorm_lstm``.
+      use_cudnn: whether cuDNN is used if it can compute the cell; the weights are the same.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
@@ -74,7 +65,7 @@ class Direction(Module):
         if cell_type == "classic_gru":
             self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
 
-        def start(shape: Sequence[int]) -> tf.Tensor:  # an LSTM's forget gate begins open
+        def start(shape: Sequence[int]) -> tf.Tensor:  # the forget gate of an LSTM is open at first
             parts = [tf.zeros([hidden_size]), tf.ones([hidden_size]), tf.zeros([shape[0] - 2 * hidden_size])]
             return tf.concat(parts, 0)
 
@@ -87,14 +78,14 @@ class Direction(Module):
             self.recurrent_bias = self.weight([hidden_size], "zeros")
 
     def project(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the input's share of the gates for ``[rows, input]``, bias included, in the compute type."""
+        """Projects inputs ``[rows, input]`` to ``[rows, gates · hidden]``, bias included, in the compute type."""
         projected = tf.matmul(rows, cast_weight(self.kernel, rows.dtype))
         if self.cell.name == "layernorm_lstm":
             return projected
         return add_bias(projected, tf.convert_to_tensor(self.bias))
 
     def step_weights(self, dtype: tf.DType) -> list[tf.Tensor]:
-        """Returns what ``Cell.step`` multiplies by: matrices in ``dtype``, all else FP32."""
+        """Returns the weights of ``Cell.step``: matrices in ``dtype``, all else FP32."""
         weights = [cast_weight(self.recurrent_kernel, dtype)]
         if self.cell.name == "classic_gru":
             weights.append(cast_weight(self.candidate_kernel, dtype))
@@ -109,12 +100,12 @@ class Direction(Module):
         return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
-        """Runs over ``[time, batch, input]``; see ``recurrence`` for what comes back.
+        """Runs over ``[time, batch, input]``; see ``recurrence`` for the result.
 
         Args:
           x: in the compute type.
           lengths: ``[batch]`` in steps.
-          states: what each state of the cell begins with ``[batch, hidden]``, FP32, the output first; zeros by default.
+          states: initial states of the cell ``[batch, hidden]``, FP32, the output first; zeros by default.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
         if self.use_cudnn and cudnn_serves(self.cell):
@@ -129,13 +120,8 @@ class RecurrentLayer(Module):
     """One recurrent layer in one or both directions (Schuster and Paliwal 1997), exact on padded batches.
 
     Args:
-      input_size: channels of the input.
       hidden_size: units of each direction.
-      cell_type: see ``Direction``.
-      bidirectional: whether a second pass from each example's end is put beside the first one.
-      initializer: of the matrices.
-      regularizer: of the matrices.
-      use_cudnn: see ``Direction``.
+      bidirectional: whether the outputs of a second pass, from each example's end, are concatenated.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
@@ -149,7 +135,7 @@ class RecurrentLayer(Module):
         self.forward, self.backward = direction(), direction() if bidirectional else None
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs ``[time, batch, output_size]``, 0 after each example's end.
+        """Returns the outputs ``[time, batch, output_size]``, zeros after each example's end.
 
         Args:
           x: ``[time, batch, input]`` in the compute type.
@@ -164,20 +150,11 @@ class RecurrentLayer(Module):
 
 
 class RecurrentStack(Module):
-    """Recurrent layers, one on the other; each gets both directions of the one below.
+    """A stack of recurrent layers; each reads both directions of the one below.
 
     Args:
-      input_size: channels of the input.
       hidden_size: units of each direction of each layer.
-      num_layers: how many.
-      cell_type: see ``Direction``.
-      bidirectional: see ``RecurrentLayer``.
-      dropout_rate: the share of each layer's output that is dropped.
-      drop_last: whether the last layer's output is dropped too, as by cells with output dropout;
-        cuDNN drops only between layers.
-      initializer: of the matrices.
-      regularizer: of the matrices.
-      use_cudnn: see ``Direction``.
+      drop_last: whether dropout also applies to the last layer's output; cuDNN applies it only between layers.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, cell_type: str, bidirectional: bool = False,
@@ -198,9 +175,8 @@ class RecurrentStack(Module):
         Args:
           x: in the compute type.
           lengths: ``[batch]`` int32, in steps.
-          training: whether dropout is on.
         """
-        x = tf.transpose(x, [1, 0, 2])  # steps are whole blocks of memory
+        x = tf.transpose(x, [1, 0, 2])  # a step is then contiguous in memory
         for number, layer in enumerate(self.layers, 1):
             x = layer(x, lengths)
             if number < len(self.layers) or self.drop_last:

@@ -21,12 +21,7 @@ class RowConvolution(Module):
 
     Args:
       channels: of the input and the output.
-      width: taps of the filters, in frames.
       activation: the last step; None for none.
-      momentum: of batch norm.
-      epsilon: of batch norm.
-      initializer: of the filters.
-      regularizer: of the filters and of batch norm's scale.
     """
 
     def __init__(self, channels: int, width: int, activation: Activation | None, momentum: float, epsilon: float,

@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.dropout import keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.attention import AdditiveAttention, Memory, times_matrix
+from open_seq2seq.parts.rnn.attention import AdditiveAttention, Memory
 from open_seq2seq.parts.rnn.layers import Direction
 
 
 class SpellerState(NamedTuple):
-    """What goes from step to step, ``[batch, beam, …]``.
+    """The state that one step passes to the next.
 
     Attributes:
-      cells: of each layer, each state ``[batch, beam, hidden]``, FP32.
+      cells: the states of each layer's cell ``[batch, beam, hidden]``, FP32.
       attended: the last step's output ``[batch, beam, heads · hidden]`` in the compute type.
-      looked: of each head, where it looked, ``[batch, beam, source]``, FP32.
+      looked: of each head ``[batch, beam, source]`` FP32; see ``AdditiveAttention``.
     """
 
     cells: list[list[tf.Tensor]]
@@ -35,15 +36,9 @@ class Speller(Module):
     beside the next symbol, its next input (Luong et al. 2015, https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:
-      input_size: channels of an embedded symbol.
-      memory_size: channels of the source.
       hidden_size: units of each layer, and channels of each head's output.
-      num_layers: recurrent layers.
       cell_type: ``lstm`` or ``gru``.
       attention: kind, units and use_coverage of ``AdditiveAttention``.
-      num_heads: how many attend.
-      initializer: of the matrices.
-      regularizer: of the matrices.
     """
 
     def __init__(self, input_size: int, memory_size: int, hidden_size: int, num_layers: int, cell_type: str,
@@ -63,7 +58,7 @@ class Speller(Module):
                                            regularizer=regularizer) for _ in range(num_heads)]
 
     def memories(self, source: tf.Tensor, lengths: tf.Tensor) -> list[Memory]:
-        """Returns what each head keeps of ``[batch, source, memory_size]`` in the compute type."""
+        """Returns each head's memory of ``[batch, source, memory_size]`` in the compute type."""
         return [head.memory(source, lengths) for head in self.heads]
 
     def initial_state(self, source: tf.Tensor, beam_size: int) -> SpellerState:
@@ -85,16 +80,14 @@ class Speller(Module):
 
         Args:
           embedded: ``[batch, beam, input_size]`` in the compute type.
-          state: before.
-          memories: see ``memories``.
-          prepared: see ``prepare``.
-          kept: factors of each layer's output, for dropout; of its shape.
+          state: of the previous step.
+          kept: dropout factors of each layer's output, of its shape.
 
         Returns:
           (the new state, whose ``attended`` is the output; each head's weights ``[batch, beam, source]``).
         """
         beams, cells = tf.shape(embedded)[:2], []
-        # Beam search forgets the channels' number.
+        # After beam search the number of channels is unknown.
         x = tf.concat([embedded, tf.ensure_shape(state.attended, [None, None, self.output_size])], -1)
         for number, (layer, (kernel, bias, weights)) in enumerate(zip(self.layers, prepared, strict=True)):
             rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel) + bias
@@ -119,14 +112,12 @@ class Speller(Module):
 
     def __call__(self, embedded: tf.Tensor, source: tf.Tensor, lengths: tf.Tensor, dropout_rate: float = 0.0,
                  training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reads given symbols.
+        """Processes given symbols.
 
         Args:
           embedded: ``[batch, time, input_size]`` in the compute type.
           source: ``[batch, source, memory_size]`` in the compute type.
           lengths: of the source ``[batch]``.
-          dropout_rate: the share of each layer's output that is dropped.
-          training: whether anything is dropped.
 
         Returns:
           Outputs ``[batch, time, output_size]``, and weights ``[batch, time, heads, source]`` in FP32.

@@ -24,7 +24,6 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
       value: ``[batch, heads, time, depth]``.
       bias: FP32, broadcast to ``[batch, heads, query time, time]``, or None.
       dropout_rate: share of the weights that is dropped.
-      training: whether dropout is on.
 
     Returns:
       ``[batch, heads, query time, depth]``.
@@ -42,11 +41,7 @@ class Attention(Module):
     """Four matrices without bias, and how they are read.
 
     Args:
-      hidden_size: channels.
       num_heads: heads; divides ``hidden_size``.
-      dropout_rate: dropout on the attention weights.
-      initializer: of the matrices; Glorot uniform by default.
-      regularizer: of the matrices.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, dropout_rate: float = 0.0, initializer: Any = None,
@@ -104,7 +99,6 @@ class SelfAttention(Attention):
         Args:
           x: ``[batch, time, hidden]``.
           bias: FP32, broadcast to ``[batch, heads, time, time]``.
-          training: whether dropout is on.
           output_scale: factor of the result, applied to the weights.
         """
         query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
@@ -130,7 +124,6 @@ class SelfAttention(Attention):
         Args:
           x: ``[batch, beam, hidden]``.
           cache: ``key`` and ``value`` ``[batch, beam, heads, time, depth]``.
-          kernels: see ``kernels``.
 
         Returns:
           (``[batch, beam, hidden]``, the cache, one position longer).
@@ -166,10 +159,7 @@ class CrossAttention(Attention):
 
         Args:
           x: ``[batch, time or beam, hidden]``.
-          memory: key and value, see ``memory``.
           bias: FP32 ``[batch, 1, 1, source time]``.
-          kernels: see ``kernels``.
-          training: whether dropout is on.
         """
         (query,) = self._split(x, kernels[0])
         key, value = memory

@@ -32,11 +32,8 @@ class SharedEmbedding(Module):
     """Embedding lookup and output projection by one table ``[rows, hidden]``.
 
     Args:
-      vocab_size: number of ids.
-      hidden_size: channels.
       pad_to_eight: round the number of rows up to a multiple of eight, which suits
         half-precision matrix units.
-      regularizer: function of the table, or None.
     """
 
     def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None) -> None:

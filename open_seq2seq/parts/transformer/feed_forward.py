@@ -10,7 +10,7 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight
 from open_seq2seq.parts.dropout import keep_scale
 from open_seq2seq.parts.observation import observe
-from open_seq2seq.parts.rows import gather_rows, rows_to_compute, scatter_rows
+from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute, scatter_rows
 from open_seq2seq.parts.xla import is_for_xla
 
 
@@ -19,10 +19,6 @@ class FeedForward(Module):
 
     Args:
       hidden_size: channels in and out.
-      filter_size: channels in between.
-      relu_dropout: dropout rate in between.
-      initializer: of the matrices; Glorot uniform by default.
-      regularizer: of the matrices.
     """
 
     def __init__(self, hidden_size: int, filter_size: int, relu_dropout: float = 0.0, initializer: Any = None,
@@ -53,8 +49,6 @@ class FeedForward(Module):
 
         Args:
           x: ``[..., hidden]`` in the compute type.
-          kernels: see ``kernels``.
-          training: whether dropout is on.
           mask: boolean, the shape of ``x`` without its last axis; when given, few
             positions are computed where it does not hold (all under ``tracing_for_xla``);
             the rest become zeros.

@@ -46,7 +46,6 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
       x: ``[rows, hidden]``, any float type.
       gamma: ``[hidden]`` FP32.
       beta: ``[hidden]`` FP32.
-      epsilon: added to the variance.
 
     Returns:
       ``[rows, hidden]`` in the type of ``x``.
@@ -79,7 +78,6 @@ class LayerNorm(Module):
     """Layer normalisation by the standard deviation, or by the mean absolute deviation.
 
     Args:
-      hidden_size: channels.
       epsilon: added to the variance (L2) or to the mean absolute deviation (L1).
       order: 2, or 1 (Hoffer et al. 2018, https://arxiv.org/abs/1803.01814).
     """

@@ -18,7 +18,6 @@ def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float
 
     Args:
       positions: ``[time]`` integers, 0 the first.
-      hidden_size: channels.
       max_timescale: longest wavelength / 2π.
 
     Returns:

@@ -21,7 +21,6 @@ def residual_sublayer(x: tf.Tensor, norm: Module, sublayer: Callable[[tf.Tensor,
         of dropout, which the sublayer multiplies into its last weights.
       dropout_rate: rate of dropout on the sublayer's result.
       mask: boolean, ``x``'s shape without the last axis; False marks padding.
-      training: whether dropout is on.
     """
     update = sublayer(norm(x, mask, training), keep_scale(dropout_rate, training))
     return add_dropped(x, update, dropout_rate, training)

@@ -13,20 +13,20 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.files import DATA
+from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchStream
 from open_seq2seq.data.contiguous import ContiguousStream
-from open_seq2seq.data.loader import LoaderGroup
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
 from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
 from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
-from open_seq2seq.optimizers.averaging import exchanged
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.optimizers.half_types import FLOAT16
 from open_seq2seq.optimizers.lr_policies import scaled_schedule
 from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
+from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner

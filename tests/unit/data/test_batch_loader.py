@@ -12,8 +12,8 @@ import time
 import numpy as np
 import pytest
 
+from open_seq2seq.data.batch_loader import LoaderGroup
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
-from open_seq2seq.data.loader import LoaderGroup
 
 
 class CountingLayer:

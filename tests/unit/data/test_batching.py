@@ -9,7 +9,7 @@ import pytest
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.data import DataLayer
-from open_seq2seq.data.batching import BatchStream, EpochPlanner, evaluation_plan, plan_epoch
+from open_seq2seq.data.batching import BatchStream, EpochPlan, EpochPlanner, evaluation_plan
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 
@@ -21,6 +21,10 @@ def random_lengths(count: int, sides: int = 2, seed: int = 0) -> np.ndarray:
 def costs_of(lengths: np.ndarray, unit: str) -> np.ndarray | None:
     """Costs of examples: none where batches are so many sentences, else their longest sides."""
     return None if unit == "sentences" else lengths.reshape(len(lengths), -1).max(axis=1)
+
+
+def plan_epoch(lengths, *, epoch: int = 0, shuffle: bool = True, seed: int = 0, **settings) -> EpochPlan:
+    return EpochPlanner(lengths, **settings).plan(epoch, shuffle=shuffle, seed=seed)
 
 
 def batches_of(plan):
@@ -104,6 +108,7 @@ class LongLines(DataLayer):
 
     lengths = np.array([10, 20, 90])
     num_examples = 3
+    length_limit = "max_length"
 
     def __init__(self, unit="tokens", **params):
         super().__init__({"batch_size": 80, "batch_size_unit": unit, **params})
@@ -117,14 +122,13 @@ class LongLines(DataLayer):
         return f"line {example + 1}"
 
 
-@pytest.mark.parametrize(("unit", "words"), [("tokens", "tokens, special ones and padding included,"),
-                                             ("frames", "frames, padding included,")])
-def test_an_example_longer_than_a_batch_is_named(unit, words):
+@pytest.mark.parametrize("unit", ["tokens", "frames"])
+def test_an_example_longer_than_a_batch_is_named(unit):
     layer = LongLines(unit)
     with pytest.raises(DataError) as caught:
         BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, explain=layer.explain_too_costly)
-    assert str(caught.value) == (f"line 3 has 90 {words} but a batch holds only 80: raise batch_size_per_gpu or lower "
-                                 "max_length.")
+    assert str(caught.value) == (f"line 3 has 90 {unit}, padding included, but a batch holds only 80: raise "
+                                 "batch_size_per_gpu or lower max_length.")
 
 
 def test_evaluation_gives_a_long_example_a_batch_of_its_own():

@@ -99,7 +99,7 @@ def test_lengths_that_are_not_the_batches_are_named():
 
 def test_the_description_adds_up():
     shapes = [StaticShape(10, (4, 4)), StaticShape(5, (8, 8))]
-    lines = describe_shapes(shapes, arrange([20, 5], shapes), tokens=180)
+    lines = describe_shapes(shapes, arrange([20, 5], shapes), positions=180)
     assert lines[0] == "XLA buckets: 2 shapes, 3 batches an epoch, 25.0% of positions are padding"
     assert lines[1].split() == "10 examples × (4 + 4): 2 batches, 66.7% of positions".split()
 

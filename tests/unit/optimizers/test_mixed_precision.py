@@ -12,7 +12,7 @@ from open_seq2seq.optimizers import (
     make_optimizer,
     make_schedule,
 )
-from open_seq2seq.optimizers.clipping import clip_by_global_norm, global_norm, max_abs, sum_duplicates
+from open_seq2seq.optimizers.clipping import global_norm, max_abs, sum_duplicates
 from open_seq2seq.utils.errors import ConfigError
 
 RATE = make_schedule("fixed_lr", {"learning_rate": 0.1}, 100)
@@ -65,12 +65,12 @@ def test_norm_of_no_rows_at_all():
 
 def test_clipping():
     gradients = {"a": tf.constant([3.0, 0.0]), "e": slices([[2.0], [2.0]], [1, 1], 3)}
-    clipped, norm = clip_by_global_norm(gradients, 1.0)
-    assert float(norm) == pytest.approx(5.0)
-    np.testing.assert_allclose(clipped["a"], [0.6, 0])
-    assert float(global_norm(clipped)) == pytest.approx(1.0)
-    same, _ = clip_by_global_norm(gradients, 50.0)
-    np.testing.assert_array_equal(same["a"], gradients["a"])
+    assert float(global_norm(gradients)) == pytest.approx(5.0)
+    _, variables, step = build("SGD", shapes=((2,), (3, 1)), max_grad_norm=1.0)
+    info = step({"w0": gradients["a"], "w1": gradients["e"]})
+    assert float(info.clipped_grad_norm) == pytest.approx(1.0)
+    np.testing.assert_allclose(variables["w0"], [1 - 0.1 * 0.6, 1])
+    np.testing.assert_allclose(variables["w1"][:, 0], [1, 1 - 0.1 * 0.8, 1])
 
 
 @pytest.mark.parametrize("scale", [1.0, 64.0])

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.dense import add_bias, bias_relu_dropped, scaled_weight, sum_over_rows
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.parts.rows import gather_rows, scatter_rows
+from open_seq2seq.parts.row_selection import gather_rows, scatter_rows
 
 TOLERANCE = {tf.float32: 1e-5, tf.bfloat16: 2e-2, tf.float16: 3e-3}
 

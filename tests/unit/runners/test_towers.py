@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.losses import LossTerm
 from open_seq2seq.optimizers import MixedPrecisionOptimizer, make_loss_scaler, make_optimizer
-from open_seq2seq.optimizers.averaging import exchanged
+from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import Module, creating_variables, named_variables
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight

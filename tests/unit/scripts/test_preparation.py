@@ -7,7 +7,10 @@ import random
 
 import pytest
 
+from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.data.text2text import preparation
+from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
@@ -22,7 +25,7 @@ def test_plain_and_gzip_files_read_alike(tmp_path):
     (tmp_path / "a").write_bytes(content.encode())
     (tmp_path / "a.gz").write_bytes(gzip.compress(content.encode()))
     for name in ("a", "a.gz"):
-        assert list(preparation.read_lines(str(tmp_path / name))) == ["ä", "b ", "", "c"]
+        assert list(read_lines(str(tmp_path / name))) == ["ä", "b ", "", "c"]
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
@@ -33,7 +36,7 @@ def test_plain_and_gzip_files_read_alike(tmp_path):
 def test_bad_files_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
-        list(preparation.read_lines(str(tmp_path / name)))
+        list(read_lines(str(tmp_path / name)))
 
 
 @pytest.mark.parametrize("counts", [(3, 5), (5, 3), (0, 1)])
@@ -51,7 +54,7 @@ def test_a_broken_write_leaves_what_was_there(tmp_path):
         raise UserError("no more")
 
     with pytest.raises(UserError):
-        preparation.write_lines(path, lines())
+        write_lines(path, lines())
     assert [p.name for p in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "before\n"
 
 
@@ -70,7 +73,7 @@ def test_shuffling_keeps_pairs_together_and_follows_the_seed(tmp_path, monkeypat
     def shuffled(seed):
         outputs = [str(tmp_path / f"{seed}{side}") for side in "ab"]
         preparation.shuffle_files(inputs, outputs, seed)
-        return [list(preparation.read_lines(path)) for path in outputs]
+        return [list(read_lines(path)) for path in outputs]
 
     first, second = shuffled(1)
     assert second == [f"{line}'" for line in first] and sorted(first) == sorted(one) and first != one
@@ -81,23 +84,23 @@ def test_text_to_pieces_and_back(tmp_path):
     numbers = random.Random(0)
     lines = [" ".join(numbers.choices("der Hund läuft weit weg und schläft".split(), k=8)) for _ in range(200)]
     text = write(tmp_path / "text", [*lines, ""])
-    model = preparation.train_sentencepiece([text], str(tmp_path / "sub" / "m"), 40)
+    model = train_sentencepiece([text], str(tmp_path / "sub" / "m"), 40)
     pieces, back = str(tmp_path / "pieces"), str(tmp_path / "back")
     assert preparation.encode_file(model, text, pieces) == 201 == preparation.decode_file(model, pieces, back)
-    assert list(preparation.read_lines(back)) == [*lines, ""]
-    vocabulary = [line.split("\t")[0] for line in preparation.read_lines(str(tmp_path / "sub" / "m.vocab"))]
+    assert list(read_lines(back)) == [*lines, ""]
+    vocabulary = [line.split("\t")[0] for line in read_lines(str(tmp_path / "sub" / "m.vocab"))]
     assert vocabulary[:4] == ["<pad>", "</s>", "<s>", "<unk>"] and len(vocabulary) == 40
 
 
 def test_a_vocabulary_that_is_too_large(tmp_path):
     with pytest.raises(DataError, match="cannot make 5000 pieces .*too high"):
-        preparation.train_sentencepiece([write(tmp_path / "a", ["a b c"] * 50)], str(tmp_path / "m"), 5000)
+        train_sentencepiece([write(tmp_path / "a", ["a b c"] * 50)], str(tmp_path / "m"), 5000)
 
 
 def test_bad_text_is_named_by_training(tmp_path):
     (tmp_path / "a").write_bytes(b"a b c\n" * 50 + b"\xff\n")
     with pytest.raises(DataError, match="a:51: the line is not valid UTF-8"):
-        preparation.train_sentencepiece([str(tmp_path / "a")], str(tmp_path / "m"), 10)
+        train_sentencepiece([str(tmp_path / "a")], str(tmp_path / "m"), 10)
 
 
 def test_mistakes_end_a_script_with_one_sentence(capsys):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.alphabet import Characters
-from open_seq2seq.data.speech2text.audio_files import read_audio
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from tests.unit.scripts.running import ok, run
 

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece
 from open_seq2seq.data.speech2text.alphabet import make_alphabet
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.text2text.corpus import load_corpus
-from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer, load_sentencepiece
+from open_seq2seq.data.text2text.tokenizers import DelimiterTokenizer
 from open_seq2seq.data.text2text.vocabulary import Vocabulary
 from open_seq2seq.decoding.ctc.logits_file import read_logits
 from open_seq2seq.decoding.ctc.n_best import read_n_best

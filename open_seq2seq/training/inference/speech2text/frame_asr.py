@@ -10,14 +10,14 @@ import numpy as np
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import resolve
-from open_seq2seq.data.speech2text.audio_files import AudioError
-from open_seq2seq.data.speech2text.audio_pieces import AudioPieces
+from open_seq2seq.data.audio.audio_files import AudioError
+from open_seq2seq.data.audio.audio_pieces import AudioPieces
+from open_seq2seq.data.audio.feature_stream import FeatureStream
 from open_seq2seq.decoding.ctc.growing import GreedyTranscript, GrowingTranscript, SearchedTranscript
 from open_seq2seq.models.builder import description_problems
-from open_seq2seq.models.logit_stream import LogitStream
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.speech2text import Speech2Text
-from open_seq2seq.parts.audio_features.stream import FeatureStream
+from open_seq2seq.models.speech2text.logit_stream import LogitStream
 from open_seq2seq.training.inference.from_logdir import config_of_logdir
 from open_seq2seq.training.run.session import load_model
 from open_seq2seq.utils.errors import DataError, UserError

@@ -57,7 +57,7 @@ def test_unknown_characters_are_named(write):
 
 
 def test_pieces(tmp_path):
-    from open_seq2seq.data.text2text.preparation import train_sentencepiece
+    from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 
     (tmp_path / "text").write_text("\n".join(["one two three four five six"] * 20) + "\n")
     path = train_sentencepiece([str(tmp_path / "text")], str(tmp_path / "m"), 20, "unigram")

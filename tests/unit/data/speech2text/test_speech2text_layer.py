@@ -8,12 +8,12 @@ import pytest
 import soundfile
 import tensorflow as tf
 
+from open_seq2seq.data.audio import audio_index
+from open_seq2seq.data.audio.audio_files import read_audio
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
 from open_seq2seq.data.batching import BatchLoader, BatchStream, evaluation_batches
-from open_seq2seq.data.speech2text import audio_index
-from open_seq2seq.data.speech2text.audio_files import read_audio
 from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
 from open_seq2seq.data.static_batches import StaticBatches
-from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 AUGMENTATION = {"speed_perturbation_ratio": 0.1, "noise_level_min": -60, "noise_level_max": -40,

@@ -17,7 +17,7 @@ def sentences() -> list[str]:
 
 @pytest.fixture(scope="session")
 def model_path(sentences, tmp_path_factory) -> str:
-    from open_seq2seq.data.text2text.preparation import train_sentencepiece
+    from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 
     folder = tmp_path_factory.mktemp("model")
     text = folder / "text"

@@ -73,7 +73,6 @@ def test_texts_of_examples(files):
     layer = files.layer(mode="eval")
     batch = layer.make_batch(np.arange(20))
     for example in range(20):
-        assert layer.source_text(example) == files.source_lines[example]
         assert layer.reference_text(example) == files.target_lines[example]
         assert layer.source_to_text(batch["source_tensors"][0][example]) == files.source_lines[example]
         assert layer.ids_to_text(batch["target_tensors"][0][example]) == files.target_lines[example]
@@ -88,7 +87,7 @@ def test_training_drops_empty_and_long_pairs(files):
     kept = [i for i in range(20) if i not in (2, 5, 7)]
     assert [layer.line_number(example) - 1 for example in range(17)] == kept
     assert layer.describe_example(3).endswith("source.txt:5")
-    assert [layer.source_text(example) for example in range(17)] == [files.source_lines[i] for i in kept]
+    assert [layer.reference_text(example) for example in range(17)] == [files.target_lines[i] for i in kept]
     batch = layer.make_batch(np.arange(17))
     assert layer.ids_to_text(batch["target_tensors"][0][16]) == files.target_lines[19]
 

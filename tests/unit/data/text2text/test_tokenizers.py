@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from open_seq2seq.data.sentencepiece_models import load_sentencepiece
 from open_seq2seq.data.text2text.tokenizers import (
     DelimiterTokenizer,
     SentencePieceTokenizer,
-    load_sentencepiece,
     make_tokenizers,
     visible_ids,
 )

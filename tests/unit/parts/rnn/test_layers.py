@@ -4,7 +4,8 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
-from open_seq2seq.parts.rnn.layers import CELL_TYPES, RecurrentLayer, RecurrentStack
+from open_seq2seq.parts.rnn.cells import CELLS
+from open_seq2seq.parts.rnn.layers import RecurrentLayer, RecurrentStack
 from tests.unit.parts.rnn import naive_cells
 
 LENGTHS = [9, 1, 6]
@@ -45,7 +46,7 @@ def naive(layer, cell_type, x, lengths):
     return outputs, dx, by_name
 
 
-@pytest.mark.parametrize("cell_type", CELL_TYPES)
+@pytest.mark.parametrize("cell_type", sorted(CELLS))
 def test_equals_a_naive_network_in_float64(cell_type):
     layer, (x, lengths) = make(cell_type), batch(padding=2)
     variables = named_variables(layer)
@@ -94,7 +95,7 @@ def test_equals_keras(cell_type):
     np.testing.assert_allclose(layer(x, lengths), expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("cell_type", CELL_TYPES)
+@pytest.mark.parametrize("cell_type", sorted(CELLS))
 def test_alone_as_in_a_batch(cell_type):
     with creating_variables(3):
         stack = RecurrentStack(SIZE, HIDDEN, 2, cell_type, bidirectional=True)
@@ -106,7 +107,7 @@ def test_alone_as_in_a_batch(cell_type):
         np.testing.assert_allclose(together[row, :length], alone[0], atol=2e-6)
 
 
-@pytest.mark.parametrize("cell_type", CELL_TYPES)
+@pytest.mark.parametrize("cell_type", sorted(CELLS))
 def test_bfloat16_is_close(cell_type):
     layer, (x, lengths) = make(cell_type), batch()
     results = []
@@ -169,7 +170,7 @@ def test_an_lstm_starts_to_remember():
     np.testing.assert_array_equal(np.split(layer.forward.bias.numpy(), 4)[1], np.ones(HIDDEN))
 
 
-@pytest.mark.parametrize("cell_type", CELL_TYPES)
+@pytest.mark.parametrize("cell_type", sorted(CELLS))
 def test_two_halves_equal_the_whole_where_the_state_is_handed_on(cell_type):
     direction, (x, lengths) = make(cell_type, bidirectional=False).forward, batch([8, 8])
     whole = direction(x, lengths)

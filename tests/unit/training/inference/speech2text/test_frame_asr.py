@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from open_seq2seq.data.speech2text.audio_files import read_audio
+from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.parts.rows import gather_rows, rows_to_compute, scatter_rows
+from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute, scatter_rows
 
 
 @pytest.mark.parametrize(("held", "total", "expected"), [

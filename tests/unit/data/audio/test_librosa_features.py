@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from open_seq2seq.parts.audio_features import filter_banks
-from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
-from tests.unit.parts.audio_features import references
+from open_seq2seq.data.audio import filter_banks
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
+from tests.unit.data.audio import references
 
 librosa = pytest.importorskip("librosa")
 KINDS = [("spectrogram", 160), ("mfcc", 13), ("logfbank", 64)]

@@ -56,7 +56,6 @@ class TranscriptWriter(_RecordingsWriter):
     """Writes transcripts as CSV: ``wav_filename,predicted_transcript``; prints the first ones at the end.
 
     Args:
-      output_file: name of the CSV.
       name_of: example → name of its recording.
       words: whether ``<output>.words.csv`` gets each word with its start and end in seconds, and its confidence.
       lists: whether ``<output>.n_best.tsv`` gets the best hypotheses; see ``decoding.ctc.n_best``.

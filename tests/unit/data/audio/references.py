@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
 
 
 def normalized(features: np.ndarray, per_feature: bool) -> np.ndarray:

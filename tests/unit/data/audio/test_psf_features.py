@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
-from tests.unit.parts.audio_features import references
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
+from tests.unit.data.audio import references
 
 pytest.importorskip("python_speech_features")
 KINDS = [("spectrogram", 160), ("spectrogram", 96), ("mfcc", 13), ("logfbank", 64)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from open_seq2seq.parts.audio_features.arrays import (
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.audio.features import (
     completed_features,
     frame_values,
     normalized_audio,
     normalized_features,
 )
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
 
 
 class FeatureStream:

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from open_seq2seq.data.speech2text import feature_cache
-from open_seq2seq.data.speech2text.feature_cache import FORMATS, FeatureCache
+from open_seq2seq.data.audio import feature_cache
+from open_seq2seq.data.audio.feature_cache import FORMATS, FeatureCache
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_folder_that_takes_nothing_is_said_once(recording, tmp_path, capsys):
 STORE_OFTEN = """
 import sys
 import numpy as np
-from open_seq2seq.data.speech2text.feature_cache import FeatureCache
+from open_seq2seq.data.audio.feature_cache import FeatureCache
 
 cache = FeatureCache(sys.argv[2], {}, "npy")
 for _ in range(100):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.audio_files import RATES, AudioError, converted, resampled_length
+from open_seq2seq.data.audio.audio_files import RATES, AudioError, converted, resampled_length
 
 
 class AudioPieces:

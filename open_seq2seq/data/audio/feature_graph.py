@@ -6,13 +6,13 @@ import math
 
 import tensorflow as tf
 
-from open_seq2seq.parts.audio_features.arrays import DECIBEL_EPSILON, DECIBEL_RANGE, LOG_EPSILON, TINY_POWER
-from open_seq2seq.parts.audio_features.settings import (
+from open_seq2seq.data.audio.feature_settings import (
     PEAK_EPSILON,
     PREEMPHASIS,
     SMALLEST_DEVIATION,
     FeatureSettings,
 )
+from open_seq2seq.data.audio.features import DECIBEL_EPSILON, DECIBEL_RANGE, LOG_EPSILON, TINY_POWER
 
 
 class AudioFeatures:
@@ -114,7 +114,6 @@ def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
     """Returns features ``[batch, frames, num_features]`` with rectangles set to zero (SpecAugment).
 
     Args:
-      features: the features.
       masks: first frame, frame behind the last, first column, column behind the last: ``[batch, masks, 4]``.
     """
     time, columns = tf.range(tf.shape(features)[1]), tf.range(tf.shape(features)[2])

@@ -41,7 +41,6 @@ class WeightAverage:
         """Takes in the weights after an update.
 
         Args:
-          variables: by name.
           update_index: int64 scalar, how many updates were made before this one.
         """
         count = tf.cast(update_index, tf.float32)

@@ -1,6 +1,6 @@
-"""Picking rows that are worth computing, and putting them back.
+"""Selection of the rows that have to be computed, and scattering of their results.
 
-Rows differ, so gradients are plain scatters: nothing is added up in half precision.
+Selected rows are distinct, so gradients are plain scatters, without sums in half precision.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ _MULTIPLE = 64
 
 
 def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
-    """Returns the rows where ``mask`` holds, and a few of the others.
+    """Returns the numbers of the rows where ``mask`` holds, and of a few others, int32 ``[selected]``, all distinct.
 
-    Every row count that the CPU's matrix library has not met costs it the making of new
-    kernels, which it keeps: some MB a count. Counts are therefore rounded up to multiples
-    of 64, as far as there are rows.
+    The CPU's matrix library compiles kernels for each new number of rows, and keeps them, which takes some MB. So
+    numbers of rows are rounded up to multiples of 64 if there are enough rows.
 
     Args:
       mask: boolean ``[rows]``.
-
-    Returns:
-      int32, all different.
     """
     held, others = tf.where(mask)[:, 0], tf.where(tf.logical_not(mask))[:, 0]
     return tf.cast(tf.concat([held, others[:-tf.size(held) % _MULTIPLE]], 0), tf.int32)
@@ -31,7 +27,7 @@ def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def gather_rows(x: tf.Tensor, rows: tf.Tensor) -> Any:
-    """Returns ``x[rows]`` of rows that differ, so that the gradient is a plain scatter."""
+    """Returns ``x[rows]`` ``[selected, columns]`` of distinct rows, so that the gradient is a plain scatter."""
     shape = tf.shape(x)
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None]:
@@ -42,7 +38,7 @@ def gather_rows(x: tf.Tensor, rows: tf.Tensor) -> Any:
 
 @tf.custom_gradient
 def scatter_rows(x: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> Any:
-    """Returns ``[count, columns]`` with ``x`` in the given rows and zeros elsewhere."""
+    """Returns ``[count, columns]`` with ``x`` ``[selected, columns]`` in the given rows and zeros elsewhere."""
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None, None]:
         return tf.gather(dy, rows), None, None

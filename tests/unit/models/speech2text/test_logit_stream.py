@@ -13,7 +13,7 @@ from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from open_seq2seq.encoders import Encoder
 from open_seq2seq.models import Speech2Text
 from open_seq2seq.models.builder import build_model, describe_model
-from open_seq2seq.models.logit_stream import LogitStream, streaming_field
+from open_seq2seq.models.speech2text.logit_stream import LogitStream, streaming_field
 from open_seq2seq.parts.conv_blocks.convolution import Window
 from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 from open_seq2seq.utils.errors import ConfigError

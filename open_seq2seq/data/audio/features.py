@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from open_seq2seq.parts.audio_features.settings import (
+from open_seq2seq.data.audio.feature_settings import (
     PEAK_EPSILON,
     PREEMPHASIS,
     SMALLEST_DEVIATION,
@@ -54,7 +54,6 @@ def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, st
 
     Args:
       audio: ``[samples]``, normalised, from sample ``start`` of the utterance to its end, or as far as it is known.
-      settings: what is computed.
       frames: which frames, without gaps.
       start: what is left out of the utterance's beginning; 0, or before the first window by a sample at least.
       dither_floor: whether the expected power of the dither is added, because the audio has none.

@@ -1,4 +1,4 @@
-"""Giving the states that a model's parts carry their size, once the model is built."""
+"""Allocation of a model's carried states, whose size depends on the batch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def allocate_carried_states(model: Model) -> None:
-    """Makes the variables of the states that a model carries, for its own batches.
+    """Makes the variables of a model's carried states.
 
-    In training a replica has a state for each of the ``iter_size`` micro-batches of an update; in a pass over data it
-    goes through one batch after the other, and needs one.
+    In training, a replica has a state for each of the ``iter_size`` micro-batches of an update; otherwise it has one.
 
     Raises:
-      ConfigError: states without a contiguous data layer, or parameters that such a layer cannot be combined with.
+      ConfigError: the data layer is not contiguous, or has parameters that exclude this.
     """
     layer, states = model.data_layer, carried_states(model)
     name, training = type(layer).__name__, model.mode == "train"
     if layer.contiguous:
-        problems = contiguous_problems(name, layer.params, model.params["xla_buckets"] if training else None)
+        problems = contiguous_problems(layer, model.params["xla_buckets"] if training else None)
     elif states and model.mode != "interactive_infer":
         problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
                     "not continue one another: name a data layer whose attribute 'contiguous' is True."]

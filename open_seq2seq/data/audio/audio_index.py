@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.audio_files import AudioError, AudioInfo, read_info
+from open_seq2seq.data.audio.audio_files import AudioError, AudioInfo, read_info
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
@@ -28,7 +28,6 @@ class AudioIndex:
     """Headers of the recordings of a data set.
 
     Args:
-      paths: the files.
       folder: where the headers of a large set are remembered, with a checksum. A file that has another
         size or time of change than then is read again; a folder that cannot be written does no harm. None to remember
         nothing, as in inference: it decodes every file once, and may have been given somebody's folder of recordings.

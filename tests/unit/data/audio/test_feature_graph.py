@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.parts.audio_features.arrays import audio_features, normalized_audio
-from open_seq2seq.parts.audio_features.graph import AudioFeatures, masked_features
-from open_seq2seq.parts.audio_features.settings import FeatureSettings
+from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
+from open_seq2seq.data.audio.feature_settings import FeatureSettings
+from open_seq2seq.data.audio.features import audio_features, normalized_audio
 
 KINDS = [("spectrogram", 160), ("mfcc", 13), ("logfbank", 64)]
 FLOOR_DECIBELS = -80.0

@@ -1,4 +1,4 @@
-"""Making batches ahead of the step, in a background thread."""
+"""Loaders, which make batches in a background thread while the model trains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLOSE_SECONDS = 5.0
 
 
 class ExampleStream(Protocol):
-    """What a loader draws from: the example numbers of one batch after another."""
+    """The example numbers of one batch after another."""
 
     def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (micro-batch number, example numbers ``[batch]``) from micro-batch ``start`` on."""
@@ -24,7 +24,7 @@ class ExampleStream(Protocol):
 
 
 class BatchMaker(Protocol):
-    """What makes the batches: a data layer."""
+    """A data layer, or an object that makes batches like one."""
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         """Makes the padded batch of the examples with these numbers ``[batch]``."""
@@ -35,9 +35,9 @@ class Wanted(NamedTuple):
     """A batch to be made.
 
     Attributes:
-      number: of the micro-batch.
+      number: number of the micro-batch.
       examples: numbers of its examples ``[batch]``.
-      epoch: that it belongs to, from 0.
+      epoch: its epoch, from 0.
     """
 
     number: int
@@ -46,28 +46,26 @@ class Wanted(NamedTuple):
 
 
 class _End:
-    """The last thing in the queue: the stream is over, or broke with an error."""
+    """The last item of the queue: the end of the stream, or an error."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
 
 
 class BatchLoader:
-    """Iterator over batches that a daemon thread makes ahead.
+    """Iterator over batches that a daemon thread makes in advance.
 
-    An error in the thread is raised to the consumer at the place in the sequence where it
-    happened, and again on every later call.
+    An error in the thread is raised in the consumer at the batch where it occurred, and at every later call.
 
     Args:
-      data_layer: makes batches of example numbers, see ``made_batches``.
-      stream: gives the example numbers, see ``batching.BatchStream``.
-      start: number of the first micro-batch since the start of training (all ranks together).
-      prefetch: how many finished batches wait at most, unless the layer's own parameter
-        ``prefetch_buffer_size`` says so.
+      stream: gives the example numbers, such as a ``batching.RankStream``.
+      start: number of micro-batches that all ranks together have consumed before.
+      prefetch: the greatest number of finished batches that wait; the layer's own parameter
+        ``prefetch_buffer_size`` replaces it.
 
     Attributes:
-      index: number of the micro-batch returned last; -1 before the first.
-      wait_seconds: how long the consumer has waited for batches so far.
+      index: number of the last micro-batch; -1 before the first.
+      wait_seconds: how long the consumer has waited for batches.
     """
 
     def __init__(self, data_layer: BatchMaker, stream: ExampleStream, start: int = 0,
@@ -78,7 +76,7 @@ class BatchLoader:
         self._queue: queue.Queue = queue.Queue(own if own and own > 0 else max(1, prefetch))
         self._stop = threading.Event()
         self._end: _End | None = None
-        # The thread must not hold the loader, or a forgotten loader would never be collected.
+        # The thread has no reference to the loader, so that an unused loader is garbage-collected.
         self._thread = threading.Thread(target=_fill, name="batch-loader", daemon=True,
                                         args=(data_layer, stream, start, self._queue, self._stop))
         self._thread.start()
@@ -100,15 +98,15 @@ class BatchLoader:
         raise StopIteration
 
     def close(self) -> None:
-        """Stops the thread; further calls give no batches. May be called more than once.
+        """Stops the thread; later calls of ``next`` give no batches. May be called more than once.
 
-        Waits for a batch in the making, for some seconds at most: the thread ends with it, or with the process.
+        Waits a few seconds at most for the batch that is being made, with which the thread ends.
         """
         self._stop.set()
         self._end = self._end or _End()
         deadline = time.monotonic() + _CLOSE_SECONDS
         while self._thread.is_alive() and time.monotonic() < deadline:
-            try:  # A thread that waits for room in the queue gets it, and then sees the flag.
+            try:  # makes room for a thread that waits to put a batch, so that it sees the flag
                 self._queue.get(timeout=0.02)
             except queue.Empty:
                 self._thread.join(timeout=0.02)
@@ -125,10 +123,9 @@ class BatchLoader:
 
 
 class LoaderGroup:
-    """Loaders for the replicas of one process: gives the first one's next batch, then the second one's, and so on.
+    """Loaders for the replicas of one process, whose batches it returns in turn.
 
     Args:
-      data_layer: see ``BatchLoader``, and so for ``start``.
       streams: one for each replica.
     """
 
@@ -155,8 +152,6 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
     """Returns an iterator over (number, batch) of the batches wanted, in order.
 
     Args:
-      data_layer: makes them.
-      plan: says which.
       training: whether they are for training, where each epoch may draw its own.
     """
     together = getattr(data_layer, "make_batches", None)

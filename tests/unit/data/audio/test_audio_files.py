@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from open_seq2seq.data.speech2text import audio_files, audio_index
-from open_seq2seq.data.speech2text.audio_files import (
+from open_seq2seq.data.audio import audio_files, audio_index
+from open_seq2seq.data.audio.audio_files import (
     AudioError,
     AudioInfo,
     converted,
@@ -16,7 +16,7 @@ from open_seq2seq.data.speech2text.audio_files import (
     read_info,
     resampled_length,
 )
-from open_seq2seq.data.speech2text.audio_index import AudioIndex
+from open_seq2seq.data.audio.audio_index import AudioIndex
 
 
 def tone(rate: int, seconds: float = 0.5, hertz: float = 500) -> np.ndarray:

@@ -10,7 +10,7 @@ from open_seq2seq.optimizers import (
     WeightAverage,
     make_optimizer,
 )
-from open_seq2seq.optimizers.averaging import exchanged
+from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.utils.errors import ConfigError
 
 STEPS = 50

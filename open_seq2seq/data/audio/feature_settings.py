@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.parts.audio_features import filter_banks
+from open_seq2seq.data.audio import filter_banks
 
 BACKENDS = ("psf", "librosa", "tf")
 INPUT_TYPES = ("spectrogram", "mfcc", "logfbank")

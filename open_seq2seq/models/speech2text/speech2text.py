@@ -21,7 +21,7 @@ from open_seq2seq.metrics.wer import count_errors, error_rates, report
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
-from open_seq2seq.models.transcript_files import DumpWriter, SpokenWord, TranscriptWriter
+from open_seq2seq.models.speech2text.transcript_files import DumpWriter, SpokenWord, TranscriptWriter
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, DataError

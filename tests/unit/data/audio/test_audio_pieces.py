@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from open_seq2seq.data.speech2text.audio_files import AudioError, converted
-from open_seq2seq.data.speech2text.audio_pieces import AudioPieces
+from open_seq2seq.data.audio.audio_files import AudioError, converted
+from open_seq2seq.data.audio.audio_pieces import AudioPieces
 
 
 def in_pieces(audio: np.ndarray, rate: int, sample_freq: int, seed: int = 0) -> np.ndarray:

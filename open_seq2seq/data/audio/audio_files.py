@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from open_seq2seq.data.speech2text.audio_headers import Mismatch, flac_mismatch, header_mismatch, log_mismatch
+from open_seq2seq.data.audio.audio_headers import Mismatch, flac_mismatch, header_mismatch, log_mismatch
 from open_seq2seq.utils.data_files import open_regular
 from open_seq2seq.utils.errors import DataError
 

@@ -1,0 +1,1 @@
+"""Audio as data: recordings, and the features that are computed from them."""

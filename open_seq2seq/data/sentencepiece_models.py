@@ -1,0 +1,92 @@
+"""SentencePiece models: loading and training."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from open_seq2seq.data.text_files import writing
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_data, read_lines
+from open_seq2seq.utils.errors import DataError
+
+
+def load_sentencepiece(path: str) -> Any:
+    """Returns the ``SentencePieceProcessor`` of a model file.
+
+    Raises:
+      DataError: the file is missing or not a SentencePiece model.
+    """
+    return sentencepiece_of(read_data(path, "The SentencePiece model"), path)
+
+
+def sentencepiece_of(content: bytes, path: str) -> Any:
+    """Returns the ``SentencePieceProcessor`` of a model file's content; ``path`` is for messages.
+
+    Raises:
+      DataError: it is not a SentencePiece model.
+    """
+    import sentencepiece
+
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+        if processor.get_piece_size() > 0:
+            return processor
+        reason: Exception | None = None
+    except (OSError, RuntimeError) as error:
+        reason = error
+    raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from reason
+
+
+def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: int, model_type: str = "bpe",
+                        character_coverage: float = 1.0, max_sentences: int = 10_000_000) -> str:
+    """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
+
+    Args:
+      inputs: text files, plain or ``.gz``; a joint model learns from several.
+      model_prefix: the model goes to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
+      vocab_size: number of pieces, special ones included.
+      model_type: ``bpe`` or ``unigram``.
+      character_coverage: share of all characters that the pieces cover.
+      max_sentences: of more, a random sample is used.
+
+    Returns:
+      The model's path.
+
+    Raises:
+      DataError: the text is too small for the vocabulary, or cannot be read.
+    """
+    import sentencepiece
+
+    failures: list[Exception] = []
+
+    def lines() -> Iterator[str]:
+        try:
+            for path in inputs:
+                yield from read_lines(path)
+        except Exception as error:
+            failures.append(error)  # the trainer would replace it by an error of its own
+            raise
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            sentencepiece.set_random_generator_seed(0)
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=lines(), model_prefix=f"{folder}/pieces", vocab_size=vocab_size,
+                model_type=model_type, character_coverage=character_coverage, input_sentence_size=max_sentences,
+                shuffle_input_sentence=True, pad_id=0, eos_id=1, bos_id=2, unk_id=3, num_threads=os.cpu_count() or 1,
+                minloglevel=2)
+        except Exception as error:
+            if failures:
+                raise failures[0] from error
+            reason = str(error).strip().splitlines()[-1].split("] ")[-1].rstrip(".")
+            raise DataError(f"SentencePiece cannot make {vocab_size} pieces from {', '.join(inputs)}: {reason}."
+                            ) from error
+        for ending in ("model", "vocab"):
+            with open(f"{folder}/pieces.{ending}", "rb") as file, writing(f"{model_prefix}.{ending}") as out:
+                shutil.copyfileobj(file, out)
+    deco_print(f"Wrote {model_prefix}.model and {model_prefix}.vocab ({vocab_size} pieces)")
+    return f"{model_prefix}.model"

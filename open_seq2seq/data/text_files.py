@@ -1,0 +1,26 @@
+"""Writing text files."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import IO
+
+from open_seq2seq.utils.output_file import OutputFiles
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file for writing that gets its name when it is complete; makes its folder."""
+    with OutputFiles() as outputs:
+        yield outputs.open(path, "wb")
+
+
+def write_lines(path: str, lines: Iterable[str]) -> int:
+    """Writes lines to a UTF-8 text file; returns how many."""
+    count = 0
+    with writing(path) as file:
+        for line in lines:
+            file.write(line.encode("utf-8") + b"\n")
+            count += 1
+    return count
