@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.decoders.decoder import Decoder
-from open_seq2seq.decoding.beam_search import BeamResult, StepFunction, beam_search
+from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.utils.errors import ConfigError
 
@@ -193,13 +192,20 @@ class AutoregressiveDecoder(Decoder):
           ``logits`` None; ``outputs``; ``beam_ids`` ``[batch, n_best, length]``, ``beam_scores`` and ``beam_lengths``
           ``[batch, n_best]``.
         """
-        limits, search = self.limits(encoder_output), self._chosen_search()
-        prepared, cache = self.prepare(encoder_output), self.initial_cache(encoder_output, search.hypotheses)
-        run: StepFunction = functools.partial(self._step, prepared=prepared)
+        limits, prepared = self.limits(encoder_output), self.prepare(encoder_output)
+        sampling, settings = self._sampling(), self._settings(self.are_log_probs or scorer is not None)
+        hypotheses = settings.beam_size if sampling is None else settings.n_best
+        cache = self.initial_cache(encoder_output, hypotheses)
+        step_fn: StepFunction = functools.partial(self._step, prepared=prepared)
         if scorer is not None:
-            run = functools.partial(self._scored_step, prepared=prepared, scorer=scorer, weight=weight)
-            cache = (cache, scorer.initial_state(search.hypotheses))
-        result = search.run(run, cache, limits, ids, self.are_log_probs or scorer is not None)
+            step_fn = functools.partial(self._scored_step, prepared=prepared, scorer=scorer, weight=weight)
+            cache = (cache, scorer.initial_state(hypotheses))
+        if sampling is not None:
+            examples = tf.range(tf.shape(limits)[0]) if ids is None else ids
+            result = sample(step_fn, cache, limits, settings, sampling, examples)
+        else:
+            run = greedy_search if settings.beam_size == 1 else beam_search
+            result = run(step_fn, cache, limits, settings)
         return {"logits": None, "outputs": self._outputs(result), "beam_ids": result.ids,
                 "beam_scores": result.scores, "beam_lengths": result.lengths}
 
@@ -221,45 +227,18 @@ class AutoregressiveDecoder(Decoder):
         prefixes = _follow(scorer, prefixes, ids, step)
         return (1.0 - weight) * scores + weight * scorer.gains(prefixes), (own, prefixes)
 
-    def _chosen_search(self) -> _Search:
+    def _sampling(self) -> Sampling | None:
         params = self.params
-        drawn = None
-        if params["sampling_temperature"] is not None:
-            drawn = Sampling(params["sampling_temperature"], params["sampling_top_k"], params["sampling_top_p"],
-                             params["sampling_seed"])
-        beam = params[self.beam_size_param] if drawn is None else 1
-        n_best = beam if params["n_best"] is None else params["n_best"]
-        return _Search(drawn, beam, n_best, params[self.alpha_param], self.vocabulary_size, self.start_id, self.end_id)
+        if params["sampling_temperature"] is None:
+            return None
+        return Sampling(params["sampling_temperature"], params["sampling_top_k"], params["sampling_top_p"],
+                        params["sampling_seed"])
 
-
-@dataclasses.dataclass(frozen=True)
-class _Search:
-    """Which search, and its sizes; see ``beam_search``. With ``sampling`` nothing but ``n_best`` samples are drawn."""
-
-    sampling: Sampling | None
-    beam_size: int
-    n_best: int
-    alpha: float
-    vocab_size: int
-    start_id: int
-    end_id: int
-
-    @property
-    def hypotheses(self) -> int:
-        return self.beam_size if self.sampling is None else self.n_best
-
-    def run(self, step_fn: StepFunction, cache: Any, limits: tf.Tensor, ids: tf.Tensor | None,
-            are_log_probs: bool) -> BeamResult:
-        batch = tf.shape(limits)[0]
-        options: dict[str, Any] = {
-            "vocab_size": self.vocab_size, "alpha": self.alpha, "max_lengths": limits, "start_id": self.start_id,
-            "eos_id": self.end_id, "are_log_probs": are_log_probs}
-        if self.sampling is not None:
-            return sample(step_fn, cache, self.sampling, examples=tf.range(batch) if ids is None else ids,
-                          num_samples=self.n_best, **options)
-        if self.beam_size == 1:
-            return greedy_search(step_fn, cache, batch_size=batch, **options)
-        return beam_search(step_fn, cache, batch_size=batch, beam_size=self.beam_size, n_best=self.n_best, **options)
+    def _settings(self, are_log_probs: bool) -> SearchSettings:
+        params = self.params
+        beam = params[self.beam_size_param] if params["sampling_temperature"] is None else 1
+        return SearchSettings(self.vocabulary_size, self.start_id, self.end_id, params[self.alpha_param], beam,
+                              beam if params["n_best"] is None else params["n_best"], are_log_probs)
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,30 @@ from open_seq2seq.decoding.top_k import top_k
 NEGATIVE_INFINITY = float("-inf")
 
 StepFunction = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSettings:
+    """What a search needs to know, whatever is decoded.
+
+    Attributes:
+      vocab_size: number of ids.
+      start_id: the id that the first step gets.
+      eos_id: the id that ends a hypothesis.
+      alpha: exponent of the length penalty; 0 is none.
+      beam_size: hypotheses that beam search keeps for each sentence.
+      n_best: how many hypotheses of each sentence are returned: at most ``beam_size``, or any number of samples.
+      are_log_probs: whether the step function returns log probabilities, or sums of several models' weighted ones, none
+        above 0, that count as they are.
+    """
+
+    vocab_size: int
+    start_id: int
+    eos_id: int
+    alpha: float = 0.0
+    beam_size: int = 1
+    n_best: int = 1
+    are_log_probs: bool = False
 
 
 class BeamResult(NamedTuple):
@@ -56,17 +81,11 @@ class _State(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What does not change; see ``beam_search``."""
+    """What does not change from step to step; see ``beam_search``."""
 
     step_fn: StepFunction
-    beam_size: int
-    vocab_size: int
-    alpha: float
     max_lengths: tf.Tensor
-    start_id: int
-    eos_id: int
-    n_best: int
-    are_log_probs: bool
+    settings: SearchSettings
 
 
 def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
@@ -74,9 +93,8 @@ def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
     return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
 
 
-def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Tensor, beam_size: int, vocab_size: int,
-                alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int, n_best: int = 1,
-                are_log_probs: bool = False) -> BeamResult:
+def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
+                settings: SearchSettings) -> BeamResult:
     """Searches for the sequences of highest log probability / length penalty.
 
     Each step keeps the ``beam_size`` best unfinished hypotheses, and the best finished
@@ -93,40 +111,34 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Ten
       initial_cache: nest of tensors ``[batch, beam, …]``, reordered along the beam after
         each step; further dimensions may grow. What is the same for all hypotheses of a
         sentence belongs into ``step_fn``.
-      batch_size: number of sentences, an int32 scalar.
-      beam_size: hypotheses kept for each sentence.
-      vocab_size: number of ids, at least 2.
-      alpha: exponent of the length penalty; 0 is none.
       max_lengths: ``[batch]`` int32, longest hypothesis in tokens, EOS included.
-      start_id: id that the first step gets.
-      eos_id: id that ends a hypothesis.
-      n_best: how many hypotheses are returned, at most ``beam_size``.
-      are_log_probs: whether ``step_fn`` returns log probabilities, or sums of several models' weighted ones, none
-        above 0, that count as they are.
+      settings: sizes and ids.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.
     """
-    if not 1 <= n_best <= beam_size or vocab_size < 2:
-        raise ValueError(f"n_best ({n_best}) has to be between 1 and beam_size ({beam_size}), and vocab_size "
-                         f"({vocab_size}) at least 2.")
+    if not 1 <= settings.n_best <= settings.beam_size or settings.vocab_size < 2:
+        raise ValueError(f"n_best ({settings.n_best}) must be between 1 and beam_size ({settings.beam_size}), and "
+                         f"vocab_size ({settings.vocab_size}) at least 2.")
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)
-    search = _Search(step_fn, beam_size, vocab_size, alpha, max_lengths, start_id, eos_id, n_best, are_log_probs)
-    state = _initial_state(search, batch_size, initial_cache)
+    search = _Search(step_fn, max_lengths, settings)
+    state = _initial_state(search, initial_cache)
     state = tf.while_loop(
         lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)), lambda *s: tuple(_advance(search, _State(*s))),
         tuple(state), shape_invariants=tuple(_shape_invariants(state)))
     return _result(search, _State(*state))
 
 
-def _initial_state(search: _Search, batch: tf.Tensor, cache: Any) -> _State:
-    beam = search.beam_size
+def _initial_state(search: _Search, cache: Any) -> _State:
+    settings = search.settings
+    batch, beam = tf.shape(search.max_lengths)[0], settings.beam_size
     # At first all hypotheses of a sentence are the same one: only the first may be continued.
     first = tf.concat([tf.zeros([1]), tf.fill([beam - 1], NEGATIVE_INFINITY)], 0)
     hypotheses = tf.stack([batch, beam])
     no_ids = tf.zeros(tf.stack([batch, beam, 0]), tf.int32)
+    log_probs = tf.tile(first[tf.newaxis], tf.stack([batch, 1]))
     return _State(
-        tf.constant(0), tf.fill(hypotheses, search.start_id), no_ids, tf.tile(first[tf.newaxis], tf.stack([batch, 1])),
+        tf.constant(0), tf.fill(hypotheses, settings.start_id), no_ids, log_probs,
         no_ids, tf.fill(hypotheses, NEGATIVE_INFINITY), tf.zeros(hypotheses, tf.int32), search.max_lengths <= 0, cache)
 
 
@@ -144,15 +156,15 @@ def _shape_invariants(state: _State) -> _State:
 def _advance(search: _Search, state: _State) -> _State:
     """Lengthens every hypothesis by one id."""
     log_probs, parents, ids, cache = _candidates(search, state)
-    is_eos = tf.equal(ids, search.eos_id)
+    is_eos = tf.equal(ids, search.settings.eos_id)
     sequences = tf.concat([tf.gather(state.alive_ids, parents, batch_dims=1), ids[:, :, tf.newaxis]], 2)
     length = state.step + 1
 
-    alive_log_probs, chosen = tf.math.top_k(tf.where(is_eos, NEGATIVE_INFINITY, log_probs), search.beam_size)
+    alive_log_probs, chosen = tf.math.top_k(tf.where(is_eos, NEGATIVE_INFINITY, log_probs), search.settings.beam_size)
     alive_ids = tf.gather(sequences, chosen, batch_dims=1)
     alive_parents = tf.gather(parents, chosen, batch_dims=1)
     finished = _merge_finished(search, state, sequences, tf.where(
-        is_eos, log_probs / length_penalty(length, search.alpha), NEGATIVE_INFINITY), length)
+        is_eos, log_probs / length_penalty(length, search.settings.alpha), NEGATIVE_INFINITY), length)
     done = state.done | (length >= search.max_lengths) | _cannot_improve(search, finished[1], alive_log_probs, length)
     # The batch goes on for the sake of others; what a done sentence has stays.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
@@ -179,14 +191,14 @@ def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, t
 
     At most ``beam`` of them end, so ``beam`` go on. A beam of 1 has one candidate: it ends or goes on.
     """
-    beam = search.beam_size
+    beam = search.settings.beam_size
     logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
-    logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, search.vocab_size])
+    logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, search.settings.vocab_size])
     width = 2 * beam if beam > 1 else 1
-    per_beam = min(width, search.vocab_size)
+    per_beam = min(width, search.settings.vocab_size)
     values, ids = top_k(logits, per_beam)
     log_probs = values
-    if not search.are_log_probs:
+    if not search.settings.are_log_probs:
         log_probs = values - values[:, :, :1] + tf.math.log(highest_probability(logits, ids))
     log_probs += state.alive_log_probs[:, :, tf.newaxis]
     flat = tf.stack([tf.shape(logits)[0], beam * per_beam])
@@ -212,7 +224,7 @@ def _merge_finished(search: _Search, state: _State, sequences: tf.Tensor, scores
     """Returns ids, scores and lengths of the best finished hypotheses, old and new; those of done sentences stay."""
     scores = tf.where(state.done[:, tf.newaxis], NEGATIVE_INFINITY, scores)
     all_scores = tf.concat([state.finished_scores, scores], 1)
-    best, index = tf.math.top_k(all_scores, search.beam_size)  # of equal scores the older one comes first
+    best, index = tf.math.top_k(all_scores, search.settings.beam_size)  # of equal scores the older one comes first
     ids = tf.gather(tf.concat([_one_longer(state.finished_ids), sequences], 1), index, batch_dims=1)
     lengths = tf.concat([state.finished_lengths, tf.fill(tf.shape(scores), length)], 1)
     return ids, best, tf.gather(lengths, index, batch_dims=1)
@@ -227,9 +239,9 @@ def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs
     of the maximal length.
     """
     best = alive_log_probs[:, 0]
-    bound = tf.maximum(best / length_penalty(length + 1, search.alpha),
-                       best / length_penalty(search.max_lengths, search.alpha))
-    return finished_scores[:, search.n_best - 1] >= bound
+    bound = tf.maximum(best / length_penalty(length + 1, search.settings.alpha),
+                       best / length_penalty(search.max_lengths, search.settings.alpha))
+    return finished_scores[:, search.settings.n_best - 1] >= bound
 
 
 def _result(search: _Search, state: _State) -> BeamResult:
@@ -237,9 +249,9 @@ def _result(search: _Search, state: _State) -> BeamResult:
     found = state.finished_scores > NEGATIVE_INFINITY
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
     ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))
-    alive_scores = state.alive_log_probs / length_penalty(search.max_lengths, search.alpha)[:, tf.newaxis]
+    alive_scores = state.alive_log_probs / length_penalty(search.max_lengths, search.settings.alpha)[:, tf.newaxis]
     scores = tf.where(found, state.finished_scores, tf.gather(alive_scores, missing, batch_dims=1))
     exists = scores > NEGATIVE_INFINITY
     ids = tf.where(exists[:, :, tf.newaxis], ids, 0)
     lengths = tf.where(exists, tf.where(found, state.finished_lengths, search.max_lengths[:, tf.newaxis]), 0)
-    return BeamResult(ids[:, :search.n_best], scores[:, :search.n_best], lengths[:, :search.n_best])
+    return BeamResult(*(part[:, :search.settings.n_best] for part in (ids, scores, lengths)))

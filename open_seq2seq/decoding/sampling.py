@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.decoding.beam_search import (
     NEGATIVE_INFINITY,
     BeamResult,
+    SearchSettings,
     StepFunction,
     growing_shape,
     highest_probability,
@@ -60,19 +61,17 @@ class _State(NamedTuple):
     cache: Any
 
 
-def greedy_search(step_fn: StepFunction, initial_cache: Any, *, batch_size: tf.Tensor, vocab_size: int, alpha: float,
-                  max_lengths: tf.Tensor, start_id: int, eos_id: int, are_log_probs: bool = False) -> BeamResult:
+def greedy_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
+                  settings: SearchSettings) -> BeamResult:
     """Takes the likeliest id at each step: gives what ``beam_search`` gives with a beam of 1, without its bookkeeping.
 
-    Args: as those of ``beam_search``.
+    Args: those of ``beam_search``; ``beam_size`` and ``n_best`` do not count.
     """
-    return _one_by_one(step_fn, initial_cache, lambda logits, best, step: best, tf.stack([batch_size, 1]), vocab_size,
-                       alpha, max_lengths, start_id, eos_id, are_log_probs)
+    return _one_by_one(step_fn, initial_cache, max_lengths, settings, 1, lambda logits, best, step: best)
 
 
-def sample(step_fn: StepFunction, initial_cache: Any, sampling: Sampling, *, examples: tf.Tensor, num_samples: int,
-           vocab_size: int, alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int,
-           are_log_probs: bool = False) -> BeamResult:
+def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
+           sampling: Sampling, examples: tf.Tensor) -> BeamResult:
     """Draws hypotheses from the model's distribution, each id given those before it.
 
     What is drawn for an example follows from the seed and the example's number alone, so it depends neither on the
@@ -80,17 +79,13 @@ def sample(step_fn: StepFunction, initial_cache: Any, sampling: Sampling, *, exa
 
     Args:
       step_fn: see ``beam_search``.
-      initial_cache: nest of tensors ``[batch, num_samples, …]``.
+      initial_cache: see ``beam_search``.
+      max_lengths: longest hypothesis ``[batch]``.
+      settings: of these ``n_best`` is how many hypotheses are drawn for each example; two may be alike. ``alpha``
+        changes scores and their order, not what is drawn. With ``are_log_probs``, sums of several models' weighted log
+        probabilities are normalised to be drawn from.
       sampling: how ids are drawn.
       examples: number of each example, ``[batch]`` integers.
-      num_samples: hypotheses drawn for each example; two may be alike.
-      vocab_size: see ``beam_search``; so are the others.
-      alpha: exponent of the length penalty; it changes scores and their order, not what is drawn.
-      max_lengths: longest hypothesis ``[batch]``.
-      start_id: id that the first step gets.
-      eos_id: id that ends a hypothesis.
-      are_log_probs: whether ``step_fn`` returns log probabilities. Sums of several models' weighted ones are
-        normalised to be drawn from.
 
     Returns:
       The samples, those of the highest score first. Scores are by the model's own probabilities, whatever the
@@ -99,42 +94,41 @@ def sample(step_fn: StepFunction, initial_cache: Any, sampling: Sampling, *, exa
     examples = tf.cast(examples, tf.int64)
 
     def choose(logits: tf.Tensor, best: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-        return _draw(logits, uniform_numbers(sampling.seed, examples, step, num_samples), sampling)
+        return _draw(logits, uniform_numbers(sampling.seed, examples, step, settings.n_best), sampling)
 
-    result = _one_by_one(step_fn, initial_cache, choose, tf.stack([tf.shape(examples)[0], num_samples]), vocab_size,
-                         alpha, max_lengths, start_id, eos_id, are_log_probs)
+    result = _one_by_one(step_fn, initial_cache, max_lengths, settings, settings.n_best, choose)
     order = tf.argsort(result.scores, axis=1, direction="DESCENDING", stable=True)
     return BeamResult(*(tf.gather(part, order, batch_dims=1) for part in result))
 
 
-def _one_by_one(step_fn: StepFunction, cache: Any, choose: _ChooseFunction, shape: tf.Tensor, vocab_size: int,
-                alpha: float, max_lengths: tf.Tensor, start_id: int, eos_id: int, are_log_probs: bool) -> BeamResult:
-    """Lengthens hypotheses ``shape`` = [batch, hypotheses] by what ``choose`` (logits, likeliest ids, step) returns."""
+def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, settings: SearchSettings, hypotheses: int,
+                choose: _ChooseFunction) -> BeamResult:
+    """Extends so many hypotheses of each example by what ``choose(logits, likeliest ids, step)`` returns."""
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
 
     def advance(state: _State) -> _State:
         logits, cache = step_fn(state.last_ids, state.step, state.cache)
-        logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, state.last_ids.shape[1], vocab_size])
+        logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, hypotheses, settings.vocab_size])
         highest, best = top_k(logits, 1)
         ids = choose(logits, best[:, :, 0], state.step)
         gains = tf.gather(logits, ids, batch_dims=2)
-        if not are_log_probs:
+        if not settings.are_log_probs:
             gains = gains - highest[:, :, 0] + tf.math.log(highest_probability(logits, best))[:, :, 0]
         log_probs = tf.where(state.done, state.log_probs, gains + state.log_probs)
         length = state.step + 1
-        ends = tf.equal(ids, eos_id) & ~state.done
+        ends = tf.equal(ids, settings.eos_id) & ~state.done
         return _State(
             length, ids, tf.concat([state.ids, tf.where(state.done, 0, ids)[:, :, tf.newaxis]], 2), log_probs,
-            tf.where(ends, log_probs / length_penalty(length, alpha), state.scores),
+            tf.where(ends, log_probs / length_penalty(length, settings.alpha), state.scores),
             tf.where(ends, length, state.lengths), state.done | ends | (length >= max_lengths), cache)
 
-    state = _initial_state(shape, max_lengths, start_id, cache)
+    state = _initial_state(tf.stack([tf.shape(max_lengths)[0], hypotheses]), max_lengths, settings.start_id, cache)
     invariants = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
     state = _State(*tf.while_loop(lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)),
                                   lambda *s: tuple(advance(_State(*s))), tuple(state),
                                   shape_invariants=tuple(invariants)))
     ended = state.scores > NEGATIVE_INFINITY
-    scores = tf.where(ended, state.scores, state.log_probs / length_penalty(max_lengths, alpha))
+    scores = tf.where(ended, state.scores, state.log_probs / length_penalty(max_lengths, settings.alpha))
     exists = scores > NEGATIVE_INFINITY
     return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
                       tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))

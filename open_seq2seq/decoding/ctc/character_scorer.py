@@ -24,9 +24,6 @@ class CharacterScorer:
       score_end: whether the probability that the sentence ends is counted.
     """
 
-    num_floats = 0
-    num_ints = 1
-
     def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
                  score_end: bool = True) -> None:
         self._model, self._symbols = model, symbols

@@ -11,7 +11,6 @@ from open_seq2seq.decoding.ctc.lexicon import Lexicon
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 
-_STATE, _NODE, _END_STATE, _INTS = range(4)
 _MAX_SCORES = 2**18  # so many probabilities are remembered, 70 MB: endless streams meet ever new ones
 _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
 _CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
@@ -19,6 +18,9 @@ _CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "up
 
 class WordScorer:
     """Adds alpha · ln P(word | words before) + beta when a word is complete.
+
+    The numbers of a prefix: what the word so far would gain if it ended, NaN where that is not known yet; the language
+    model's state before the word, the word's node in the lexicon, and the state after the word, 0 where not known yet.
 
     Args:
       model: the language model.
@@ -30,9 +32,6 @@ class WordScorer:
       case: how the model's words are spelled in the alphabet: ``as_is``, ``lower`` or ``upper``.
       score_end: whether the probability that the sentence ends is counted.
     """
-
-    num_floats = 1  # what the word so far would gain if it ended; no number where that is not known yet
-    num_ints = _INTS
 
     def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
                  oov_penalty: float | None = None, case: str = "as_is", score_end: bool = True) -> None:
@@ -61,7 +60,7 @@ class WordScorer:
         A symbol that starts a word gains what the word before it is worth, now that it has ended; one that leads out of
         the lexicon costs the penalty, once a word; all others gain nothing.
         """
-        nodes = ints[_NODE]
+        nodes = ints[1]
         rows = self.lexicon.rows(nodes)
         after = self.lexicon.table.take(rows, 0).take(symbols, 1)
         outside = after == self.lexicon.outside
@@ -80,18 +79,19 @@ class WordScorer:
 
     def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
         """Works out what the words so far gain, where that is not known yet."""
-        rows = np.nonzero(np.isnan(floats[0]))[0]
+        (ending_gains,), (states, nodes, end_states) = floats, ints
+        rows = np.nonzero(np.isnan(ending_gains))[0]
         if not len(rows):
             return
-        nodes = ints[_NODE, rows]
+        states, nodes = states[rows], nodes[rows]
         words = self.lexicon.word(nodes)
-        scores, states = self._cached_scores(ints[_STATE, rows], words)
+        scores, after = self._cached_scores(states, words)
         gains = self._alpha * scores + self._beta
         # A spelling that is a beginning of words only has not paid for being unknown yet.
         gains -= np.where((words < 0) & (nodes != self.lexicon.outside), self._penalty, 0.0)
         empty = nodes == 0
-        floats[0, rows] = np.where(empty, 0.0, gains)
-        ints[_END_STATE, rows] = np.where(empty, ints[_STATE, rows], states)
+        ending_gains[rows] = np.where(empty, 0.0, gains)
+        end_states[rows] = np.where(empty, states, after)
 
     def _cached_scores(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(self._scores) > _MAX_SCORES:
@@ -109,9 +109,9 @@ class WordScorer:
              symbols: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         gains = np.zeros(floats.shape[1])
         after = ints.copy()
+        states, nodes, _ = after
         for row in range(len(gains)):
-            gains[row], after[_STATE, row], after[_NODE, row] = self._walk_one(
-                int(ints[_STATE, row]), int(ints[_NODE, row]), symbols)
+            gains[row], states[row], nodes[row] = self._walk_one(int(states[row]), int(nodes[row]), symbols)
         return gains, np.full_like(floats, np.nan), after
 
     def _walk_one(self, state: int, node: int, symbols: list[int]) -> tuple[float, int, int]:
@@ -142,19 +142,17 @@ class WordScorer:
 
     def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        after = np.empty([_INTS, len(parents)], np.int64)
-        after[_NODE] = self.lexicon.known_next(ints[_NODE].take(parents), symbols)
-        after[_STATE] = ints[_STATE].take(parents)
+        states, nodes, end_states = ints
+        after = np.zeros((3, len(parents)), np.int64)
         starts = self._starts_word.take(symbols)
+        after[0] = states.take(parents)
         if np.count_nonzero(starts):
-            np.copyto(after[_STATE], ints[_END_STATE].take(parents), where=starts)
-        after[_END_STATE] = 0
-        unknown = np.empty([1, len(parents)])
-        unknown.fill(np.nan)
-        return unknown, after
+            np.copyto(after[0], end_states.take(parents), where=starts)
+        after[1] = self.lexicon.known_next(nodes.take(parents), symbols)
+        return np.full((1, len(parents)), np.nan), after
 
     def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
         self._complete(floats, ints)
         if not self._score_end:
             return floats[0].copy()
-        return floats[0] + self._alpha * self._model.score_end(ints[_END_STATE])
+        return floats[0] + self._alpha * self._model.score_end(ints[2])

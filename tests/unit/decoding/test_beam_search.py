@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoding.beam_search import BeamResult, beam_search, length_penalty
+from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, beam_search, length_penalty
 
 EOS, START = 1, 2
 STATES = 997
@@ -35,8 +35,7 @@ def compiled_search(beam: int, alpha: float, n_best: int, vocab: int, dtype: tf.
         batch = tf.shape(limits)[0]
         zeros = tf.zeros(tf.stack([batch, beam]), tf.int32)
         cache = {"state": zeros, "total": zeros, "history": tf.zeros(tf.stack([batch, beam, 0, 1]), tf.int32)}
-        return beam_search(step_fn, cache, batch_size=batch, beam_size=beam, vocab_size=vocab, alpha=alpha,
-                           max_lengths=limits, start_id=START, eos_id=EOS, n_best=n_best)
+        return beam_search(step_fn, cache, limits, SearchSettings(vocab, START, EOS, alpha, beam, n_best))
 
     return run
 
@@ -198,8 +197,8 @@ def test_empty_batch_and_no_room():
     model = RandomModel(2, 4)
     assert model.search(2, 0.6, [0, 0]).ids.shape == (2, 1, 0)
 
-    result = beam_search(lambda ids, step, cache: (tf.zeros([0, 2, 4]), cache), {}, batch_size=0, beam_size=2,
-                         vocab_size=4, alpha=0.6, max_lengths=tf.zeros([0], tf.int32), start_id=0, eos_id=1)
+    result = beam_search(lambda ids, step, cache: (tf.zeros([0, 2, 4]), cache), {}, tf.zeros([0], tf.int32),
+                         SearchSettings(4, START, EOS, 0.6, beam_size=2))
     assert result.ids.shape == (0, 1, 0)
 
 
@@ -216,8 +215,8 @@ def test_half_precision_logits_are_normalised_in_float32(dtype: tf.DType):
 def test_impossible_sizes(wrong: dict[str, int]):
     sizes = {"beam_size": 2, "vocab_size": 4, "n_best": 1, **wrong}
     with pytest.raises(ValueError, match="beam_size"):
-        beam_search(lambda ids, step, cache: (tf.zeros([1, 2, 4]), cache), {}, batch_size=1, alpha=0.6,
-                    max_lengths=tf.constant([3]), start_id=0, eos_id=1, **sizes)
+        beam_search(lambda ids, step, cache: (tf.zeros([1, 2, 4]), cache), {}, tf.constant([3]),
+                    SearchSettings(start_id=0, eos_id=1, alpha=0.6, **sizes))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.decoding.beam_search import BeamResult, beam_search, length_penalty
+from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, beam_search, length_penalty
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample, uniform_numbers
 from tests.unit.decoding.test_beam_search import EOS, START, STATES, RandomModel
 
@@ -33,11 +33,10 @@ def test_greedy_search_is_a_beam_of_one(vocab: int, alpha: float, eos_bonus: flo
     model = RandomModel(12, vocab, seed=vocab, eos_bonus=eos_bonus)
     model.tables[3, :, EOS] = -np.inf
     limits = tf.constant([9, 1, 0, 14, 5, 3, 14, 2, 0, 8, 7, 6])
-    options = {"batch_size": 12, "vocab_size": vocab, "alpha": alpha, "max_lengths": limits, "start_id": START,
-               "eos_id": EOS, "are_log_probs": are_log_probs}
+    settings = SearchSettings(vocab, START, EOS, alpha, are_log_probs=are_log_probs)
     cache = tf.zeros([12, 1], tf.int32)
-    greedy = greedy_search(stepped(model, are_log_probs), cache, **options)
-    beam = beam_search(stepped(model, are_log_probs), cache, beam_size=1, **options)
+    greedy = greedy_search(stepped(model, are_log_probs), cache, limits, settings)
+    beam = beam_search(stepped(model, are_log_probs), cache, limits, settings)
     for one, other in zip(greedy, beam, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
@@ -51,8 +50,8 @@ def drawn(logits: np.ndarray, count: int = DRAWN, num_samples: int = 1, limit: i
     def step_fn(ids: tf.Tensor, step: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
         return tf.broadcast_to(table, [count, num_samples, len(logits)]), cache
 
-    result = sample(step_fn, (), Sampling(**sampling), examples=tf.range(count), num_samples=num_samples,
-                    vocab_size=len(logits), alpha=alpha, max_lengths=tf.fill([count], limit), start_id=0, eos_id=1)
+    settings = SearchSettings(len(logits), start_id=0, eos_id=1, alpha=alpha, n_best=num_samples)
+    result = sample(step_fn, (), tf.fill([count], limit), settings, Sampling(**sampling), tf.range(count))
     return BeamResult(*(part.numpy() for part in result))
 
 
@@ -99,8 +98,8 @@ def test_steps_and_samples_are_independent():
 
 def test_scores_are_the_models_own_and_come_in_order():
     model = RandomModel(1, 6, seed=2)
-    result = sample(stepped(model), tf.zeros([1, 40], tf.int32), Sampling(2.5), examples=[7], num_samples=40,
-                    vocab_size=6, alpha=0.6, max_lengths=tf.constant([5]), start_id=START, eos_id=EOS)
+    settings = SearchSettings(6, START, EOS, alpha=0.6, n_best=40)
+    result = sample(stepped(model), tf.zeros([1, 40], tf.int32), tf.constant([5]), settings, Sampling(2.5), [7])
     for ids, score, length in zip(*(part[0].numpy() for part in result), strict=True):
         assert not ids[length:].any() and EOS not in ids[:length - 1] and (length == 5 or ids[length - 1] == EOS)
         np.testing.assert_allclose(score, model.score(0, tuple(ids[:length]), 0.6), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,124 @@
+"""The prefixes that a search has met, as a tree of symbols."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_MIN_SIZE = 1024
+_MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
+
+
+class PrefixTree:
+    """Prefixes as nodes, each with a parent and a last symbol; a parent's number is below its children's.
+
+    Node 0 is the root: the empty prefix at first, later what all prefixes of the beam begin with (see ``compacted``).
+    A prefix that was dropped and is met again gets a new node; hashes tell that it is the same.
+
+    Args:
+      blank: what stands for the last symbol of the empty prefix.
+
+    Attributes:
+      last: each node's last symbol ``[capacity]``.
+      hashes: of each node's prefix ``[capacity]``; two of one beam share one with a probability of about 1e-15. Of
+        nodes that ``add_sequence`` made, the last ones have them.
+      parent_hashes: those of the prefixes without their last symbols ``[capacity]``.
+    """
+
+    def __init__(self, blank: int) -> None:
+        self._make_room(_MIN_SIZE)
+        self.last[0], self.hashes[0], self.parent_hashes[0] = blank, 1, 0
+        self._count = 1
+        self._root_symbols = np.zeros(0, np.int64)
+        self._marks = np.arange(1, blank + 1, dtype=np.int64) * _INCREMENT  # wraps, as hashes do
+
+    def _make_room(self, size: int) -> None:
+        self._parents, self.last, self.hashes, self.parent_hashes = np.zeros([4, size], np.int64)
+
+    def add(self, parents: np.ndarray, symbols: np.ndarray) -> np.ndarray:
+        """Adds the nodes that ``symbols`` ``[n]`` make of ``parents`` ``[n]``; returns their numbers ``[n]``."""
+        first, end = self._append(parents, symbols)
+        hashes = self.hashes.take(parents)
+        self.parent_hashes[first:end] = hashes
+        hashes *= _MULTIPLIER
+        hashes += self._marks.take(symbols)
+        self.hashes[first:end] = hashes
+        return np.arange(first, end)
+
+    def add_sequence(self, parents: np.ndarray, symbols: list[int]) -> np.ndarray:
+        """Adds the same symbols, one after the other, to ``parents`` ``[n]``; returns the last nodes ``[n]``."""
+        width, length = len(parents), len(symbols)
+        # Each new node's parent is the one before it, except those of the first symbol.
+        before = np.arange(self._count - 1, self._count + width * length - 1).reshape(width, length)
+        before[:, 0] = parents
+        first, end = self._append(before.ravel(), np.array(symbols * width))
+        nodes = np.arange(first + length - 1, end, length)
+        hashes = self.hashes.take(parents)
+        for symbol in symbols:
+            shorter, hashes = hashes, hashes * _MULTIPLIER + self._marks[symbol]
+        self.parent_hashes[nodes], self.hashes[nodes] = shorter, hashes
+        return nodes
+
+    def _append(self, parents: np.ndarray, symbols: np.ndarray) -> tuple[int, int]:
+        """Adds nodes without hashes; returns the first one's number and that after the last one's."""
+        first, end = self._count, self._count + len(parents)
+        if end > len(self.last):
+            old = self._parents, self.last, self.hashes, self.parent_hashes
+            self._make_room(len(self.last) + max(len(self.last), len(parents)))
+            for new, values in zip((self._parents, self.last, self.hashes, self.parent_hashes), old, strict=True):
+                new[:len(values)] = values
+        self._parents[first:end] = parents
+        self.last[first:end] = symbols
+        self._count = end
+        return first, end
+
+    def symbols(self, node: int) -> np.ndarray:
+        """Returns the symbols of a prefix."""
+        found = []
+        while node > 0:
+            found.append(self.last[node])
+            node = int(self._parents[node])
+        return np.concatenate([self._root_symbols, np.array(found[::-1], np.int64)])
+
+    def ancestor(self, node: int, generations: int) -> int:
+        """Returns the node of a prefix without its last ``generations`` symbols, or the root where that is longer."""
+        for _ in range(generations):
+            node = int(self._parents[node])
+        return node
+
+    def begin_with(self, nodes: np.ndarray, ancestor: int) -> np.ndarray:
+        """Returns which of the prefixes ``[n]`` begin with another one."""
+        while (further := nodes > ancestor).any():
+            nodes = np.where(further, self._parents[nodes], nodes)
+        return nodes == ancestor
+
+    def compacted(self, nodes: np.ndarray) -> tuple[PrefixTree, np.ndarray]:
+        """Returns a tree of these prefixes alone, and their numbers in it; what they all begin with is its root."""
+        needed = np.zeros(self._count, bool)
+        needed[0] = True
+        new = np.unique(nodes)
+        while len(new := new[~needed[new]]):
+            needed[new] = True
+            new = np.unique(self._parents[new])
+        kept = needed.nonzero()[0]
+        num_shared = self._num_shared(kept, int(nodes.min()))
+        shared, kept = self.last[kept[1:num_shared + 1]], kept[num_shared:]  # the last shared node is the new root
+        numbers = np.zeros(self._count, np.int64)
+        numbers[kept] = np.arange(len(kept))
+        tree = PrefixTree(len(self._marks))
+        tree._make_room(max(_MIN_SIZE, 2 * len(kept)))
+        tree._count, tree._root_symbols = len(kept), np.concatenate([self._root_symbols, shared])
+        tree._parents[1:tree._count] = numbers[self._parents[kept[1:]]]
+        tree.last[:tree._count] = self.last[kept]
+        tree.hashes[:tree._count], tree.parent_hashes[:tree._count] = self.hashes[kept], self.parent_hashes[kept]
+        return tree, numbers[nodes]
+
+    def _num_shared(self, kept: np.ndarray, shortest: int) -> int:
+        """Returns how many symbols all prefixes have in common, beside the root's.
+
+        Args:
+          kept: the prefixes' nodes and all that lead to them, ascending, the root first.
+          shortest: the first of the prefixes' nodes; what follows it is not common to all.
+        """
+        # A parent's number is below its children's: as long as each node has one child, the next one is that.
+        children = np.bincount(np.searchsorted(kept, self._parents[kept[1:]]), minlength=len(kept))
+        return min(int(np.argmax(children != 1)), int(np.searchsorted(kept, shortest)))
