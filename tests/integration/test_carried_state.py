@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from safetensors.numpy import load_file
 
 from open_seq2seq.training.passes import EvaluationPass
 from scripts import replay_batch
-from tests.integration.ranks import add_hooks, assert_identical, losses, on_ranks, ran
+from tests.integration.ranks import add_hooks, assert_identical, losses, needs_horovod, on_ranks, ran
 from tests.integration.tiny_language_model import PIECE, UNITS, text
 
 PARTS = Path(__file__).with_name("tiny_language_model.py")
@@ -117,7 +116,7 @@ def test_two_towers_are_iter_size_2(workspace, command, settings):
         np.testing.assert_allclose(two[name], one[name], rtol=1e-5)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_two_ranks_are_iter_size_2(workspace, command):
     """Trained on two ranks, resumed on two and judged there; resumed on one with ``iter_size`` 2."""
     whole = losses(ran(command, "--iter_size=2", f"--logdir={workspace}/one"))

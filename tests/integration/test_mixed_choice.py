@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.integration.conftest import ROOT
-from tests.integration.ranks import add_hooks, assert_identical, losses, on_ranks, ran, weights
+from tests.integration.ranks import add_hooks, assert_identical, losses, needs_horovod, on_ranks, ran, weights
 from tests.known_speeds import ALL_GAIN, NONE_GAINS, write_known_speeds
 
 MIXED = ("--mode=train", "--dtype=mixed")
@@ -85,8 +84,7 @@ def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
     assert "dtype: mixed" in done.stdout and "speed of bfloat16 by float32's: products " in done.stdout
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                    reason="Horovod is not installed: make horovod builds it")
+@needs_horovod
 def test_two_ranks_with_opposite_probes_train_in_the_first_ones_choice(workspace):
     add_hooks(workspace)
     for rank, gains in enumerate((NONE_GAINS, ALL_GAIN)):

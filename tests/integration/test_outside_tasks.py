@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import runpy
 import shutil
@@ -18,7 +17,7 @@ from safetensors.numpy import load_file
 
 from open_seq2seq.cli import main
 from tests.integration.conftest import ROOT, start_process
-from tests.integration.ranks import alone, on_ranks
+from tests.integration.ranks import alone, needs_horovod, on_ranks
 
 EXAMPLES = ROOT / "docs/examples"
 DATA = {"images": ["--train=60", "--dev=5"], "language_model": ["--train=30", "--dev=4"]}
@@ -126,7 +125,7 @@ def test_towers_are_iter_size_2(task, run):
     assert (folder / "out-1.txt").read_bytes() == (folder / "out-2.txt").read_bytes()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 @pytest.mark.parametrize("made", SLOW_TOO, indirect=True)
 def test_ranks_are_iter_size_2(task, run):
     name, folder = task
