@@ -78,7 +78,7 @@ def test_the_state_goes_through_an_epoch_as_through_one_long_text(workspace, com
     np.testing.assert_allclose(found, [*by_position, *by_position[:2]], rtol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "slots"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("rows", "slots"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 3)])
 def test_a_pass_reads_the_same_on_any_number_of_towers(workspace, command, monkeypatch, rows, slots):
     ran(command, "--max_steps=5")
     weights, _ = checkpoint(workspace, 5)
@@ -134,7 +134,7 @@ def test_two_ranks_are_iter_size_2(workspace, command):
     np.testing.assert_allclose(losses(ran(command, "--iter_size=2", "--continue_learning")), whole[5:], rtol=1e-6)
 
 
-@pytest.mark.parametrize("replicas", ["--num_cpu_towers=2", "--iter_size=2"])
+@pytest.mark.parametrize("replicas", ["--num_cpu_towers=2", pytest.param("--iter_size=2", marks=pytest.mark.slow)])
 def test_a_resumed_run_is_the_same_to_the_bit(workspace, command, replicas):
     settings = ("--encoder_params/drop=0.2", replicas)
     ran(command, *settings, f"--logdir={workspace}/whole")
@@ -164,7 +164,7 @@ def test_whatever_looks_at_a_run_leaves_its_state_alone(workspace, command):
         assert_identical(first, second)
 
 
-@pytest.mark.parametrize("replicas", ["--num_cpu_towers=2", "--iter_size=2"])
+@pytest.mark.parametrize("replicas", [pytest.param("--num_cpu_towers=2", marks=pytest.mark.slow), "--iter_size=2"])
 def test_recovery_puts_the_state_back_and_nan_never_gets_into_it(workspace, command, replicas, capfd):
     # Positions are 6 examples a row: the fifth row is that of the second slot, and stumbles in the eighth update.
     bad = 4 * 6 + 1

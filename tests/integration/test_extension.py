@@ -23,7 +23,7 @@ def config(tmp_path):
     return f"--config_file={tmp_path}/own_config.py"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed", "mixed_float16"])
+@pytest.mark.parametrize("dtype", ["float32", "mixed", pytest.param("mixed_float16", marks=pytest.mark.slow)])
 def test_own_parts_train_resume_and_infer(tmp_path, config, capfd, dtype):
     settings = [config, f"--dtype={dtype}", f"--logdir={tmp_path}/run"]
     assert main([*settings, "--mode=train_eval", "--max_steps=100"]) == 0

@@ -40,7 +40,8 @@ def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache):
         assert files_of(workspace, name, 12) == files_of(workspace, f"mixed-{name}", 12)
 
 
-@pytest.mark.parametrize(("gains", "said"), [(ALL_GAIN, BFLOAT16), (NONE_GAINS, FLOAT32)], ids=["all", "none"])
+@pytest.mark.parametrize(("gains", "said"), [
+    pytest.param(ALL_GAIN, BFLOAT16, id="all"), pytest.param(NONE_GAINS, FLOAT32, id="none", marks=pytest.mark.slow)])
 def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, command, cache, gains, said):
     write_known_speeds(cache, gains)
     ran(command, *MIXED, f"--logdir={workspace}/at-once")

@@ -42,7 +42,7 @@ def workspace(workspace):
 @pytest.mark.parametrize("settings", [
     pytest.param(("--max_grad_norm=1.0",), marks=pytest.mark.slow),
     ("--larc_params={larc_eta: 0.001}", "--ema_decay=0.9", "--decoupled_weight_decay=0.1"),
-    ("--dtype=mixed_bfloat16", "--loss_scaling=Backoff"),
+    pytest.param(("--dtype=mixed_bfloat16", "--loss_scaling=Backoff"), marks=pytest.mark.ranks),
 ], ids=["clipping", "larc", "backoff"])
 def test_two_towers_are_iter_size_2(workspace, command, settings):
     if settings[0].startswith("--dtype"):
@@ -61,6 +61,7 @@ def test_two_towers_are_iter_size_2(workspace, command, settings):
         np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.ranks
 def test_one_checkpoint_on_any_number_of_towers(workspace, command, monkeypatch):
     """Trained on two towers with all that looks at a run; evaluated and decoded on 1, 2 and 3; resumed on 1 and 3."""
     output = ran(command, "--mode=train_eval", "--num_cpu_towers=2", "--print_samples_steps=4",
