@@ -7,18 +7,20 @@ DEVICE ?= $(shell if nvidia-smi -L >/dev/null 2>&1 || [ -d /proc/driver/nvidia/g
 # A version of TensorFlow to use instead of the newest that setup.py allows: make test VENV=.venv-2.18 TENSORFLOW=2.18.1
 TENSORFLOW ?=
 PYTEST_ARGS ?=
-# So many processes share the files of tests, in the order of their names: real commands, the longest, come first.
+# This many processes share the test files, in the order of their names: real commands, which take longest, come first.
 TEST_PROCESSES ?= 2
-# Tests of what TensorFlow computes otherwise with oneDNN, which it uses on some processors only, than without.
+# Tests of what TensorFlow computes by other kernels with oneDNN, its default on some processors only, than without.
 NUMERIC_TESTS := $(addprefix tests/unit/,parts encoders decoders losses models optimizers)
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PINNED := $(if $(TENSORFLOW),$(if $(filter cpu,$(DEVICE)),'tensorflow-cpu==$(TENSORFLOW)','tensorflow==$(TENSORFLOW)'))
+PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile \
+  --no-loadscope-reorder $(PYTEST_ARGS)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo horovod test test-onednn coverage test-all lint docs clean
+.PHONY: help demo horovod test test-ranks test-onednn test-all coverage lint docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,20 +48,21 @@ demo: $(VENV)/.installed  ## Train a small model on a made-up task, evaluate it,
 horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and try it with two processes.
 	bash scripts/install_horovod.sh $(BIN)/python
 
-test: $(VENV)/.installed-test  ## Run the tests that take seconds.
-	$(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
-	  $(PYTEST_ARGS)
+test: $(VENV)/.installed-test  ## Run the tests that every change should pass: minutes.
+	$(PYTEST)
 
-test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN where test runs without, and the other way.
+test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several processes; most need make horovod first.
+	$(PYTEST) -m "ranks and not slow" tests/integration
+
+test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN where test runs without, and vice versa.
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.processor import has_onednn; print(int(not has_onednn()))') \
-	  $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) --dist=loadfile --no-loadscope-reorder \
-	  $(PYTEST_ARGS) $(NUMERIC_TESTS)
+	  $(PYTEST) $(NUMERIC_TESTS)
+
+test-all: $(VENV)/.installed-test  ## Run all tests, long training runs included, one after the other.
+	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
 
 coverage: override PYTEST_ARGS += --cov
-coverage: test  ## Run them with coverage, which takes half as long again.
-
-test-all: $(VENV)/.installed-test  ## Run all tests, real training runs included, one after the other.
-	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)
+coverage: test  ## Run make test and measure coverage, which takes half as long again.
 
 lint: $(VENV)/.installed-lint  ## Check style and types.
 	$(BIN)/ruff check .

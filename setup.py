@@ -56,7 +56,7 @@ setup(
         # Horovod with NCCL compiles and links against the CUDA wheels of 2.18.1 and of 2.21.0 (install_horovod.sh).
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
-        "plots": ["matplotlib"],  # --png of the programs in benchmarks/
+        "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py
         # librosa and python_speech_features are what the features of speech are compared with.
         "test": ["coverage>=7.10", "hypothesis>=6.100", "jiwer", "librosa>=0.11", "matplotlib", "pytest>=8",
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features"],

@@ -1,7 +1,7 @@
 """Compares a config's training in several arithmetic types: speed, memory, loss, use of the device.
 
     python benchmarks/mixed_precision.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py \
-        --steps 20 --rounds 5 --batch_size_per_gpu=4096 --output=table.md --png=chart.png
+        --steps 20 --rounds 5 --batch_size_per_gpu=4096 --output=table.md
 
 Any config with a training section will do. Rows are float32, tf32, mixed_float16 and
 mixed_bfloat16 on a GPU, and float32 and mixed_bfloat16 on a CPU, or what --dtypes names. The
@@ -25,9 +25,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.measuring.machine import Machine, describe_machine
 from benchmarks.measuring.memory_use import search
-from benchmarks.measuring.precision_table import RAW_LIMITS, Results, draw, format_raw, format_table, notes
+from benchmarks.measuring.precision_table import RAW_LIMITS, Results, format_raw, format_table, notes
 from benchmarks.measuring.processes import call
-from benchmarks.measuring.programs import new_figure, run_program
+from benchmarks.measuring.programs import run_program
 from benchmarks.measuring.settings import Setting, default_names, make_setting
 from benchmarks.measuring.turns import workers_in_turns
 from open_seq2seq.runners.speed_probe import measure_speeds
@@ -92,7 +92,6 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--halvings", type=int, default=2, help="how often the last gap is halved in that search")
     parser.add_argument("--peak_tflops", type=float, help="the device's peak in TFLOP/s, for its utilisation")
     parser.add_argument("--output", help="where the table is written, besides the screen")
-    parser.add_argument("--png", help="where a bar chart is written")
     options, overrides = parser.parse_known_args(argv)
     if min(options.steps, options.rounds) < 1 or options.warmup < 0:
         parser.error("--steps and --rounds have to be at least 1, --warmup at least 0")
@@ -105,8 +104,6 @@ def check_options(options: argparse.Namespace, machine: Machine) -> None:
         raise UserError("--largest_batch needs a limit on a CPU: give --limit_mb, in MB.")
     if options.loss_steps is not None and options.loss_steps < 1:
         raise UserError(f"--loss_steps is {options.loss_steps} but has to be at least 1.")
-    if options.png:
-        new_figure(1)
 
 
 def describe(options: argparse.Namespace, overrides: Sequence[str], results: Results, machine: Machine) -> str:
@@ -133,8 +130,6 @@ def main(argv: list[str]) -> None:
     if options.output:
         Path(options.output).parent.mkdir(parents=True, exist_ok=True)
         Path(options.output).write_text(text, encoding="utf-8")
-    if options.png:
-        draw(options.png, results, f"{options.config_file}\n{machine}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 import importlib.util
 import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 
 __version__ = "0.1.0"
 
@@ -17,3 +20,40 @@ if importlib.util.find_spec("tensorflow") is None:
         sys.stderr.write(f"Error: {MISSING_TENSORFLOW}\n")
         raise SystemExit(2)
     raise ImportError(MISSING_TENSORFLOW)
+
+
+class _LateLoader(Loader):
+    """Executes a module when one of its names is first used."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        def load(name: str) -> object:
+            # Code that goes through all modules asks for names such as __file__, and should not load anything.
+            if name.startswith("__"):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            vars(module).pop("__getattr__", None)
+            self._loader.exec_module(module)
+            return getattr(module, name)
+
+        module.__getattr__ = load  # type: ignore[method-assign]
+
+
+class _LateFinder(MetaPathFinder):
+    """Finds the parts of Keras that import scikit-learn and matplotlib, which take seconds and are hardly ever used."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, _, module = name.rpartition(".")
+        if module not in ("visualization", "wrappers") or package.partition(".")[0] != "keras":
+            return None
+        spec = PathFinder.find_spec(name, path)  # type: ignore[arg-type]
+        if spec is not None and spec.loader is not None:
+            spec.loader = _LateLoader(spec.loader)
+        return spec
+
+
+sys.meta_path.insert(0, _LateFinder())

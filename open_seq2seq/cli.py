@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from open_seq2seq import MISSING_TENSORFLOW, __version__
-from open_seq2seq.config.loader import ConfigFile, check_exists, load_config
+from open_seq2seq.config.loader import ConfigFile, check_exists, load_config, possible_keys
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
@@ -250,6 +250,8 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     if flags.config_file is not None:
         check_exists(flags.config_file)
+        if (known := possible_keys(flags.config_file)) is not None:
+            _misspelt_flags(overrides, known)
     import_tensorflow()
     file, overrides = _config(flags, overrides)
     return _options(flags, _resolve(flags, file, overrides), list(arguments))

@@ -6,7 +6,6 @@ import atexit
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from pathlib import Path
 
@@ -18,27 +17,24 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # The test process and the runs that it starts share a GPU, where there is one.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
-# Processes that tests start find the package, and not what the tests alone brought.
-os.environ["PYTHONPATH"] = f"{TESTS.parent}:{TESTS / 'user_environment'}"
+# Processes that tests start find the package.
+os.environ["PYTHONPATH"] = str(TESTS.parent)
 
-# Under nohup the runs that tests start would ignore it, as they should.
+# Under nohup the runs that tests start would ignore SIGHUP.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# What mixed computes in bfloat16 depends on the processor; for the tests' runs it is everything, on any processor.
+# Which operations "mixed" computes in bfloat16 depends on the processor; in tests it is all of them, on any processor.
 CACHE = tempfile.mkdtemp(prefix="os2s-tests-")
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
-# Fonts, which matplotlib would look for anew, stay where they are.
+# Where matplotlib keeps its list of fonts, which it would otherwise make again.
 os.environ.setdefault("MPLCONFIGDIR", str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() /
                                           "matplotlib"))
 os.environ["XDG_CACHE_HOME"] = CACHE
 
+import open_seq2seq  # noqa: E402, F401, I001  # before TensorFlow: it defers what Keras would import needlessly
 import tensorflow as tf  # noqa: E402
 
-# Processes of pytest-xdist are such processes too, but tests draw and compare with what the tests brought.
-for name in [name for name, module in sys.modules.items() if module is None]:
-    del sys.modules[name]
-
-# Runs with towers need several devices, which have to be there before TensorFlow uses one.
+# Runs with towers need several devices, which must be defined before TensorFlow uses one.
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 3)
 

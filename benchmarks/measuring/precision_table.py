@@ -1,13 +1,12 @@
-"""The table and the chart of one config in several arithmetic types."""
+"""The table of one config in several arithmetic types."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from benchmarks.measuring.programs import markdown_table, new_figure
+from benchmarks.measuring.programs import markdown_table
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
 from open_seq2seq.runners.speed_cache import TYPES, Speeds
@@ -108,28 +107,6 @@ def notes(results: Results) -> list[str]:
     if results.loss_steps:
         found.append(f"Loss: mean of the last {max(results.loss_steps // 10, 1)} training batches, of equal seeds.")
     return found
-
-
-def draw(path: str, results: Results, title: str) -> None:
-    """Writes a bar chart of speed and peak memory.
-
-    Raises:
-      UserError: matplotlib is missing.
-    """
-    figure, (speed, memory) = new_figure(2)
-    names = [row.label for row in results.rows]
-    bars = speed.bar(names, [row.speed for row in results.rows])
-    speed.bar_label(bars, [f"{results.ratio(row):.2f}×" for row in results.rows])
-    speed.set_ylabel(f"{results.rows[0].object_name} a second")
-    bars = memory.bar(names, [row.peak_megabytes / 1e3 for row in results.rows], color="C1")
-    memory.bar_label(bars, fmt="%.2f")
-    memory.set_ylabel("peak memory, GB")
-    for axes in (speed, memory):
-        axes.tick_params(axis="x", labelsize="small")
-        axes.margins(y=0.12)
-    figure.suptitle(title, fontsize="small")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
 
 
 def _number(value: float | None, spec: str) -> str | None:

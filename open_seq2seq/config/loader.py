@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,6 +26,8 @@ _MOST_BYTES = 1 << 22
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Folders of a logdir that hold checkpoints; "" is the logdir itself.
 _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
+# Modules that a config may import and still have all its keys in its own text.
+_WITHOUT_KEYS = {"__future__", "math", "numpy", "open_seq2seq", "os", "pathlib", "tensorflow", "typing"}
 
 
 @dataclass
@@ -104,6 +108,25 @@ def check_exists(path: str | os.PathLike[str]) -> None:
     folder, name = os.path.split(path)
     others = os.listdir(folder) if os.path.isdir(folder) and not os.path.lexists(path) else []
     raise ConfigError([f"The config file {path} {what}." + did_you_mean(name, others)])
+
+
+def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
+    """Returns all words of a config file, which is neither run nor resolved; needs no TensorFlow.
+
+    Returns:
+      Among them are the keys of the config. None if they may be elsewhere, or if the file cannot be read.
+    """
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            text = file.read()
+        tree = ast.parse("" if os.fspath(path).endswith((".yaml", ".yml")) else text)
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    if {name.partition(".")[0] for name in imported} <= _WITHOUT_KEYS:
+        return set(re.findall(r"\w+", text))
+    return None
 
 
 def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -11,10 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.integration.conftest import ROOT, start_process
 
 BIN = Path(sys.executable).parent
+# Marks of tests that launch ranks, as the ``pytestmark`` of a file.
+NEEDS_HOROVOD = [pytest.mark.ranks, pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
+                                                       reason="Horovod is not installed: make horovod builds it")]
 NO_DROPOUT = [f"--{part}_params/{key}=0.0" for part in ("encoder", "decoder")
               for key in ("attention_dropout", "relu_dropout", "layer_postprocess_dropout")]
 # Saves every replica's weights at the end, and prints exact losses; on the last replica alone, a gradient can be made
@@ -62,6 +67,13 @@ class DyingHook(Hook):
             trainer.wait_for_checkpoint()
             os.kill(os.getpid(), signal.SIGKILL)
 '''
+
+
+def needs_horovod(test: Callable) -> Callable:
+    """Marks a single test that launches ranks."""
+    for mark in NEEDS_HOROVOD:
+        test = mark(test)
+    return test
 
 
 def add_hooks(workspace: Path, *names: str) -> None:

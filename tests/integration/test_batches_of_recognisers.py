@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 from open_seq2seq.cli import main
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 from tests.integration.conftest import ROOT
+from tests.integration.ranks import needs_horovod
 from tests.integration.test_speech_recognition import settings
 
 
@@ -49,7 +49,7 @@ def test_no_batch_size_and_no_number_of_towers_changes_a_result(trained, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_no_number_of_ranks_changes_a_result(trained, tmp_path):
     judged, written = [], []
     for ranks in (1, 2):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.integration.ranks import needs_horovod
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "benchmarks" / "scaling.py"
@@ -27,8 +28,7 @@ def tables(text: str) -> list[list[list[str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                    reason="Horovod is not installed: make horovod builds it")
+@needs_horovod
 def test_ranks_beside_runs_by_themselves(workspace: Path):
     result = run_benchmark(workspace, "--ranks=1,2", "--mode=strong", "--steps=3", "--warmup=1", "--rounds=2",
                            "--repetitions=2", "--clusters=8,1024", "--bandwidth_gbps=10,400", "--overlap=0.5")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from safetensors.numpy import load_file
 
 from open_seq2seq.training.loop.passes import EvaluationPass
 from scripts import replay_batch
-from tests.integration.ranks import add_hooks, assert_identical, losses, on_ranks, ran
+from tests.integration.ranks import add_hooks, assert_identical, losses, needs_horovod, on_ranks, ran
 from tests.integration.tiny_language_model import PIECE, UNITS, text
 
 PARTS = Path(__file__).with_name("tiny_language_model.py")
@@ -79,7 +78,7 @@ def test_the_state_goes_through_an_epoch_as_through_one_long_text(workspace, com
     np.testing.assert_allclose(found, [*by_position, *by_position[:2]], rtol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "slots"), [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("rows", "slots"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 3)])
 def test_a_pass_reads_the_same_on_any_number_of_towers(workspace, command, monkeypatch, rows, slots):
     ran(command, "--max_steps=5")
     weights, _ = checkpoint(workspace, 5)
@@ -117,7 +116,7 @@ def test_two_towers_are_iter_size_2(workspace, command, settings):
         np.testing.assert_allclose(two[name], one[name], rtol=1e-5)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_two_ranks_are_iter_size_2(workspace, command):
     """Trained on two ranks, resumed on two and judged there; resumed on one with ``iter_size`` 2."""
     whole = losses(ran(command, "--iter_size=2", f"--logdir={workspace}/one"))
@@ -135,7 +134,7 @@ def test_two_ranks_are_iter_size_2(workspace, command):
     np.testing.assert_allclose(losses(ran(command, "--iter_size=2", "--continue_learning")), whole[5:], rtol=1e-6)
 
 
-@pytest.mark.parametrize("replicas", ["--num_cpu_towers=2", "--iter_size=2"])
+@pytest.mark.parametrize("replicas", ["--num_cpu_towers=2", pytest.param("--iter_size=2", marks=pytest.mark.slow)])
 def test_a_resumed_run_is_the_same_to_the_bit(workspace, command, replicas):
     settings = ("--encoder_params/drop=0.2", replicas)
     ran(command, *settings, f"--logdir={workspace}/whole")
@@ -165,7 +164,7 @@ def test_whatever_looks_at_a_run_leaves_its_state_alone(workspace, command):
         assert_identical(first, second)
 
 
-@pytest.mark.parametrize("replicas", ["--num_cpu_towers=2", "--iter_size=2"])
+@pytest.mark.parametrize("replicas", [pytest.param("--num_cpu_towers=2", marks=pytest.mark.slow), "--iter_size=2"])
 def test_recovery_puts_the_state_back_and_nan_never_gets_into_it(workspace, command, replicas, capfd):
     # Positions are 6 examples a row: the fifth row is that of the second slot, and stumbles in the eighth update.
     bad = 4 * 6 + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -19,9 +18,9 @@ import numpy as np
 import pytest
 
 from tests.integration.conftest import ROOT, start_process
+from tests.integration.ranks import NEEDS_HOROVOD
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                                reason="Horovod is not installed: make horovod builds it")
+pytestmark = NEEDS_HOROVOD
 
 BIN = Path(sys.executable).parent
 # Horovod takes each name for a host of its own, and drops the host of a worker that died; names heed no case.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from open_seq2seq.cli import main
-from tests.integration.ranks import alone, on_ranks
+from tests.integration.ranks import alone, needs_horovod, on_ranks
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -24,7 +23,7 @@ def config(tmp_path):
     return f"--config_file={tmp_path}/own_config.py"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed", "mixed_float16"])
+@pytest.mark.parametrize("dtype", ["float32", "mixed", pytest.param("mixed_float16", marks=pytest.mark.slow)])
 def test_own_parts_train_resume_and_infer(tmp_path, config, capfd, dtype):
     settings = [config, f"--dtype={dtype}", f"--logdir={tmp_path}/run"]
     assert main([*settings, "--mode=train_eval", "--max_steps=100"]) == 0
@@ -45,7 +44,7 @@ def test_resumed_run_with_a_keras_layer_is_exact(tmp_path, config, capfd):
     assert (whole / name).read_bytes() == (parts / name).read_bytes()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_two_ranks_train_own_parts_as_iter_size_2_does(tmp_path, config):
     (tmp_path / "config.py").write_bytes((tmp_path / "own_config.py").read_bytes())
     few = ("--mode=train_eval", "--dtype=float32", "--max_steps=10")

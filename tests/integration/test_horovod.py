@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import numpy as np
 import pytest
 
-from tests.integration.ranks import NO_DROPOUT, add_hooks, assert_identical, judged, losses, on_ranks, ran, weights
+from tests.integration.ranks import (
+    NEEDS_HOROVOD,
+    NO_DROPOUT,
+    add_hooks,
+    assert_identical,
+    judged,
+    losses,
+    on_ranks,
+    ran,
+    weights,
+)
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                                reason="Horovod is not installed: make horovod builds it")
+pytestmark = NEEDS_HOROVOD
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import signal
@@ -16,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from open_seq2seq.cli import main
 from tests.integration.conftest import start_process
-from tests.integration.ranks import on_ranks
+from tests.integration.ranks import needs_horovod, on_ranks
 from tests.integration.test_towers import cluster
 
 PARTS = Path(__file__).with_name("trivial_parts.py")
@@ -98,6 +97,7 @@ def test_towers_write_what_one_device_writes(trained, tmp_path, capfd):
     assert "Processed 322/322 batches" in capfd.readouterr().out
 
 
+@pytest.mark.ranks
 @pytest.mark.slow
 def test_processes_of_a_cluster_write_what_one_process_writes(trained, tmp_path):
     processes = cluster(trained, 2, *infers(tmp_path / "cluster", 1285, (), "--batch_size_per_gpu=4"))
@@ -106,7 +106,7 @@ def test_processes_of_a_cluster_write_what_one_process_writes(trained, tmp_path)
     assert (tmp_path / "cluster").read_text() == expected(1285)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_ranks_write_what_one_process_writes(trained, tmp_path):
     code, output = on_ranks(2, trained, *infers(tmp_path / "ranks", 1285, (), "--batch_size_per_gpu=4"))
     assert code == 0, output

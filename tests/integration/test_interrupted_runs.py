@@ -33,7 +33,7 @@ def steps(workspace: Path) -> set[int]:
 
 @pytest.mark.parametrize(("action", "settings", "words", "step"), [
     ("raise ValueError('no luck')", (), "trouble.py, line 8: ValueError: no luck. Training ended after step 3", 3),
-    ("os.remove('dev.tgt')", (), "dev.tgt", 4),
+    pytest.param("os.remove('dev.tgt')", (), "dev.tgt", 4, marks=pytest.mark.slow),
     ("os.remove('dev.tgt')", ("--save_checkpoint_steps=100",), "dev.tgt", 4),
     ("trainer.eval_model.finalize_evaluation = lambda *args: {}[0]", (), "KeyError: 0. Training ended after step 4", 4),
 ])
@@ -98,7 +98,8 @@ def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatc
     assert stopped.read_bytes() == plain.read_bytes()
 
 
-@pytest.mark.parametrize(("redirection", "code"), [(">&- 2>&-", 0), ("| head -n 1", 0)])
+@pytest.mark.parametrize(("redirection", "code"), [
+    pytest.param(">&- 2>&-", 0, marks=pytest.mark.slow), ("| head -n 1", 0)])
 def test_a_training_whose_output_nobody_reads_ends_as_any_other(workspace, redirection, code):
     import subprocess
     import sys

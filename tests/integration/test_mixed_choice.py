@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.integration.conftest import ROOT
-from tests.integration.ranks import add_hooks, assert_identical, losses, on_ranks, ran, weights
+from tests.integration.ranks import add_hooks, assert_identical, losses, needs_horovod, on_ranks, ran, weights
 from tests.known_speeds import ALL_GAIN, NONE_GAINS, write_known_speeds
 
 MIXED = ("--mode=train", "--dtype=mixed")
@@ -41,7 +40,8 @@ def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache):
         assert files_of(workspace, name, 12) == files_of(workspace, f"mixed-{name}", 12)
 
 
-@pytest.mark.parametrize(("gains", "said"), [(ALL_GAIN, BFLOAT16), (NONE_GAINS, FLOAT32)], ids=["all", "none"])
+@pytest.mark.parametrize(("gains", "said"), [
+    pytest.param(ALL_GAIN, BFLOAT16, id="all"), pytest.param(NONE_GAINS, FLOAT32, id="none", marks=pytest.mark.slow)])
 def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, command, cache, gains, said):
     write_known_speeds(cache, gains)
     ran(command, *MIXED, f"--logdir={workspace}/at-once")
@@ -85,8 +85,7 @@ def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
     assert "dtype: mixed" in done.stdout and "speed of bfloat16 by float32's: products " in done.stdout
 
 
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                    reason="Horovod is not installed: make horovod builds it")
+@needs_horovod
 def test_two_ranks_with_opposite_probes_train_in_the_first_ones_choice(workspace):
     add_hooks(workspace)
     for rank, gains in enumerate((NONE_GAINS, ALL_GAIN)):

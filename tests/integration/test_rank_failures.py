@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import random
 import re
@@ -17,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import ROOT
+from tests.integration.ranks import NEEDS_HOROVOD
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                                reason="Horovod is not installed: make horovod builds it")
+pytestmark = NEEDS_HOROVOD
 
 BIN = Path(sys.executable).parent
 SECONDS = 15.0

@@ -100,7 +100,7 @@ def test_towers_recover_and_name_the_examples_of_one(workspace, command, policy)
     assert_all_finite(workspace / "run")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("mixed_float16", marks=pytest.mark.slow)])
 def test_roll_back_from_a_bad_batch(workspace, command, clean_loss, dtype):
     code, out, err = command("--mode=train_eval", NAN, "--on_divergence=roll_back", f"--dtype={dtype}",
                              "--save_summaries_steps=10", "--summaries=[gradients, loss_scale]")

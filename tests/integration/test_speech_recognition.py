@@ -20,7 +20,7 @@ def settings(root: Path, *more: str) -> list[str]:
             f"--data_layer_params/vocab_file={root}/vocab.txt", *more]
 
 
-@pytest.mark.parametrize("backend", ["librosa", "tf"])
+@pytest.mark.parametrize("backend", ["librosa", pytest.param("tf", marks=pytest.mark.slow)])
 def test_train_evaluate_resume_and_transcribe(tmp_path, capfd, backend):
     write_toy_speech(str(tmp_path), {"train": 32, "dev": 5}, rate=8000)
     run = settings(tmp_path, f"--data_layer_params/backend={backend}", "--num_epochs=None", "--eval_steps=2")

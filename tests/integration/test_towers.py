@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -18,7 +17,17 @@ import numpy as np
 import pytest
 
 from tests.integration.conftest import ROOT, start_process
-from tests.integration.ranks import NO_DROPOUT, add_hooks, assert_identical, judged, losses, on_ranks, ran, weights
+from tests.integration.ranks import (
+    NO_DROPOUT,
+    add_hooks,
+    assert_identical,
+    judged,
+    losses,
+    needs_horovod,
+    on_ranks,
+    ran,
+    weights,
+)
 
 FEW = ("--max_steps=6", "--save_checkpoint_steps=null")
 
@@ -33,7 +42,7 @@ def workspace(workspace):
 @pytest.mark.parametrize("settings", [
     pytest.param(("--max_grad_norm=1.0",), marks=pytest.mark.slow),
     ("--larc_params={larc_eta: 0.001}", "--ema_decay=0.9", "--decoupled_weight_decay=0.1"),
-    ("--dtype=mixed_bfloat16", "--loss_scaling=Backoff"),
+    pytest.param(("--dtype=mixed_bfloat16", "--loss_scaling=Backoff"), marks=pytest.mark.ranks),
 ], ids=["clipping", "larc", "backoff"])
 def test_two_towers_are_iter_size_2(workspace, command, settings):
     if settings[0].startswith("--dtype"):
@@ -52,6 +61,7 @@ def test_two_towers_are_iter_size_2(workspace, command, settings):
         np.testing.assert_allclose(array, one[name], rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.ranks
 def test_one_checkpoint_on_any_number_of_towers(workspace, command, monkeypatch):
     """Trained on two towers with all that looks at a run; evaluated and decoded on 1, 2 and 3; resumed on 1 and 3."""
     output = ran(command, "--mode=train_eval", "--num_cpu_towers=2", "--print_samples_steps=4",
@@ -79,7 +89,7 @@ def test_one_checkpoint_on_any_number_of_towers(workspace, command, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_a_run_goes_on_with_horovod_as_it_would_with_towers(workspace, command):
     settings = ("--batch_size_per_gpu=8", *NO_DROPOUT)
     ran(command, *settings, "--max_steps=4", "--num_cpu_towers=2")
@@ -92,7 +102,7 @@ def test_a_run_goes_on_with_horovod_as_it_would_with_towers(workspace, command):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not installed: make horovod")
+@needs_horovod
 def test_joined_batch_norm_is_the_same_by_horovod(workspace, command):
     settings = (*NO_DROPOUT, "--max_steps=4", "--save_checkpoint_steps=null", "--sync_batch_norm=True",
                 "--encoder_params/norm_params={type: batch_norm}", "--decoder_params/norm_params={type: batch_norm}")
@@ -136,6 +146,7 @@ def cluster(workspace: Path, processes: int, *arguments: str) -> list[subprocess
     return started
 
 
+@pytest.mark.ranks
 def test_two_processes_of_a_cluster_are_iter_size_2(workspace, command):
     few = (*NO_DROPOUT, *FEW, "--max_grad_norm=1.0")
     processes = cluster(workspace, 2, *few, "--mode=train_eval", f"--logdir={workspace}/two")
@@ -149,6 +160,7 @@ def test_two_processes_of_a_cluster_are_iter_size_2(workspace, command):
     assert_identical(*together)
 
 
+@pytest.mark.ranks
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_of_a_cluster_that_dies_ends_the_others(workspace, victim):

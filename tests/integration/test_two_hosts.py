@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -13,10 +12,18 @@ import pytest
 
 from tests.integration.conftest import ROOT
 from tests.integration.hosts import two_hosts, why_not
-from tests.integration.ranks import BIN, NO_DROPOUT, add_hooks, alone, assert_identical, losses, weights
+from tests.integration.ranks import (
+    BIN,
+    NEEDS_HOROVOD,
+    NO_DROPOUT,
+    add_hooks,
+    alone,
+    assert_identical,
+    losses,
+    weights,
+)
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("horovod") is None,
-                                reason="Horovod is not installed: make horovod builds it")
+pytestmark = NEEDS_HOROVOD
 
 FEW = [*NO_DROPOUT, "--max_steps=6", "--save_checkpoint_steps=null", "--max_grad_norm=1.0"]
 

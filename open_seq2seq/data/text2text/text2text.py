@@ -306,6 +306,6 @@ def shared_params() -> dict[str, Any]:
         "map_parallel_calls": Param(int, 8, "Threads that tokenise, where the tokenizer can use them.", "threads",
                                     minimum=1, maximum=1024, on_change=FREE),
         "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, or if "
-                                      "negative, the model's prefetch_batches.", "batches", maximum=10**4,
+                                      "negative, as many as all data layers have.", "batches", maximum=10**4,
                                       on_change=FREE),
     }

@@ -10,7 +10,7 @@ import tensorflow as tf
 from benchmarks import mixed_precision
 from benchmarks.measuring import memory_use
 from benchmarks.measuring.machine import Machine, describe_machine
-from benchmarks.measuring.precision_table import Results, draw, format_raw, format_table, notes
+from benchmarks.measuring.precision_table import Results, format_raw, format_table, notes
 from benchmarks.measuring.processes import Failure
 from benchmarks.measuring.turns import Measurement, Round
 from benchmarks.measuring.utilization import FlopCount, peak_teraflops
@@ -45,7 +45,7 @@ def test_tf32_is_refused_without_a_gpu():
 
 
 def test_a_search_on_a_cpu_needs_a_limit():
-    options = argparse.Namespace(largest_batch=True, limit_mb=None, loss_steps=None, png=None)
+    options = argparse.Namespace(largest_batch=True, limit_mb=None, loss_steps=None)
     with pytest.raises(UserError, match="--limit_mb"):
         mixed_precision.check_options(options, CPU)
     mixed_precision.check_options(options, GPU)
@@ -107,11 +107,6 @@ def test_raw_speeds_and_the_models_share_of_them():
     assert [row["raw operation"] for row in table] == list(raw)
     assert table[0] == {"raw operation": "product", "float32 GFLOP/s": "100", "bfloat16 GFLOP/s": "300",
                         "bfloat16 by float32": "3.00×"}
-
-
-def test_the_chart_is_a_picture(tmp_path):
-    draw(str(tmp_path / "a" / "chart.png"), Results([measurement("float32", "float32", [1.0])]), "title")
-    assert (tmp_path / "a" / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_machine_names_its_gpu(monkeypatch):
