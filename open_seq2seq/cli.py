@@ -17,7 +17,14 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.utils.console import enduring_output, need_output
-from open_seq2seq.utils.environment import check_limits, failing_line, problem_of, scratch_file, with_home
+from open_seq2seq.utils.environment import (
+    accept_missing_temporary_folder,
+    check_limits,
+    failing_line,
+    problem_of,
+    scratch_file,
+    with_home,
+)
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import check_output_file, is_standard_output
@@ -129,6 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       error, but ends at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    accept_missing_temporary_folder()
     with enduring_output(needed=True):
         if is_alone():
             return _exit_code(arguments)
@@ -328,24 +336,11 @@ def import_tensorflow() -> None:
     check_limits()
     quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
     try:
-        with _stderr_held_back() if quiet else contextlib.nullcontext(), _without_temporary_folder():
+        with _stderr_held_back() if quiet else contextlib.nullcontext():
             import tensorflow  # noqa: F401
     except ImportError as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
-
-
-@contextlib.contextmanager
-def _without_temporary_folder() -> Iterator[None]:
-    """Keeps absl's test module, which TensorFlow imports, from looking for a folder that can be written."""
-    name = "TEST_TMPDIR"
-    before = os.environ.get(name)
-    os.environ[name] = before or os.devnull
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
 
 
 @contextlib.contextmanager

@@ -35,6 +35,17 @@ def check_limits() -> None:
                         f"needs {_LEAST_ADDRESS_SPACE / 2**30:g} GiB to start: raise it by ulimit -v unlimited.")
 
 
+def accept_missing_temporary_folder() -> None:
+    """Lets libraries ask for the temporary folder when there is none that can be written.
+
+    Some, such as absl and portalocker, ask for its name when they are imported, and create nothing in it.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = os.devnull  # creating a file below it fails with a message that has this name
+
+
 def problem_of(error: BaseException) -> str | None:
     """Returns what the system refused, as a sentence; None for errors that are not the system's.
 
