@@ -255,7 +255,7 @@ def signals() -> list[Case]:
     cases += [
         Case(f"{first.name} and {second.name} while it trains", trains, Ended(128 + first, saved),
              meanwhile=after("lobal step 5:", both(send_signal(first), send_signal(second))))
-        for first, second in ((HUP, HUP), (TERM, TERM), (TERM, HUP))]
+        for first, second in ((HUP, HUP), (TERM, TERM), (HUP, TERM))]
     cases += [
         Case("SIGHUP under nohup", (*TRAIN_ANEW, "--hooks=['trouble.py:Trouble']"), Works(),
              fault=hook("os.kill(os.getpid(), signal.SIGHUP)"), shell="trap '' HUP; " + redirected("training", "")),
