@@ -44,7 +44,7 @@ class Checkpoint:
     Attributes:
       path: its folder.
       weights: FP32 weights by name.
-      optimizer: slots, counters, loss scale and what else a run goes on from, by name.
+      optimizer: slots, counters, loss scale and carried states, by name.
       state: step, seed, metrics.
       config_yaml: the resolved config.
       assets: file name in the folder ``assets`` → path, of those with a checksum.
@@ -75,7 +75,7 @@ class Checkpoint:
         return self.path / ASSETS
 
     def check_finite(self, optimizer: bool = False) -> None:
-        """Raises CheckpointError when a weight, or what a run goes on from besides, is infinite or no number."""
+        """Raises CheckpointError when a weight, or with ``optimizer`` a number of the optimizer, is inf or NaN."""
         kept = {name: value for name, value in self.optimizer.items()
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
         for name, value in {**self.weights, **kept}.items():
@@ -148,7 +148,7 @@ def _is_finite(array: np.ndarray) -> bool:
 
 @contextlib.contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """Within this context, whatever is wrong with a file is said of the checkpoint: the one before may be whole."""
+    """Within this context, errors of a file are raised as CheckpointError, so that an older checkpoint is tried."""
     try:
         yield
     except CheckpointError:

@@ -69,7 +69,7 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
 
 
 def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
-    """Raises CheckpointError when a state lacks what training goes on with."""
+    """Raises CheckpointError when a state lacks what training needs to resume."""
     missing = [name for name in _RESUMED if name not in state]
     if missing:
         raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}.")

@@ -81,7 +81,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror + (f": {error.filename}" if error.filename else "")
         raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
-                              "untouched; mend that and go on with --continue_learning.") from error
+                              "untouched; correct that and resume with --continue_learning.") from error
 
 
 def _write_files(snapshot: Snapshot, folder: Path) -> None:
@@ -110,7 +110,7 @@ def remove_unfinished(directory: Path) -> None:
     if directory.is_symlink():
         return
     disk.remove_unfinished(directory)
-    # Versions that left no marks: what is no whole checkpoint cannot be told from a user's own folder, and stays.
+    # Older versions left no marks. What is not a whole checkpoint may be a user's own folder, and is kept.
     for path in directory.glob(f"{REPLACED}*"):
         original = directory / path.name.removeprefix(REPLACED)
         if files_of(path) is not None and not original.exists():

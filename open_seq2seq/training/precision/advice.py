@@ -17,7 +17,7 @@ _PLAIN16, _PLAIN_BF16 = Conversion(FLOAT16), Conversion(BFLOAT16)
 
 
 def percent(share: float) -> str:
-    """Returns a share as ``12.3 %``: digits enough to tell it from nothing."""
+    """Returns a share as ``12.3 %``, with enough digits to distinguish it from 0."""
     if share == 0.0:
         return "0 %"
     return "< 0.001 %" if share < 1e-5 else f"{100 * share:.3g} %"
@@ -84,7 +84,7 @@ def _about_gradients(layer: str, numbers: NumberRange) -> list[str]:
     if least <= greatest:
         return [f"{start}a loss scale of 2^{least} keeps all but {percent(GRADIENTS_TOLERATED)}, and up to "
                 f"2^{greatest} nothing overflows."]
-    return [f"{start}no loss scale mends that: already 2^{greatest}, the largest without overflow, loses "
+    return [f"{start}no loss scale is small enough: already 2^{greatest}, the largest without overflow, loses "
             f"{percent(numbers.share_lost_at(greatest))}. Use bfloat16."]
 
 
