@@ -236,7 +236,8 @@ def test_a_run_survives_a_loss_and_takes_a_newcomer_in(workspace, rank, signum):
     assert output.count("Finished training") == 1 and output.count("Validation loss") >= 3
     assert len(re.findall(r"rank \d on host \S+ (?:died|has given)", output)) == 1
     assert "Training continues at step 20 with 2 ranks, before 3 ranks; 3 updates are made again" in output
-    assert re.search(r"hosts were added or removed. Training continues at step \d+ with 3 ranks, before 2 ranks", output)
+    assert re.search(r"hosts were added or removed. Training continues at step \d+ with 3 ranks, before 2 ranks",
+                     output)
     weights = assert_same_weights(workspace, 3)
     losses, ids = alone(workspace, updates, *NO_DROPOUT)
     assert ids == [update[-1]["ids"] for update in updates]

@@ -1,6 +1,6 @@
 """Checkpoints: folders of safetensors and JSON, written aside, checksummed and renamed."""
 
-from open_seq2seq.training.checkpoints.averaging import average_checkpoints
+from open_seq2seq.training.checkpoints.checkpoint_average import average_checkpoints
 from open_seq2seq.training.checkpoints.matching import MatchReport, assign_matching, assign_strictly, match
 from open_seq2seq.training.checkpoints.reading import (
     Checkpoint,
