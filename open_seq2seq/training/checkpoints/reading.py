@@ -31,8 +31,8 @@ from open_seq2seq.utils.own_files import open_own, read_own
 Found = TypeVar("Found")
 _MOST_CONFIG_BYTES = 1 << 22
 _FINITE_AT_ONCE = 1 << 20  # numbers
-# Files that this process has verified, as they were then. Times of files are coarse, so that one that was changed just
-# before could be changed again without a trace.
+# Files that this process has verified, with their identity then. A file changed less than a second ago is not among
+# them: times are coarse, and it could be changed again within the same tick.
 _SETTLED_NS = 10**9
 _VERIFIED: dict[str, tuple[str, tuple[int, ...]]] = {}
 
@@ -80,17 +80,15 @@ class Checkpoint:
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
         for name, value in {**self.weights, **kept}.items():
             if value.dtype.kind == "f" and not _is_finite(value):
-                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} has values that are infinite "
-                                      "or no numbers. Name another checkpoint, or take this folder away to use the one "
-                                      "before it.")
+                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} has values that are inf or "
+                                      "NaN. Name another checkpoint, or remove this folder to use the one before it.")
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Reads and verifies a checkpoint folder. No link in it is followed, and no file is read that it does not list.
 
     Raises:
-      CheckpointError: a file is missing, truncated or altered, no file of the folder, or promises what it does not
-        hold.
+      CheckpointError: a file is missing, truncated, altered or a link, or its header does not fit its content.
     """
     path = Path(path)
     state = read_state(path)
@@ -103,7 +101,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def verified_assets(path: str | Path) -> dict[str, Path]:
-    """Returns the assets of a checkpoint by name. All of it is verified: it is used as a whole, or not at all.
+    """Returns the assets of a checkpoint by name, after verifying all of its files.
 
     Raises:
       CheckpointError: see ``load_checkpoint``.
@@ -141,7 +139,7 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite; a few at a time, as what says it of each takes memory too."""
+    """Whether all numbers are finite; examined in parts, because the flags take memory too."""
     flat = array.reshape(-1)
     return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 
@@ -171,7 +169,7 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
-    """Returns what ``read`` makes of the first checkpoint that it does not refuse; see ``load_first_whole``."""
+    """Returns the result of ``read`` for the first checkpoint that it accepts; see ``load_first_whole``."""
     last: CheckpointError | None = None
     for path in paths:
         try:

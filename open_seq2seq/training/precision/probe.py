@@ -1,4 +1,4 @@
-"""Runs a model forward and backward in float32 and measures the numbers on the way."""
+"""Runs a model forward and backward in float32, and measures its activations and gradients."""
 
 from __future__ import annotations
 
