@@ -1,4 +1,4 @@
-"""The command line: flags, modes and config values → one run; errors → one sentence and an exit code."""
+"""The command line: reads flags and config values, starts the run, and reports errors in one sentence each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import difflib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 _LONGEST_WORD = 1000  # characters of a value, in a message
+_MOST_DIGITS = 15  # of a number of steps: more do not fit into the counters
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
                 "--infer_files")
@@ -42,7 +44,7 @@ _SWITCHES = {
     "--no_dir_check": "turn problems of the logdir, and a config that does not fit its checkpoint, into warnings",
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step by XLA",
-    "--elastic": "go on when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
+    "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
     "--trust_code": "let a config that lies in a logdir name code from outside the package, which then runs",
     "--benchmark": "measure training speed, and save nothing",
@@ -67,11 +69,12 @@ examples:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        message = re.sub(r"^argument (--\w+): must", r"\1 must", message)
         raise UserError(message[:1].upper() + message[1:] + ". See --help.")
 
 
 def _plain_switches(arguments: Sequence[str]) -> list[str]:
-    """Turns ``--check=True`` into ``--check``, and leaves ``--check=False`` out: scripts write both."""
+    """Turns ``--check=True`` into ``--check``, and leaves ``--check=False`` out."""
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     plain = []
     for argument in arguments:
@@ -87,18 +90,18 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
 
 def _positive(text: str) -> int:
     if not _is_count(text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps of at least 1")
+        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
     return int(text)
 
 
 def _from_zero(text: str) -> int:
     if not _is_count(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a step, from 0")
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 0, got {text!r}")
     return int(text)
 
 
 def _is_count(text: str) -> bool:
-    return text.isdecimal() and len(text) <= 15
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -131,9 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       argv: arguments without the program's name; those of the process by default.
 
     Returns:
-      Exit code: 0, 2 after a mistake of the user's, 130 when interrupted. Whatever else
-      goes wrong is a bug and raises. As one of several processes it does not return after an
-      error, but ends at once, so that the launcher ends the others.
+      Exit code: 0, 2 after a mistake of the user's, 130 when interrupted. Any other error is a
+      bug, which is raised. As one of several processes it does not return after an error, but
+      ends at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     accept_missing_temporary_folder()
@@ -143,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             code = _exit_code(arguments)
         except Exception as error:
-            # Collective operations fail where another rank is gone; the watchdog then knows better what happened.
+            # A collective operation fails when another rank has died; the watchdog then has the better message.
             let_others_speak(after_collective=_is_from_tensorflow(error))
             sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.{_place()}\n")
             announce(f"{type(error).__name__}: {_first_line(error)}", 1)
@@ -156,7 +159,7 @@ def _exit_code(arguments: list[str]) -> int:
         return _run(arguments)
     except SystemExit as end:  # --help and --version
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if code and launched_as()[1] > 1:  # called by somebody's hook: the other processes must not wait for this one
+        if code and launched_as()[1] > 1:  # a hook called sys.exit: the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)
             end_all(code)
         return code
@@ -177,16 +180,16 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _explained(error: Exception) -> str | None:
-    """What went wrong, as a sentence, where that is no defect of the toolkit's; None for others."""
+    """Returns a sentence for an error that is not a defect of the toolkit; None for one that is."""
     if _is_out_of_memory(error):
         return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
                 f"({_first_line(error)[:200]}): give a smaller batch_size_per_gpu (with a larger iter_size for the "
                 "same update), a smaller max_length, or dtype=mixed.")
     if problem := problem_of(error):
         return problem
-    # A note tells what the run was about when something failed that it calls, such as a hook or a metric.
-    if hasattr(error, "__notes__") and (is_alone() or not _is_from_tensorflow(error)):
-        return f"{failing_line(error)}{type(error).__name__}: {_first_line(error)}"
+    # Training adds a note to an error between two updates, where a user's own code runs, such as a hook or a metric.
+    if hasattr(error, "__notes__") and (is_alone() or not _is_from_tensorflow(error)) and (line := failing_line(error)):
+        return f"{line}{type(error).__name__}: {_first_line(error)}"
     return None
 
 
@@ -196,7 +199,7 @@ def _with_notes(text: str, error: BaseException) -> str:
 
 
 def _report(problems: Sequence[str]) -> None:
-    need_output(False)  # what it was for has failed
+    need_output(False)
     sys.stdout.flush()
     let_others_speak()
     for problem in problems:
@@ -206,14 +209,14 @@ def _report(problems: Sequence[str]) -> None:
 
 
 def _one_line(text: str) -> str:
-    # Control characters of a name in somebody else's file would be the terminal's.
+    # Names may come from files of others, and the terminal must not interpret control characters in them.
     text = "".join(char if char.isprintable() or char.isspace() else repr(char)[1:-1] for char in text)
     words = " ".join(line.strip() for line in text.splitlines()).split(" ")
     return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…" for word in words)
 
 
 def _place() -> str:
-    """Where one of several processes was, as a sentence: the other ranks' examples are not to blame."""
+    """Returns which examples one of several processes was working on, as a sentence."""
     return f" This rank was at {TRAIL.last}." if TRAIL.last and launched_as()[1] > 1 else ""
 
 
@@ -266,7 +269,7 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
 
 
 def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[ConfigFile, list[Override]]:
-    """Returns the config, of a checkpoint where none is given, and the overrides that ``--infer_files`` stands for too.
+    """Returns the config, of a checkpoint where none is given, and the overrides including those of ``--infer_files``.
 
     Raises:
       UserError: no config, or files that are missing or not for the data layer.
@@ -324,9 +327,9 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its chatter, part of which it writes before any setting could silence it.
+    """Imports TensorFlow without its log, part of which it writes before any setting could silence it.
 
-    ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` in the environment brings it back.
+    ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` in the environment shows the log.
 
     Raises:
       UserError: it cannot be imported; what it wrote to stderr is shown then.
@@ -345,7 +348,7 @@ def import_tensorflow() -> None:
 
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
-    """Keeps what is written to file descriptor 2, C++ code included, and shows it only after an error."""
+    """Holds back what is written to file descriptor 2, by C++ code too, and shows it only after an error."""
     sys.stderr.flush()
     kept = os.dup(2)
     with scratch_file() as buffer:
@@ -371,8 +374,8 @@ def load_interactive(arguments: Sequence[str]) -> Any:
         ``["--config_file=…", "--logdir=…", "--decoder_params/beam_size=1"]``.
 
     Returns:
-      A ``training.inference.interactive.InteractiveModel``: ``infer(inputs)`` gives for each input the
-      task's result; for text a list of (score, text), best first.
+      A ``training.inference.interactive.InteractiveModel``, whose ``infer(inputs)`` returns the model's result for
+      each input.
 
     Raises:
       UserError: what the command would report.

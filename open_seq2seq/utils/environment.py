@@ -63,15 +63,10 @@ def problem_of(error: BaseException) -> str | None:
 
 
 def failing_line(error: BaseException) -> str:
-    """Returns the line that an error comes from, as the beginning of a message: the innermost of a user's own files.
-
-    Where none is a user's it is the package's.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*_INSTALLED, "<"))]
-    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
-    frame = next(reversed(own or ours), None)
-    return f"{frame.filename}, line {frame.lineno}: " if frame is not None else ""
+    """Returns the line of a user's own file that an error comes from, as the beginning of a message; "" without one."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__)
+           if not frame.filename.startswith((*_INSTALLED, "<"))]
+    return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
 
 
 def with_home(argument: str) -> str:

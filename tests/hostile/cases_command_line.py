@@ -47,8 +47,9 @@ ARGUMENTS = {
     "--check=maybe": "either True or False", "--check=": "either True or False", "--trust_code=2": "True or False",
     "--mode=": "The mode is ''", "--mode=trian": "Did you mean 'train'", "--mode=\udcff": "The mode is '\\udcff'",
     "--mode=" + "x" * 100_000: "The mode is 'xxx", "--mode": "expected one argument", "--config_file": "expected one",
-    "--bench_steps=0": "no number of steps", "--bench_steps=1e3": "no number of steps", "--bench_steps=²": "no number",
-    "--bench_steps=" + "9" * 5000: "no number of steps", "--bench_start=-1": "no number of a step",
+    "--bench_steps=0": "positive integer", "--bench_steps=1e3": "positive integer",
+    "--bench_steps=²": "positive integer",
+    "--bench_steps=" + "9" * 5000: "positive integer", "--bench_start=-1": "an integer of at least 0",
     "--version=1": "--version: ignored explicit argument", "--elastic": "not for --check",
     "--num_epochs=1": "only one of them may be given", "--max_steps=null": "'max_steps' or 'num_epochs' is missing",
 }

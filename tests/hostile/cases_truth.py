@@ -105,7 +105,7 @@ def other_values() -> Iterator[Case]:
     for mode, command in MODES.items():
         for value in (np.nan, np.inf):
             yield Case(f"a weight of the newest checkpoint is {value}: {mode}", command,
-                       Refused("has values that are infinite or no numbers"), with_tensor(FILES[0], value))
+                       Refused("has values that are inf or NaN"), with_tensor(FILES[0], value))
         yield Case(f"the newest checkpoint says it is of another step: {mode}", command,
                    expected(mode, "is of step 50"), resealed(lambda state: state.update(step=50)))
     for mode in ("training goes on", "evaluation", "inference"):
@@ -115,7 +115,7 @@ def other_values() -> Iterator[Case]:
         yield Case(f"num_heads in the newest checkpoint's config is replaced and resealed: {mode}", MODES[mode],
                    Refused(NO_LONGER_FITS, "num_heads"),
                    both(edit(f"{NEWEST}/config.yaml", "num_heads: 2", "num_heads: 4"), resealed()))
-    yield Case("a slot of the optimizer is no number", RESUME, Refused("has values that are infinite or no numbers"),
+    yield Case("a slot of the optimizer is no number", RESUME, Refused("has values that are inf or NaN"),
                with_tensor(FILES[1], np.nan))
     yield Case("the newest checkpoint is renamed to a later step", RESUME, Same("is of step 60"),
                rename(NEWEST, "run/model.ckpt-900"))

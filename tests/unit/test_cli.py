@@ -1,5 +1,6 @@
 import errno
 import os
+import re
 import subprocess
 import sys
 import types
@@ -86,7 +87,8 @@ def test_benchmark(config, ran):
     (["--mode=infer", "--infer_output_file="], "--infer_output_file is empty"),
     (["--mode=infer", "--infer_output_file=/"], "which is a folder"),
     (["--mode=infer", f"--infer_output_file={__file__}/out.txt"], "is a file, not a folder"),
-    (["--bench_steps=0"], "--bench_steps: '0'"), (["--bench_start=-1"], "--bench_start"),
+    (["--bench_steps=0"], "--bench_steps must be a positive integer, got '0'."),
+    (["--bench_start=-1"], "--bench_start must be an integer of at least 0, got '-1'."),
     (["--check=maybe"], "--check is either True or False"), (["stray"], "'stray' is not understood"),
     (["--continue_lerning"], "Did you mean '--continue_learning'?"),
     (["--output_file=x"], "Did you mean '--infer_output_file'?"),
@@ -138,6 +140,23 @@ def test_bugs_keep_their_traceback(config, ran):
     ran.result = ZeroDivisionError("bug")
     with pytest.raises(ZeroDivisionError):
         cli.main([config])
+
+
+def test_an_error_between_updates_is_a_sentence_where_a_users_file_is_involved(config, ran, capsys):
+    ran.result = ValueError("no luck")
+    ran.result.add_note("Training ended after step 3.")
+    assert cli.main([config]) == 2  # raised in this file, which is not the package's
+    assert re.fullmatch(rf"Error: {__file__}, line \d+: ValueError: no luck. Training ended after step 3.\n",
+                        capsys.readouterr().err)
+
+
+def test_an_error_of_the_toolkit_itself_keeps_its_traceback():
+    with pytest.raises(TypeError) as caught:
+        cli.parse_options(None)
+    error = caught.value
+    error.__traceback__ = error.__traceback__.tb_next  # the package alone
+    error.add_note("Training ended after step 3, which is saved: resume with --continue_learning.")
+    assert cli._explained(error) is None
 
 
 def test_help_has_every_flag_and_examples(capsys):

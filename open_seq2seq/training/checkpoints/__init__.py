@@ -1,7 +1,7 @@
 """Checkpoints: folders of safetensors and JSON, written aside, checksummed and renamed."""
 
-from open_seq2seq.training.checkpoints.averaging import average_checkpoints
-from open_seq2seq.training.checkpoints.matching import MatchReport, assign_matching, assign_strictly, match
+from open_seq2seq.training.checkpoints.checkpoint_average import average_checkpoints
+from open_seq2seq.training.checkpoints.matching import assign_matching, assign_strictly, match
 from open_seq2seq.training.checkpoints.reading import (
     Checkpoint,
     first_whole,
@@ -12,6 +12,6 @@ from open_seq2seq.training.checkpoints.reading import (
 from open_seq2seq.training.checkpoints.state import check_resumable, files_of, read_state
 from open_seq2seq.training.checkpoints.writing import Checkpointer, Snapshot, remove_unfinished, write_snapshot
 
-__all__ = ["Checkpoint", "Checkpointer", "MatchReport", "Snapshot", "assign_matching", "assign_strictly",
-           "average_checkpoints", "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole",
-           "match", "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]
+__all__ = ["Checkpoint", "Checkpointer", "Snapshot", "assign_matching", "assign_strictly", "average_checkpoints",
+           "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole", "match",
+           "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]

@@ -14,11 +14,11 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 CONFIG = "config.yaml"
 ASSETS = "assets"
-# What names of averaged weights begin with in the optimizer's file.
+# Prefix of averaged weights in the optimizer's file.
 AVERAGE = "ema/"
-# What names of states that a model carries from batch to batch begin with there.
+# Prefix there of the states that a model carries from batch to batch.
 CARRIED = "carried/"
-# The run that a checkpoint is of, in its state: another one does not remove it.
+# Names in a checkpoint's state the run that wrote it; other runs do not remove it.
 RUN = "run"
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"
@@ -32,7 +32,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def sha256_of(file: BufferedReader) -> str:
-    """Returns the checksum of an open file, from where it stands."""
+    """Returns the checksum of an open file, from its present position."""
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A folder of copies with a list of them, by which the toolkit's own files are told from all others there."""
+"""A folder of copies, with a list that distinguishes them from other files there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LIST = "copies.json"
 class KeptCopies:
     """Copies of files, each under a name of its own, beside the checkpoints of a run.
 
-    What is in the folder and not in its list, or has another content than the list says, somebody else put there: it is
-    neither replaced nor removed. No link is followed.
+    A file in the folder that is not in the list, or whose content differs from what the list says, is somebody else's:
+    it is neither replaced nor removed. Links are not followed.
 
     Args:
       folder: made when the first copy is; its list is ``copies.json``; see ``disk.ListedFolder``.
@@ -31,7 +31,7 @@ class KeptCopies:
         self._kept: dict[Path, str] = {}
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name; those of older versions are in no list.
+        """Whether there is a file of this name; copies that older versions made are not in the list.
 
         Raises:
           CheckpointError: it is a link, or no file.
@@ -47,10 +47,10 @@ class KeptCopies:
             raise CheckpointError(f"{self.folder / name} cannot be read: {error.strerror}.") from error
 
     def keep(self, name: str, source: Path) -> str | None:
-        """Makes a file a copy of another one, unless it is; a further name of a copy that is there already.
+        """Makes a copy of a file under a name, unless there is one; a file copied before only gets a further name.
 
         Returns:
-          Why it could not be, as a clause; None when it is one now.
+          Why there is no copy, as a clause; None when there is one.
 
         Raises:
           OSError: the source cannot be read, or the folder not written.
@@ -62,7 +62,7 @@ class KeptCopies:
             elif not self._link(name, source):
                 with self._listed.putting(name) as copy:
                     shutil.copyfile(source, copy)
-                    os.utime(copy, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # by which it is known again
+                    os.utime(copy, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # by which the next run recognises it
         except disk.ForeignError as error:
             return error.strerror
         self._kept.setdefault(source, name)
@@ -76,7 +76,7 @@ class KeptCopies:
                 self._listed.remove(others)
 
     def _adopt(self, name: str, source: Path) -> None:
-        """Notes a copy that an older version made, which kept no list."""
+        """Adds a copy to the list that an older version made, which kept no list."""
         if name not in self._listed.names:
             with self._listed.open(name) as copy, open(source, "rb") as file:
                 checksum = disk.checksum_of(copy)
@@ -84,7 +84,7 @@ class KeptCopies:
                     self._listed.adopt(name, checksum)
 
     def _link(self, name: str, source: Path) -> bool:
-        """Gives a copy of the same file a further name; files of others are copied: they may be changed in place."""
+        """Gives a copy of the same file a further name. A user's file is never linked: it may change in place."""
         copy = self._kept.get(source)
         if copy is None or copy not in self._listed.names:
             return False
@@ -92,7 +92,7 @@ class KeptCopies:
             self._listed.link(name, copy)
         except disk.ForeignError:
             raise
-        except OSError:  # a file system that gives a file but one name
+        except OSError:  # a file system without hard links
             return False
         return True
 
@@ -101,6 +101,6 @@ class KeptCopies:
             return False
         with contextlib.suppress(OSError, NotOwnFileError), self._listed.open(name) as file:
             here = os.fstat(file.fileno())
-            # Some file systems keep no more than seconds.
+            # Some file systems store times in whole seconds.
             return here.st_size == wanted.st_size and int(here.st_mtime) == int(wanted.st_mtime)
         return False

@@ -1,8 +1,8 @@
-"""Files that inference needs besides weights and config: what a run keeps of them, and how it is found there.
+"""Files that inference needs besides weights and config: how a run keeps them, and how they are found again.
 
-Parts declare them by ``Param(file=…)``. An ``asset`` of the training model is copied into each checkpoint. What is
-``large``, and assets that inference alone names, are kept once beside the checkpoints, for each mode of inference,
-in a folder with a list of the copies, so that no other file there is ever taken for one.
+Parts declare them by ``Param(file=…)``. An ``asset`` of the training model is copied into each checkpoint. ``large``
+files, and assets that only inference names, are kept once beside the checkpoints, for each mode of inference, in a
+folder with a list of the copies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError
 MODES = ("infer", "interactive_infer")
 _TRAIN = "train"
 _DATA = ("data_layer_params",)
-_COMPRESSED = ".gz"  # stays in the name: it tells how to read the file
+_COMPRESSED = ".gz"  # kept in the name, because readers look for it
 
 
 def assets_of(model: Model) -> dict[str, str]:
@@ -47,10 +47,10 @@ def check_assets(model: Model, checkpoint: Checkpoint) -> None:
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
-    """Copies the files that inference would use, and no checkpoint has, beside a run's checkpoints.
+    """Copies the files that inference would use, and that no checkpoint has, once beside a run's checkpoints.
 
-    Once, not into each checkpoint: they may be large. One that cannot be read or copied is not kept, since training
-    does not need it; what was kept of it before stays.
+    They may be large. A file that cannot be read or copied is reported and left out, because training does not need
+    it; an earlier copy of it stays.
 
     Args:
       folder: holds the checkpoints.
@@ -75,16 +75,16 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
 
 
 def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any]) -> list[Override]:
-    """Returns the values that make a model use the copies of its files, where there are such.
+    """Returns the values that make a model use the copies of its files.
 
     Args:
-      checkpoint: has assets; the folder that it is in, or the run's, has the other copies.
+      checkpoint: has assets; its parent folder, or that of the run, has the other copies.
       mode: one of ``MODES``.
       base_model: the model's class, or its name.
       params: the model's parameters in that mode, as a config gives them.
 
     Raises:
-      CheckpointError: a copy is altered, or no file of its folder.
+      CheckpointError: a copy has been altered, or is a link.
     """
     assets = verified_assets(checkpoint)
     moved: dict[tuple[str, ...], str] = {}
@@ -127,14 +127,14 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[
 
 
 def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
-    """Returns the files, other than data, that a model's parameters name, whichever part declares them."""
+    """Returns the files, other than data, that a model's parameters name, in all of its parts."""
     model_class = part_class(base_model, "model")
     found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
     return [file for file in found if file.kind in (ASSET, LARGE)]
 
 
 def part_class(value: Any, kind: str) -> Any:
-    """Returns the class that a config names; what cannot be found is reported where the model is described."""
+    """Returns the class that a config names, or None; ``describe_model`` reports names that are not found."""
     with contextlib.suppress(ConfigError):
         return resolve_name(value, kind, kind)
     return None

@@ -1,4 +1,4 @@
-"""Giving variables the values of a checkpoint, by name and shape."""
+"""Assigns the values of a checkpoint to variables, by name and shape."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from open_seq2seq.utils.errors import CheckpointError
 
 @dataclass
 class MatchReport:
-    """What fitted and what did not.
+    """Which names and shapes matched, and which did not.
 
     Attributes:
       assigned: names that got a value.
-      missing: names that the checkpoint has not.
+      missing: names that the checkpoint lacks.
       unused: names that only the checkpoint has.
       shapes: name → (shape here, shape in the checkpoint) where they differ.
     """

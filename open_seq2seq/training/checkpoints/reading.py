@@ -31,8 +31,8 @@ from open_seq2seq.utils.own_files import open_own, read_own
 Found = TypeVar("Found")
 _MOST_CONFIG_BYTES = 1 << 22
 _FINITE_AT_ONCE = 1 << 20  # numbers
-# Files that this process has verified, as they were then. Times of files are coarse, so that one that was changed just
-# before could be changed again without a trace.
+# Files that this process has verified, with their identity then. A file changed less than a second ago is not among
+# them: times are coarse, and it could be changed again within the same tick.
 _SETTLED_NS = 10**9
 _VERIFIED: dict[str, tuple[str, tuple[int, ...]]] = {}
 
@@ -44,7 +44,7 @@ class Checkpoint:
     Attributes:
       path: its folder.
       weights: FP32 weights by name.
-      optimizer: slots, counters, loss scale and what else a run goes on from, by name.
+      optimizer: slots, counters, loss scale and carried states, by name.
       state: step, seed, metrics.
       config_yaml: the resolved config.
       assets: file name in the folder ``assets`` → path, of those with a checksum.
@@ -75,22 +75,20 @@ class Checkpoint:
         return self.path / ASSETS
 
     def check_finite(self, optimizer: bool = False) -> None:
-        """Raises CheckpointError when a weight, or what a run goes on from besides, is infinite or no number."""
+        """Raises CheckpointError when a weight, or with ``optimizer`` a number of the optimizer, is inf or NaN."""
         kept = {name: value for name, value in self.optimizer.items()
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
         for name, value in {**self.weights, **kept}.items():
             if value.dtype.kind == "f" and not _is_finite(value):
-                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} has values that are infinite "
-                                      "or no numbers. Name another checkpoint, or take this folder away to use the one "
-                                      "before it.")
+                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} has values that are inf or "
+                                      "NaN. Name another checkpoint, or remove this folder to use the one before it.")
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Reads and verifies a checkpoint folder. No link in it is followed, and no file is read that it does not list.
 
     Raises:
-      CheckpointError: a file is missing, truncated or altered, no file of the folder, or promises what it does not
-        hold.
+      CheckpointError: a file is missing, truncated, altered or a link, or its header does not fit its content.
     """
     path = Path(path)
     state = read_state(path)
@@ -103,7 +101,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def verified_assets(path: str | Path) -> dict[str, Path]:
-    """Returns the assets of a checkpoint by name. All of it is verified: it is used as a whole, or not at all.
+    """Returns the assets of a checkpoint by name, after verifying all of its files.
 
     Raises:
       CheckpointError: see ``load_checkpoint``.
@@ -141,14 +139,14 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite; a few at a time, as what says it of each takes memory too."""
+    """Whether all numbers are finite; examined in parts, because the flags take memory too."""
     flat = array.reshape(-1)
     return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 
 
 @contextlib.contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """Within this context, whatever is wrong with a file is said of the checkpoint: the one before may be whole."""
+    """Within this context, errors of a file are raised as CheckpointError, so that an older checkpoint is tried."""
     try:
         yield
     except CheckpointError:
@@ -172,7 +170,7 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
-    """Returns what ``read`` makes of the first checkpoint that it does not refuse; see ``load_first_whole``."""
+    """Returns the result of ``read`` for the first checkpoint that it accepts; see ``load_first_whole``."""
     last: CheckpointError | None = None
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""``state.json``: what a checkpoint says of itself, and whether that can be."""
+"""``state.json``: the entries of a checkpoint about itself, read and checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_state(path: Path) -> dict[str, Any]:
     """
     state = _load(path)
     if not isinstance(state, dict) or type(state.get("format")) is not int:
-        raise CheckpointError(f"The folder {path} is no checkpoint of this package: its {STATE} has another form.")
+        raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has another form.")
     if state["format"] > FORMAT_VERSION:
         raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
     if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
@@ -77,7 +77,7 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
 
 
 def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
-    """Raises CheckpointError when a state lacks what training goes on with."""
+    """Raises CheckpointError when a state lacks what training needs to resume."""
     missing = [name for name in _RESUMED if name not in state]
     if missing:
         raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}.")
@@ -98,7 +98,7 @@ def _load(path: Path) -> Any:
 
 
 def _problems(state: Mapping[str, Any]) -> list[str]:
-    """Returns what in a state cannot be, as clauses."""
+    """Returns which entries of a state are invalid, as clauses."""
     sums = state.get(CHECKSUMS)
     if not isinstance(sums, dict) or not all(isinstance(value, str) for value in sums.values()):
         return [f"{CHECKSUMS} is no table of checksums"]

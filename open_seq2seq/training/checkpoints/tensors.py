@@ -1,4 +1,4 @@
-"""Files of tensors: what their header promises is checked before anything is made of it."""
+"""Files of tensors, whose headers are checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from open_seq2seq.utils.own_files import open_own
 
-# Those of a hundred thousand tensors; more would be another program's file.
+# Enough for a hundred thousand tensors.
 _MOST_HEADER_BYTES = 1 << 24
 _MOST_DIMENSIONS = 32  # NumPy 1's limit
 _MOST_BYTES = 2 ** 63 - 1

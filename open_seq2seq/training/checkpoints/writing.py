@@ -81,7 +81,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror + (f": {error.filename}" if error.filename else "")
         raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
-                              "untouched; mend that and go on with --continue_learning.") from error
+                              "untouched; correct that and resume with --continue_learning.") from error
 
 
 def _write_files(snapshot: Snapshot, folder: Path) -> None:
@@ -106,11 +106,11 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes what a killed run left half written, and puts back what it was about to replace."""
+    """Removes what a killed run left half written, and restores what it was about to replace."""
     if directory.is_symlink():
         return
     disk.remove_unfinished(directory)
-    # Versions that left no marks: what is no whole checkpoint cannot be told from a user's own folder, and stays.
+    # Older versions left no marks. What is not a whole checkpoint may be a user's own folder, and is kept.
     for path in directory.glob(f"{REPLACED}*"):
         original = directory / path.name.removeprefix(REPLACED)
         if files_of(path) is not None and not original.exists():
@@ -123,9 +123,9 @@ class Checkpointer:
     Args:
       directory: where the folders go.
       keep: how many are kept, the one just written among them; 0 keeps all.
-      order: folder name → sort key, None for folders that are not this keeper's; the lowest
+      order: folder name → sort key, None for folders of another kind; the lowest
         go first when there are too many.
-      run: which run's they are, by what their ``state.json`` says; no others are removed.
+      run: the name in ``state.json`` of the run whose checkpoints they are; no others are removed.
     """
 
     def __init__(self, directory: Path, keep: int, order: Callable[[str], float | None], run: str = "") -> None:
@@ -171,9 +171,9 @@ class Checkpointer:
         newest = self._order(written)
         if newest is None or self._keep < 1:
             return
-        # Those ranked above the one just written come from a time that the run has gone back from, because they were
-        # damaged. They do not count, or they would take the place of what the run makes now; nor are they removed,
-        # since they may hold the only copy of later weights. Once the run is past them, they are among the oldest.
+        # Newer checkpoints than the one just written belong to an abandoned continuation: the run went back, because
+        # they were damaged. They are not counted, or they would displace what the run writes now, and not removed
+        # either, because they may hold the only copy of later weights.
         others = sorted((key, path) for path in self._directory.iterdir()
                         if path.name != written and (key := self._order(path.name)) is not None and key <= newest)
         own = [(path, files) for _, path in others if (files := files_of(path, self._run)) is not None]

@@ -1,4 +1,4 @@
-"""Inference from a logdir: the config of a checkpoint, the files that it keeps, and those of ``--infer_files``."""
+"""Inference from a log directory: the config of a checkpoint, the files kept there, and those of ``--infer_files``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
       trust_code: whether the config may name code from outside the package.
 
     Raises:
-      UserError: no logdir, or none in it.
+      UserError: there is no logdir, or no checkpoint in it.
       CheckpointError: no checkpoint in it is whole.
       ConfigError: a config that cannot be read.
     """
@@ -47,7 +47,7 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
 
 
 def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
-    """Returns the values that make inference read the files of ``--infer_files``, as the data layer understands them.
+    """Returns the values that make inference read the files of ``--infer_files``, as the data layer chooses them.
 
     Args:
       files: as given.
@@ -55,7 +55,7 @@ def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Ov
       overrides: values of the command line, which may name another data layer.
 
     Raises:
-      UserError: the data layer takes no files, or not these.
+      UserError: the data layer takes no files, or not these ones.
     """
     named = _merged(file, "infer", overrides).get("data_layer")
     with file.in_use():

@@ -1,4 +1,4 @@
-"""A trained model to talk to: a prompt in the terminal, or a Python object in a notebook."""
+"""A trained model that answers inputs one by one: at a prompt in the terminal, or as a Python object."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from open_seq2seq.utils.trail import TRAIL
 
 
 class PassStopped(Exception):
-    """A pass was given up before its end."""
+    """A pass was stopped before its end."""
 
 
 class EvaluationPass:
@@ -34,7 +34,7 @@ class EvaluationPass:
     Args:
       model: a model built for evaluation.
       runner: gathers the results of all processes.
-      predict: compute the metrics too, where the model has any; False leaves the loss alone.
+      predict: compute the metrics too, where the model has any; otherwise only the loss.
     """
 
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
@@ -58,10 +58,10 @@ class EvaluationPass:
         Args:
           training_step: number of the update, when called during training.
           report_progress: print how many batches are done, and the speed.
-          stops: asked before each batch: whether the pass is given up.
+          stops: called before each batch; True stops the pass.
 
         Raises:
-          PassStopped: it was given up.
+          PassStopped: ``stops`` returned True.
         """
         losses: list[tuple[int, Any]] = []
         results: list[tuple[int, Any]] = []
@@ -78,14 +78,14 @@ class EvaluationPass:
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"Validation loss: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
-        # The chief's figures are everybody's.
+        # All ranks use the figures of rank 0.
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
         return {"val_loss": loss, **metrics}
 
 
 class InferencePass:
-    """Decodes the whole set, and writes the results while it goes on.
+    """Decodes the whole set, and writes the results on the way.
 
     Args:
       model: a model built for inference.
@@ -106,7 +106,7 @@ class InferencePass:
 
         Args:
           batches: NumPy arrays.
-          fresh: whether the state that the model carries from batch to batch starts anew.
+          fresh: whether the states that the model carries from batch to batch begin as zeros.
         """
         return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
                 for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
@@ -121,9 +121,9 @@ class InferencePass:
                     writer.write_batches(gathered)
 
     def _windows(self) -> Iterator[list[tuple[int, Any]]]:
-        """Yields this process's results, with the numbers of their batches, of each window; of some it may have none.
+        """Yields for each window this process's results with the numbers of their batches, or an empty list.
 
-        A contiguous layer's rows go through the set side by side, so all its examples are one window.
+        The rows of a contiguous layer go through the set side by side, so all its examples are one window.
         """
         layer, runner = self._model.data_layer, self._runner
         if layer.contiguous:
@@ -147,7 +147,7 @@ class InferencePass:
 
 def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],
                  outputs: list[np.ndarray]) -> Any:
-    """Returns what ``Model.evaluate`` or ``Model.infer`` makes of a batch, of which it sees no empty rows."""
+    """Returns the result of ``Model.evaluate`` or ``Model.infer`` for a batch without its empty rows."""
     return judge(*without_empty_rows(batch, outputs))
 
 
@@ -173,12 +173,12 @@ def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[boo
 
 
 def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
-    """Returns what belongs to batches by their numbers, whichever rank had them."""
+    """Returns the results of batches in the order of their numbers."""
     return [result for _, result in sorted(numbered, key=lambda row: row[0])]
 
 
 class _Progress:
-    """Tells how far one pass of a process has come, and how fast it goes.
+    """Reports the progress and the speed of one pass of a process.
 
     Args:
       model: whose pass it is.
@@ -202,7 +202,7 @@ class _Progress:
             ids = [batch["ids"] for _, _, batch in batches]
             TRAIL.note(f"{model.mode} batch", self._done, ids, model.data_layer.describe_example)
             yield batches
-            if before == 0:  # the first batches pay for tracing
+            if before == 0:  # the first batches include the time of tracing
                 self._started = time.perf_counter()
             else:
                 self._timed += 1

@@ -1,4 +1,4 @@
-"""Moving averages of what each rank has seen (batch norm): all ranks get their mean."""
+"""Moving averages of batch norm, which differ between ranks, replaced by their mean over all ranks."""
 
 from __future__ import annotations
 

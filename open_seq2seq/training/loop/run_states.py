@@ -1,4 +1,4 @@
-"""The states that a model carries from batch to batch, over all replicas of a run: saved, restored, looked at."""
+"""The states that a model carries from batch to batch, over all replicas of a run: saved, restored, inspected."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def num_rows(batch: Any) -> tf.Tensor:
 
 
 def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextManager[None]:
-    """Returns the context for a batch of evaluation or inference, in which the model goes on from the one before.
+    """Returns the context for a batch of evaluation or inference, in which the model continues from the batch before.
 
     Args:
       model: not the one that is trained.
       batch: tensors.
-      fresh: bool scalar, whether its states start anew.
+      fresh: bool ``[]``, whether its states begin as zeros.
     """
     states = carried_states(model)
     if not states:
         return contextlib.nullcontext()
-    if model.mode == "interactive_infer":  # what is asked next has nothing to do with it
+    if model.mode == "interactive_infer":  # one request has nothing to do with the next
         return put_aside(num_rows(batch))
     return carrying(states.values(), num_rows(batch), 0, fresh)
 
@@ -61,8 +61,8 @@ def carried_signature(model: Model) -> dict[str, tf.TensorSpec]:
 class RunStates:
     """The carried states of the model that is trained, over all replicas and slots.
 
-    Outside of a replica they are arrays ``[G, rows, …]`` by path, G = ranks × ``iter_size``, of which number s
-    belongs to the micro-batches i with i mod G = s. That is independent of how G is divided up.
+    Outside of a replica they are arrays ``[G, rows, …]`` by path, with G = ranks × ``iter_size`` slots. Slot s belongs
+    to the micro-batches i with i mod G = s, however G is divided into ranks and ``iter_size``.
 
     Args:
       model: built for training.
@@ -82,8 +82,8 @@ class RunStates:
         """Returns the context for a micro-batch of training, in a function for replicas.
 
         Args:
-          micro_batch: int64 scalar, its number since the start of training, over all ranks.
-          slot: int64 scalar, which of its replica's ``iter_size`` micro-batches it is.
+          micro_batch: int64 ``[]``, its number since the start of training, over all ranks.
+          slot: int64 ``[]``, which of its replica's ``iter_size`` micro-batches it is.
           batch: tensors.
         """
         if not self._states:
@@ -96,7 +96,7 @@ class RunStates:
         if not self._states:
             return {}
         copies = {name: [copy.numpy() for copy in self._copies(name)] for name in self._states}
-        # In the order of their batches, as ``Runner.gather`` has it.
+        # In the order of their batches, as ``Runner.gather`` expects.
         own = [{name: np.array(of_replica[replica][turn]) for name, of_replica in copies.items()}
                for turn in range(self._iter_size) for replica in range(self._runner.local_replicas)]
         slots = self._runner.gather(own)
@@ -111,7 +111,7 @@ class RunStates:
                 copy.assign(tf.zeros(copy.shape, state.dtype) if value is None else value[first + replica::world_size])
 
     def assign_fitting(self, values: Mapping[str, np.ndarray]) -> None:
-        """Does the same where the values belong to the same rows; where not, the states start anew."""
+        """Does the same where the values belong to the same rows; otherwise the states become zeros."""
         self.assign({} if self._states and self._problem(values) else values)
 
     def restore(self, values: Mapping[str, np.ndarray] | None, on_other: str, micro_batch: int) -> int:
@@ -119,14 +119,15 @@ class RunStates:
 
         Args:
           values: what ``gather`` returned, in the first process; None elsewhere.
-          on_other: ``refuse`` or ``reset``: what to do where they belong to other rows.
+          on_other: what to do where they belong to other rows: ``refuse`` or ``reset``.
           micro_batch: how many micro-batches had been consumed.
 
         Returns:
-          The micro-batch to go on from: the same, or where states start anew the last at which all slots have as many.
+          The micro-batch to continue from: the same, or after a reset the last one before which all slots have had
+          equally many.
 
         Raises:
-          CheckpointError: they belong to other rows, and are not to be reset; in all processes alike.
+          CheckpointError: they belong to other rows, and ``on_other`` is ``refuse``; on all ranks.
         """
         if not self._states:
             return micro_batch
@@ -145,8 +146,8 @@ class RunStates:
     def before(self, micro_batch: int) -> dict[str, np.ndarray]:
         """Returns the states ``[rows, …]`` of one of this process's micro-batches, by path, as they are now.
 
-        They are what that micro-batch began with where it was the first of an epoch, or wrote none. A step later they
-        are what it left.
+        After the step that consumed the micro-batch they are what it left, except at the beginning of an epoch, where
+        they are the zeros that it began with.
 
         Args:
           micro_batch: its number.

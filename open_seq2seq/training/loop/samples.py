@@ -20,9 +20,9 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 KEPT_STEPS = 20
-"""How many folders of samples are kept: those written last."""
+"""How many folders of samples are kept, the newest ones."""
 LIST = "samples.json"
-"""A list of them in their folder: nothing else there is ever replaced or removed."""
+"""A list of the samples in their folder; nothing else there is replaced or removed."""
 
 _STEP = re.compile(r"step-\d+$")
 _LONGEST = 150  # bytes of a name
@@ -33,7 +33,7 @@ class RunReporter(Reporter):
 
     * TensorBoard gets text, scalars, images, figures and sound, where the run writes summaries.
     * ``<folder>/step-<n>/`` gets images and figures as PNG, sound as WAV, and files. Each gets its name when it is
-      whole. A name is made one of a file in that folder, whatever it is, and no two of one step become the same.
+      whole. Any name is turned into a valid file name, a different one for each sample of a step.
 
     Args:
       step: number of the update.
@@ -108,7 +108,7 @@ class RunReporter(Reporter):
         return contextlib.nullcontext() if self._summaries is None else self._summaries.recording(self.step)
 
     def _step_folder(self) -> str:
-        """The folder of this step; when its first file comes, those of long ago are removed."""
+        """Returns the folder of this step, and removes the oldest ones before its first file is written."""
         if not self._taken and self._listed is not None:
             _keep_last(self._listed, f"step-{self.step}")
         return f"step-{self.step}"
@@ -123,19 +123,19 @@ class RunReporter(Reporter):
         return unique
 
     def _is_others(self, name: str) -> bool:
-        """Whether a file of this step has the name that is in no list, or was changed since."""
+        """Whether a file of this step has the name and was not written, or was changed, by somebody else."""
         assert self._folder is not None and self._listed is not None
         path = f"{self._step_folder()}/{name}"
         return os.path.lexists(self._folder / path) and not self._listed.is_own(path)
 
 
 def _plain(name: str) -> str:
-    """Replaces whatever could lead out of a folder, or is trouble in a shell."""
+    """Replaces characters that could lead out of a folder, or that a shell treats specially."""
     return re.sub(r"[^\w.+=-]", "_", name)
 
 
 def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
-    """Removes the files of steps written longest ago, which after a recovery are not those of the lowest steps."""
+    """Removes the files of the steps written first, which after a recovery may not be the lowest steps."""
     steps = {name.partition("/")[0] for name in listed.names} - {newest}
     found = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
     times = {step: (listed.folder / step).stat().st_mtime_ns for step in found if (listed.folder / step).exists()}

@@ -12,8 +12,8 @@ from open_seq2seq.utils.console import deco_print
 class StopRequest:
     """Context in which the signals only set ``signum``, for the loop to see between updates.
 
-    Further signals change nothing, since terminals and launchers send several, but for a second Ctrl-C: it is a person
-    who does not want to wait. A SIGHUP that is ignored, as under ``nohup``, stays so.
+    Further signals change nothing, because terminals and launchers send several, except for a second Ctrl-C, which
+    comes from a person who does not want to wait. A SIGHUP that is ignored, as under ``nohup``, stays ignored.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class StopRequest:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        for signum, handler in self._before.items():  # None: set by a C library, which Python cannot set again
+        for signum, handler in self._before.items():  # None: set by C code, which Python cannot restore
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:

@@ -115,12 +115,7 @@ class Trainer:
         self.optimizer = self._make_optimizer()
         self.divergence = DivergenceHistory(params, self.optimizer.longest_search)
         self.underflow = self._make_underflow_meter()
-        self._train_step = TrainStep(
-            model, self.optimizer, self.trainable, runner, seed, self._iter_size,
-            report_gradients=params["save_summaries_steps"] is not None
-            and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
-            use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"],
-            carried=self.carried)
+        self._train_step = self._make_train_step()
         self._evaluation = EvaluationPass(eval_model, runner) if eval_model is not None else None
         self.summaries = Summaries(summaries_dir, self.trainable, self.underflow, bool(params["max_grad_norm"])) if (
             summaries_dir) else None
@@ -154,6 +149,15 @@ class Trainer:
                                           skip_nonfinite=True, **make_additions(params))
         wrapper.build(self.trainable)
         return wrapper
+
+    def _make_train_step(self) -> TrainStep:
+        params = self.model.params
+        return TrainStep(
+            self.model, self.optimizer, self.trainable, self.runner, self.seed, self._iter_size,
+            report_gradients=params["save_summaries_steps"] is not None
+            and bool({"gradients", "gradient_norm"} & set(params["summaries"])),
+            use_xla_jit=params["use_xla_jit"], underflow=self.underflow, sync_batch_norm=params["sync_batch_norm"],
+            carried=self.carried)
 
     @property
     def rate_scale(self) -> int:

@@ -1,4 +1,4 @@
-"""What follows from the ranges of a model's numbers, in words."""
+"""Advice that follows from the ranges of a model's numbers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from open_seq2seq.optimizers.loss_scaling import BackoffScaler
 from open_seq2seq.training.precision.probe import Kind, Ranges
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, format_scale, sum_ranges
 
-# Shares of the numbers other than 0 that may become 0 without a word. Gradients add up over updates, so a
-# thousandth counts; small activations are mostly added to larger ones.
+# Shares of the numbers other than 0 that may become 0 without a warning. Gradients add up over updates, so a
+# thousandth matters; small activations are mostly added to larger ones.
 GRADIENTS_TOLERATED = 1e-3
 ACTIVATIONS_TOLERATED = 1e-2
 _PLAIN16, _PLAIN_BF16 = Conversion(FLOAT16), Conversion(BFLOAT16)
 
 
 def percent(share: float) -> str:
-    """Returns a share as ``12.3 %``: digits enough to tell it from nothing."""
+    """Returns a share as ``12.3 %``, with enough digits to distinguish it from 0."""
     if share == 0.0:
         return "0 %"
     return "< 0.001 %" if share < 1e-5 else f"{100 * share:.3g} %"
 
 
 def advise(groups: Ranges, present_scale: float) -> list[str]:
-    """Returns advice, the weightiest first.
+    """Returns advice, the most important first.
 
     Args:
       groups: ranges by kind and layer, measured in float32; with the plain conversions to both
@@ -84,12 +84,12 @@ def _about_gradients(layer: str, numbers: NumberRange) -> list[str]:
     if least <= greatest:
         return [f"{start}a loss scale of 2^{least} keeps all but {percent(GRADIENTS_TOLERATED)}, and up to "
                 f"2^{greatest} nothing overflows."]
-    return [f"{start}no loss scale mends that: already 2^{greatest}, the largest without overflow, loses "
+    return [f"{start}no loss scale is small enough: already 2^{greatest}, the largest without overflow, loses "
             f"{percent(numbers.share_lost_at(greatest))}. Use bfloat16."]
 
 
 def _about_scale(gradients: Mapping[str, NumberRange]) -> list[str]:
-    """One scale serves the whole model: which ones suit every layer?"""
+    """Returns which loss scales suit every layer, because the whole model has one."""
     least = max((n.least_exponent(GRADIENTS_TOLERATED) for n in gradients.values()), default=0)
     greatest = min((n.greatest_exponent() for n in gradients.values()), default=0)
     if greatest < 0 or least > greatest:

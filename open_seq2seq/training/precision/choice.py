@@ -1,4 +1,4 @@
-"""Which kinds of operations a run in ``mixed`` computes in bfloat16 on a CPU: decided once, before models are built."""
+"""Which kinds of operations a run in ``mixed`` computes in bfloat16 on a CPU: decided before models are built."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from open_seq2seq.runners.speed_probe import machine_speeds, ratios
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 
-# bfloat16 has to be so many times as fast in a kind of operation: what lies between operations gains nothing, and
-# casts are to be paid for.
+# How many times as fast as float32 bfloat16 has to be in a kind of operation: what happens between the operations
+# becomes no faster, and casts cost time.
 LEAST_GAIN = 1.1
 Specs = dict[str, ModelSpec]
 
 
 def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | None = None) -> Specs:
-    """Decides about the kinds of operations, and says so; a collective operation.
+    """Decides which kinds of operations are in bfloat16, and prints it; a collective operation.
 
-    ``mixed_choice`` in the config decides; else the run that is resumed; else the speed of the first rank's processor.
+    ``mixed_choice`` in the config decides; without it the run that is resumed, and for a new run the measured speed of
+    the processor of rank 0.
 
     Args:
       specs: the models of this run, by section.
       runner: who computes.
-      state: of the checkpoint that training goes on from, in all processes; None without one.
+      state: of the checkpoint that training resumes from, on all ranks; None without one.
 
     Returns:
       The descriptions, with ``mixed_choice`` in all that compute in ``mixed`` on a CPU.
@@ -94,8 +95,8 @@ def _measured() -> tuple[list[str], str]:
 def chosen(gains: Mapping[str, float]) -> list[str]:
     """Returns the kinds that gain enough.
 
-    A recurrent layer, which is of the kind ``recurrence``, multiplies its whole input by a matrix besides; so the
-    kind needs the gain of ``product`` too.
+    A recurrent layer, of the kind ``recurrence``, also multiplies its whole input by a matrix, so the kind needs the
+    gain of ``product`` too.
 
     Args:
       gains: how many times as fast as float32 bfloat16 is, by kind.

@@ -1,4 +1,4 @@
-"""Runs a model forward and backward in float32 and measures the numbers on the way."""
+"""Runs a model forward and backward in float32, and measures its activations and gradients."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PrecisionProbe:
     def _measure_batch(self, batch: Any, number: tf.Tensor) -> tuple[dict[str, RangeTensors], ...]:
         with tf.GradientTape() as tape:
             tape.watch(list(self._variables.values()))
-            # Batches from all over the data: none goes on from another.
+            # The batches are from all parts of the data, so none continues another.
             with (random_scope(self._seed, number), weight_cast_scope(), setting_aside(self._model, batch, {}),
                   observing(self._modules) as observation):
                 terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")

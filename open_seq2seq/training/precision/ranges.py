@@ -1,4 +1,4 @@
-"""How large the numbers in a tensor are, and which of them a conversion to half precision would lose.
+"""The magnitudes of the numbers in a tensor, and which of them a conversion to half precision would lose.
 
 Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. Since every power of two ends an
 octave, what float16 makes zeros after multiplication by a power of two follows from the counts

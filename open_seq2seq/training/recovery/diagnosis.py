@@ -1,4 +1,4 @@
-"""What of a batch is not finite: the batch is run again, forward and backward."""
+"""Which inputs, variables, gradients and examples of a batch are not finite: found by running it again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.training.recovery.divergence import nonfinite
 from open_seq2seq.training.recovery.kept_batch import flatten
 
-# Looking for the examples to blame takes at most so many forward passes.
+# The search for the examples whose loss is not finite takes at most so many forward passes.
 _MAX_PASSES = 64
 
 
@@ -33,8 +33,8 @@ class Diagnosis:
       values: names of such variables.
       gradients: names of variables with such gradients, at the loss scale given.
       num_gradients: how many variables have a gradient.
-      rows: places in the batch of examples whose own loss is not finite; empty where that
-        is no answer: the loss is finite, or the weights are not, or too many are bad.
+      rows: rows of the batch whose own loss is not finite; empty where the loss is finite, where weights are not, and
+        where there are too many such rows.
     """
 
     loss: float
@@ -46,7 +46,7 @@ class Diagnosis:
 
     @property
     def finite(self) -> bool:
-        """Whether all is well."""
+        """Whether everything is finite."""
         return bool(np.isfinite(self.loss)) and not (self.inputs or self.values or self.gradients)
 
 
@@ -78,9 +78,9 @@ class Examiner:
 
         Args:
           batch: NumPy arrays, as the data layer makes them.
-          micro_batch: its number since the start of training, which dropout follows from.
+          micro_batch: its number since the start of training, which determines dropout.
           loss_scale: what the loss is multiplied by before differentiation.
-          carried: the states that the model goes on from ``[rows, …]``, by path; zeros where there is none.
+          carried: the states that the model continues from ``[rows, …]``, by path; zeros for those left out.
         """
         states = {name: carried.get(name, np.zeros([len(batch["ids"]), *spec.shape[1:]], spec.dtype.as_numpy_dtype))
                   for name, spec in self._carried.items()}
@@ -108,7 +108,7 @@ class Examiner:
         return loss, {name: tf.reduce_all(tf.math.is_finite(value)) for name, value in values.items()}
 
     def _bad_rows(self, batch: dict[str, Any], carried: dict[str, np.ndarray], micro_batch: int) -> list[int]:
-        """Halves the batch until the examples with a non-finite loss stand alone."""
+        """Halves the batch until each example with a non-finite loss is by itself."""
         passes = 0
 
         def search(begin: int, end: int) -> list[int]:

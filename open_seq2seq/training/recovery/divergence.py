@@ -1,4 +1,4 @@
-"""Noticing that a training has diverged."""
+"""Detecting that a training has diverged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-# How many updates tell what a run's losses are, and how many in a row have to be far above that.
+# How many first losses others are compared with, and how many in a row have to be far above them.
 FIRST_UPDATES = LASTING_UPDATES = 10
 _LOOKED_AT = ("loss", "finite_loss", "applied", "loss_scale", "learning_rate")
 
@@ -33,12 +33,12 @@ class Attempt:
 
 
 class Divergence(Exception):
-    """The training cannot go on from here: raised between updates, handled by ``Recovery``.
+    """The training cannot continue from here: raised between updates, handled by ``Recovery``.
 
     Attributes:
       attempt: the update that showed it.
       reason: what was seen, in words.
-      later: the update after it, where that was made before anyone looked.
+      later: the update after it, where that was made before the results were examined.
     """
 
     def __init__(self, attempt: Attempt, reason: str, later: Attempt | None = None) -> None:
@@ -47,12 +47,12 @@ class Divergence(Exception):
 
 
 class LossLevel:
-    """Notices losses that stay far above those that a run began with, finite though they are.
+    """Detects finite losses that stay far above the first ones of a run.
 
-    A single outlier is no divergence, nor is any loss where the first ones were not positive.
+    A single outlier is not divergence, nor is any loss where the first ones were not positive.
 
     Args:
-      factor: how many times the least of the first losses is too much; None is off.
+      factor: how many times the least of the first losses is too high; None switches the detection off.
     """
 
     def __init__(self, factor: float | None) -> None:
@@ -65,15 +65,15 @@ class LossLevel:
         return {"first": list(self._first), "high_in_a_row": self._high}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Takes up what ``state`` returned."""
+        """Restores what ``state`` returned."""
         self._first, self._high = list(state.get("first", ())), int(state.get("high_in_a_row", 0))
 
     def forget(self) -> None:
-        """Forgets high losses, not what the run began with."""
+        """Forgets high losses, but not the first ones of the run."""
         self._high = 0
 
     def problem(self, loss: float) -> str | None:
-        """Takes the next loss; returns what is wrong with it, if anything is."""
+        """Takes the next loss; returns what is wrong with it, as a clause, or None."""
         if self._factor is None:
             return None
         least = min(self._first, default=loss)
@@ -87,20 +87,19 @@ class LossLevel:
 
 
 class DivergenceDetector:
-    """Looks at the results of each step, one step late.
+    """Examines the results of each step, one step late.
 
-    A step's results are there when its successor has been handed to the device, so that looking
-    at them then makes nothing wait. Nothing is lost by the delay: an update with non-finite
-    gradients is skipped on the device, and whoever handles the divergence goes back to the
-    step in question (``Attempt.step``), as if it had been seen at once.
+    A step's results are there when the next step has been handed to the device, so that reading
+    them does not wait. Nothing is lost by the delay: an update with non-finite gradients is
+    skipped on the device, and the recovery goes back to the step in question (``Attempt.step``).
 
     Args:
       max_skipped_updates: how many updates skipped in a row mean divergence.
-      loss_factor: how many times the first losses are too much, if they last; None is off.
+      loss_factor: see ``LossLevel``.
 
     Attributes:
       skipped_in_a_row: how many of the last updates were skipped; a checkpoint keeps it.
-      level: watches for losses that are far too high; a checkpoint keeps its state.
+      level: detects losses that stay too high; a checkpoint keeps its state.
     """
 
     def __init__(self, max_skipped_updates: int, loss_factor: float | None = None) -> None:
@@ -111,10 +110,10 @@ class DivergenceDetector:
         self._last: Attempt | None = None
 
     def observe(self, step: int, batches: list[dict[str, Any]], results: Mapping[str, Any]) -> None:
-        """Takes a step's results, and looks at those of the step before.
+        """Takes a step's results, and examines those of the step before.
 
         Raises:
-          Divergence: that step before showed one.
+          Divergence: the step before diverged.
         """
         before = self._unseen
         self._last = self._unseen = Attempt(step, batches, {name: results[name] for name in _LOOKED_AT})
@@ -122,7 +121,7 @@ class DivergenceDetector:
             self._judge(before, self._last)
 
     def settle(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Looks at whatever has not been looked at: to be called before anything is kept of this state.
+        """Examines the last step and the variables; to be called before this state is saved or used.
 
         Args:
           variables: weights and what the optimizer keeps; all of them have to be finite.
@@ -137,7 +136,7 @@ class DivergenceDetector:
             raise Divergence(self._last, f"the update left inf or NaN in {listed(names)}")
 
     def forget(self) -> None:
-        """Starts anew, after the run has been put elsewhere."""
+        """Forgets the last steps, after the run has been put elsewhere."""
         self._unseen = self._last = None
         self.skipped_in_a_row = 0
         self.level.forget()

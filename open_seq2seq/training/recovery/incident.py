@@ -49,7 +49,7 @@ class SuspectBatch:
     Attributes:
       batch: NumPy arrays.
       micro_batch: its number since the start of training.
-      carried: the states that the model went on from ``[rows, …]``, by path.
+      carried: the states that the model continued from ``[rows, …]``, by path.
       loss_scale: of the update.
       found: with the weights that the divergence left.
     """

@@ -43,7 +43,7 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def unflatten(arrays: Mapping[str, Any]) -> Any:
-    """Undoes ``flatten``; tuples come back as lists."""
+    """Reverses ``flatten``; tuples become lists."""
     if set(arrays) == {""}:
         return arrays[""]
     groups: dict[str, dict[str, Any]] = {}
@@ -60,11 +60,11 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
     """Writes a batch and what happened on it: aside first, then renamed.
 
     Args:
-      folder: to be made; where there is one already it stays, and the new one gets a number.
+      folder: to be made; where it exists already, the new one gets a number.
       batch: nested dict and lists of arrays.
       event: what JSON can hold.
       config_yaml: the resolved config.
-      carried: states that the model went on from, by path.
+      carried: states that the model continued from ``[rows, …]``, by path.
 
     Returns:
       The folder.
@@ -98,7 +98,7 @@ def _plain(array: Any) -> np.ndarray:
 
 
 def read_carried(folder: Path) -> dict[str, np.ndarray]:
-    """Reads the states that the model went on from, by path; {} where it carries none. Nothing is executed.
+    """Reads the states that the model continued from, by path; {} where it carries none. Nothing is executed.
 
     Raises:
       UserError: the file has another form.
@@ -127,7 +127,7 @@ def read_batch(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
-    """Reads the arrays of a file of NumPy's, which may come from somebody else: no links, no pickles, bounded."""
+    """Reads the arrays of an ``.npz`` file that may be hostile: no links, no pickles, bounded sizes."""
     with open_own(folder, name) as file, zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > _MOST_ARRAY_BYTES or len(entries) > _MOST_ARRAYS:

@@ -1,4 +1,4 @@
-"""What has changed in the config since a checkpoint was written: said, or refused."""
+"""What has changed in the config since a checkpoint was written: printed, or refused."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _DATA = "data_layer_params"
 def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     """Compares the config of a run with the one that a checkpoint's run had.
 
-    A resumed run says each difference that changes results. What would make the weights compute another function is
-    refused in all modes, and a warning under ``--no_dir_check``.
+    A resumed run prints each difference that changes results. A difference with which the weights would compute
+    another function is refused in all modes; under ``--no_dir_check`` it is a warning.
 
     Raises:
       CheckpointError: there is such a difference.
@@ -28,7 +28,7 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     try:
         before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
     except ConfigError as error:
-        deco_print(f"WARNING: what has changed since {checkpoint.path.name} cannot be told: {error.problems[0]}")
+        deco_print(f"WARNING: what has changed since {checkpoint.path.name} is not known: {error.problems[0]}")
         return
     training = options.mode.startswith("train")
     found: dict[str, Change] = {}

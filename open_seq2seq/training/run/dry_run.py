@@ -1,4 +1,4 @@
-"""``--check``: everything that can be known about a run before it is started."""
+"""``--check``: builds what a run needs, tries one step, and prints what it found."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
 
 
 def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
-    """Says what has changed since the checkpoint that training would go on from; files of data are compared whole."""
+    """Prints what has changed since the checkpoint to resume from; data files are compared as a whole."""
     logdir = check_logdir(options, model.params)
     if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
         checkpoint = choosing.newest(logdir.checkpoint_dir)

@@ -1,4 +1,4 @@
-"""Training that goes on when processes are lost and when they join: ``--elastic``."""
+"""Training that continues when processes are lost and when they join: ``--elastic``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from open_seq2seq.training.run.restoring import ranks
 from open_seq2seq.utils.console import deco_print, mute, unmute
 from open_seq2seq.utils.errors import ConfigError, UserError
 
-# Losses in a row without an update in between, after which the cause is no process that happens to be lost.
+# After so many losses in a row without an update in between, the cause is not a process that happened to be lost.
 MOST_VAIN_MEETINGS = 3
 # How long the lock of a lost process may outlive it.
 _LOCK_SECONDS = 10.0
@@ -65,7 +65,7 @@ class CommitHook(Hook):
 
     Args:
       kept: where.
-      membership: knows of hosts that came or went.
+      membership: knows of hosts that were added or removed.
       every: updates.
     """
 
@@ -80,7 +80,7 @@ class CommitHook(Hook):
         self._kept.reached = trainer.step
         if trainer.step % self._every:
             return
-        changed = trainer.runner.share(self._membership.changed)  # the first process alone hears of it
+        changed = trainer.runner.share(self._membership.changed)  # only rank 0 is notified
         if changed:
             trainer.settle()
         self._kept.take(trainer)
@@ -92,7 +92,7 @@ class CommitHook(Hook):
 
 
 def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
-    """Trains with whichever processes there are; see ``session.run``."""
+    """Trains with the processes that are there; see ``session.run``."""
     params = specs[options.config.sections[0]].full_params
     what = "--benchmark" if options.benchmark else "--check" if options.check else f"the mode {options.mode}"
     membership = join(params, what)
@@ -105,8 +105,8 @@ def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
 class ElasticTraining:
     """One process's training, from meeting to meeting.
 
-    Models and data stay; runner, trainer and all that is traced are made anew at each meeting, so that nothing
-    that was traced for another number of ranks can run.
+    Models and data stay. Runner, trainer and everything that is traced are made again at each meeting, so that nothing
+    traced for another number of ranks can run.
 
     Args:
       options: of the run.
@@ -127,10 +127,10 @@ class ElasticTraining:
         self._meetings = 0
 
     def attempt(self) -> int | None:
-        """Trains with the processes that are there; returns the exit code, or None where they have to meet anew.
+        """Trains with the processes that are there; returns the exit code, or None where they have to meet again.
 
         Raises:
-          UserError: losses again and again without an update in between; or what any training raises.
+          UserError: processes were lost several times without an update in between; or what any training raises.
         """
         try:
             runner = self._membership.meet()
@@ -155,7 +155,7 @@ class ElasticTraining:
                             "with --continue_learning.")
 
     def part(self) -> None:
-        """Lets go of what belongs to the processes met."""
+        """Releases what belongs to the present group of processes."""
         if self._watchdog is not None:
             self._watchdog.leave()
         if self._trainer is not None:
@@ -209,7 +209,7 @@ class ElasticTraining:
         trainer.divergence.resume(position.divergence)
         again = max(self._kept.reached - position.step, 0)
         repeated = f"; {again} updates are made again" if again else ""
-        deco_print(f"Elastic: {self._reason or 'processes changed'}. Training goes on at step {position.step} with "
+        deco_print(f"Elastic: {self._reason or 'processes changed'}. Training continues at step {position.step} with "
                    f"{ranks(runner.world_size)}, before {ranks(position.world_size)}{repeated}.")
         for note in notes:
             deco_print(note, offset=1)
@@ -225,7 +225,7 @@ class ElasticTraining:
         return self._trainer
 
     def _open_logdir(self, runner: ElasticRunner, fresh: bool) -> None:
-        """Makes the first process, and it alone, hold the log directory."""
+        """Locks the log directory on rank 0, and releases it on all others."""
         if not runner.is_chief:
             if self._logdir is not None:
                 unmute()

@@ -1,4 +1,4 @@
-"""What a run has read: the files that its checkpoints hold, byte for byte, and fingerprints of its data."""
+"""What a run has read: the files that its checkpoints hold, and fingerprints of its data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAMPLED = "the parts that were compared"
 _WORDS = {"train": "training", "eval": "evaluation"}
 _BLOCK_BYTES = 1 << 20
 _MOST_ASSET_BYTES = 1 << 30  # more belongs beside the checkpoints (file="large")
-# Hashing whole files in the background takes one part of so many of a core's time, and of the disk's.
+# Hashing whole files in the background sleeps so many times as long as it reads.
 _IDLE_PARTS = 20
 
 
@@ -52,7 +52,7 @@ class Asset:
 def read_assets(spec: ModelSpec) -> Contents:
     """Reads the files of a model that its checkpoints hold, before the model is built: path → content.
 
-    Those that are missing or cannot be read are left out: their part says it.
+    Those that are missing or cannot be read are left out; the part that needs them reports it.
     """
     found: Contents = {}
     for file in model_files(spec.model_class, spec.params):
@@ -70,10 +70,10 @@ class RunInputs:
       model: the training model.
       eval_model: the one that is evaluated in between, or None.
       before: from ``read_assets``, before they were built.
-      earlier: of the same run, where its models are built anew.
+      earlier: of the same run, where its models are built again.
 
     Raises:
-      DataError: a file has been changed meanwhile, so that nobody can tell what a part has read of it.
+      DataError: a file has changed meanwhile, so that it is not known which content a part has read.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, before: Contents,
@@ -85,20 +85,20 @@ class RunInputs:
             layer.check_unchanged()
         for name, asset in self.assets.items() if earlier is not None else ():
             if earlier is not None and asset.content != earlier.assets[name].content:
-                raise DataError(f"{asset.path} has changed since this run began: put back the file that it began with.")
+                raise DataError(f"{asset.path} has changed since this run began: restore the file that it began with.")
         self._said: set[tuple[Identity | None, str]] = set()
         self._hashing: _WholeHashes | None = None
 
     def contents(self) -> Contents:
-        """Returns what checkpoints hold, by name; says of files that have changed since that they are not in them."""
+        """Returns what checkpoints hold, by name, and warns of files that have changed since they were read."""
         for asset in self.assets.values():
             identity = identity_of(asset.path)
             if identity != asset.identity and (identity, asset.path) not in self._said:
                 self._said.add((identity, asset.path))
                 what = "been removed" if identity is None else "changed"
                 if identity is None or _content(asset.path) != asset.content:
-                    deco_print(f"WARNING: {asset.path} has {what} since this run read it: the run goes on with what it "
-                               "read, which is what its checkpoints hold.")
+                    deco_print(f"WARNING: {asset.path} has {what} since this run read it: the run and its checkpoints "
+                               "keep the content that was read.")
         return {name: asset.content for name, asset in self.assets.items()}
 
     def state(self) -> dict[str, Any]:
@@ -118,14 +118,14 @@ class RunInputs:
         return {name: describe_data(layer) for name, layer in self._layers.items()}
 
     def check(self, checkpoint: Checkpoint, whole: bool = False) -> None:
-        """Compares what the run has read with what a checkpoint's run had read; says how the data has changed.
+        """Compares what the run has read with what the run of a checkpoint had read; prints how the data has changed.
 
         Args:
-          checkpoint: that the run goes on from.
-          whole: whether large files are compared byte for byte, and it is said too where nothing has changed.
+          checkpoint: that the run resumes from.
+          whole: whether large files are compared byte for byte, and unchanged data is reported too.
 
         Raises:
-          CheckpointError: a vocabulary, or another file that checkpoints hold, is another one.
+          CheckpointError: a file that checkpoints hold, such as a vocabulary, differs.
         """
         for name, asset in self.assets.items():
             kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
@@ -144,7 +144,7 @@ class RunInputs:
 
 
 def describe_data(layer: DataLayer) -> dict[str, Any]:
-    """Returns what tells a layer's data from other data, as JSON can hold it."""
+    """Returns what distinguishes a layer's data from other data: JSON."""
     files = {name: {"path": file.path, "size": file.size, "mtime_ns": file.mtime_ns, "sha256": file.sha256,
                     "sampled": not file.whole} for name, file in layer.fingerprints.items()}
     params = {name: to_plain(value) for name, value in sorted(layer.params.items())}
@@ -190,7 +190,7 @@ def _file_changes(before: Mapping[str, Any] | None, now: Mapping[str, Any], whol
 
 
 def hash_slowly(path: str, idle_parts: float) -> str:
-    """Returns a file's checksum, idle for so many times the time that reading takes."""
+    """Returns a file's checksum, sleeping ``idle_parts`` times as long as reading takes."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         began = time.perf_counter()
@@ -202,7 +202,7 @@ def hash_slowly(path: str, idle_parts: float) -> str:
 
 
 class _WholeHashes:
-    """Checksums of whole large files, made in a thread while the run goes on.
+    """Checksums of whole large files, computed in a thread during the run.
 
     Attributes:
       found: path → checksum, of the files that have been read.
@@ -237,7 +237,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _held(path: str, before: Contents) -> Asset:
-    """Returns a file as it is after the model was built, which has to be as before."""
+    """Returns a file's content after the model was built; raises DataError where it differs from that before."""
     identity, content = identity_of(path), read_data(path, most_bytes=_MOST_ASSET_BYTES)
     if before.get(path, content) != content:
         raise DataError(f"{path} changed while it was read: start again when nothing writes to it.")

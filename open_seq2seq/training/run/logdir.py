@@ -27,7 +27,7 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
-# Not so events and samples: a new run's would be mixed with those of another one.
+# A new run may start beside these. Events and samples are not among them: those of two runs would be mixed.
 _HARMLESS = (LOCK, DIVERGENCE, KEPT_FILES)
 
 
@@ -41,7 +41,7 @@ class LogDir:
       best_dir: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
       base_checkpoint: checkpoint folder of ``load_model`` that gives the initial weights; None without one.
-      run: names the run in its checkpoints, by which it knows them from those of others.
+      run: the name of the run in its checkpoints, which distinguishes them from those of other runs.
     """
 
     root: Path | None
@@ -52,8 +52,8 @@ class LogDir:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
-        """Returns it for the run that a checkpoint's ``state.json`` is of; of None, it stays that of a new run."""
-        # Older versions gave runs no name: such a run goes on without one.
+        """Returns the log directory with the run's name in a checkpoint's ``state.json``; None is a new run."""
+        # Older versions gave runs no name; such a run continues without one.
         return self if state is None else replace(self, run=str(state.get("run", "")))
 
 
@@ -79,11 +79,11 @@ def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
 
 
 def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
-    """Checks that the log directory fits what the run is to do. Writes nothing.
+    """Checks that the log directory fits the mode of the run. Writes nothing.
 
     Args:
       options: the run's options; with ``no_dir_check`` (or ``benchmark``) problems are
-        printed as warnings, and the run goes on without the checkpoint in question.
+        printed as warnings, and the run continues without the checkpoint in question.
       params: model-level parameters: ``logdir``, ``load_model``, ``restore_best_checkpoint``.
 
     Raises:
@@ -121,7 +121,7 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
 
 
 def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
-    """Returns the log directory of a run that is under way, and whose first process has been lost."""
+    """Returns the log directory of a run under way whose rank 0 has been lost."""
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
     folder = root / LOGS if root and options.enable_logs else root

@@ -1,4 +1,4 @@
-"""``--enable_logs``: a record of what was run, and all it printed, beside the checkpoints."""
+"""``--enable_logs``: config, command line, git state and output of a run, saved in its log directory."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class RunLogs:
         disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))
 
     def _unused(self, stamp: str) -> str:
-        """Returns a stamp that no file of the directory's has: that of a moment, or with a number."""
+        """Returns the stamp, with a number if a file of the directory has it already."""
         stamps = {path.stem.partition("_")[2] for path in self._root.iterdir()}
         return stamp if stamp not in stamps else next(
             free for number in itertools.count(2) if (free := f"{stamp}-{number}") not in stamps)
@@ -97,7 +97,7 @@ class RunLogs:
                  trace: TracebackType | None) -> None:
         if self._streams is not None:
             sys.stdout, sys.stderr = self._streams
-        # The interpreter prints the error after this, when nothing copies any more.
+        # The interpreter prints the error later, when nothing is copied any more.
         if isinstance(error, UserError):
             self._files[1].write(f"Error: {error}\n")
         elif error is not None and not isinstance(error, SystemExit):

@@ -21,7 +21,7 @@ def parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.V
 
     Args:
       trainable: what the optimizer updates.
-      variables: everything; what is not in ``trainable`` is listed apart.
+      variables: all of them; those not in ``trainable`` are listed separately.
     """
     width = max((len(name) for name in variables), default=0)
 

@@ -1,4 +1,4 @@
-"""Settings of TensorFlow that hold for the whole process, made once before any model is built."""
+"""Settings of TensorFlow for the whole process, made once before any model is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming recognition: audio in pieces of any size, and a transcript that grows."""
+"""Streaming recognition: takes audio in pieces of any size, and extends the transcript with each."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Partial(NamedTuple):
     """A transcript so far.
 
     Attributes:
-      text: of all that was heard, as if the utterance ended here.
-      stable: of the part for which the model has heard all that it looks ahead to; ``text`` mostly begins with it, and
-        it is revised only where the normalisation of the features is.
+      text: of everything heard, as if the utterance ended here.
+      stable: of the part whose look-ahead has been heard in full. ``text`` usually begins with it, and it is revised
+        only when the normalisation of the features changes.
     """
 
     text: str
@@ -43,25 +43,25 @@ class Partial(NamedTuple):
 class FrameASR:
     """Transcribes an utterance while it is spoken, with the features, network and decoder of offline inference.
 
-    Features that are normalised by the utterance are normalised by what was heard so far, at most about the last
-    ``history_seconds``; when that changes them by more than ``tolerance``, the logits of that stretch are computed
-    anew, and so they are in the end. So ``finish`` gives the offline transcript of any utterance that is not longer.
-    Nothing grows without end but the transcript.
+    Features that are normalised over the utterance are normalised over what was heard so far, at most about the last
+    ``history_seconds``. When that changes them by more than ``tolerance``, the logits of that stretch are computed
+    again, and once more at the end. So ``finish`` gives the offline transcript of any utterance that is not longer.
+    Only the transcript grows with the length of the utterance.
 
     Args:
       model: a recogniser with CTC, built for inference, weights restored.
-      rate: samples a second of the audio; by default those of the features. Other audio is resampled.
-      history_seconds: how much may be revised, and what features are normalised by.
-      tolerance: how much features may differ from those that logits were computed from, as a root of the mean square,
-        before these are computed anew; features have a deviation of 1.
+      rate: sampling rate of the audio in Hz; by default that of the features. Other audio is resampled.
+      history_seconds: how much may be revised, and over how much features are normalised.
+      tolerance: root mean square of the difference between features and those that the logits were computed from,
+        above which the logits are computed again; features have a deviation of 1.
 
     Attributes:
       model: the recogniser.
-      rate: samples a second of the audio.
+      rate: sampling rate of the audio in Hz.
 
     Raises:
       ConfigError: the model cannot be streamed.
-      UserError: an argument that is impossible.
+      UserError: an argument is out of range.
     """
 
     def __init__(self, model: Model, rate: int | None = None, history_seconds: float = HISTORY_SECONDS,
@@ -102,7 +102,7 @@ class FrameASR:
 
     @property
     def look_ahead_seconds(self) -> float:
-        """How much later than a sound its logits are complete: tentative ones come at once."""
+        """How long after a sound its logits are complete; tentative ones are there at once."""
         settings, field = self._settings, self._logits.field
         window = settings.window_samples - settings.samples_before
         return (field.behind * settings.hop + window) / settings.sample_freq
@@ -111,10 +111,10 @@ class FrameASR:
         """Begins a new utterance, whether the last one is finished or not.
 
         Args:
-          rate: samples a second of its audio; by default as before.
+          rate: sampling rate of its audio in Hz; by default as before.
 
         Raises:
-          DataError: a rate that no audio has.
+          DataError: the rate is out of range.
         """
         self._pieces = self._audio_pieces(rate or self.rate)
         self.rate = rate or self.rate
@@ -133,7 +133,7 @@ class FrameASR:
             any length, or empty.
 
         Raises:
-          DataError: samples that are no numbers, another shape, or the utterance is finished.
+          DataError: the samples are not numbers or have another shape, or the utterance is finished.
         """
         if self._finished:
             raise DataError("The utterance is finished: begin the next one by reset().")
@@ -150,7 +150,7 @@ class FrameASR:
         return self._partial
 
     def finish(self) -> str:
-        """Ends the utterance; returns its transcript, and the same again whenever it is asked."""
+        """Ends the utterance, and returns its transcript; further calls return the same."""
         if not self._finished:
             self._finished = True
             self._features.append(self._pieces.rest())

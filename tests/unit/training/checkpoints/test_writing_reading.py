@@ -418,5 +418,5 @@ def test_numbers_that_are_not_finite_are_named(logdir, make_snapshot, place, res
     if not refused:
         checkpoint.check_finite(resuming)
         return
-    with pytest.raises(CheckpointError, match=f"{name} has values that are infinite or no numbers"):
+    with pytest.raises(CheckpointError, match=f"{name} has values that are inf or NaN"):
         checkpoint.check_finite(resuming)
