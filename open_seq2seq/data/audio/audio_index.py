@@ -85,7 +85,7 @@ class AudioIndex:
             table = np.load(io.BytesIO(read_sealed(path) or b""), allow_pickle=False)
             if table.shape == (len(paths), _COLUMNS) and table.dtype == np.int64 and np.all(table >= 0):
                 return table
-        deco_print(f"{path} is not as it was written: the headers of {len(paths):,} recordings are read anew.")
+        deco_print(f"{path} is not as it was written: the headers of {len(paths):,} recordings are read again.")
         return None
 
     def _remember(self, paths: Sequence[str], folder: str, table: np.ndarray) -> None:

@@ -66,7 +66,7 @@ class FeatureCache:
                 if found is None and not self._said:
                     self._said = True
                     deco_print(f"Cached features in {self.folder} are not as they were written, or their recordings "
-                               f"have changed since, first {os.path.basename(path)}: they are made anew.")
+                               f"have changed since, first {os.path.basename(path)}: they are made again.")
                 return found
         return None
 

@@ -138,7 +138,7 @@ class Recordings:
         for row, utterance in enumerate(self.utterances):
             first = seen.setdefault((utterance.source, os.path.normpath(utterance.path)), utterance)
             if first.line < utterance.line:
-                found[row] = ("duplicate", f"stands in the list twice: it is in line {first.line} already")
+                found[row] = ("duplicate", f"is in the list twice: it is also in line {first.line}")
         return found
 
     def _leave_out(self, problems: Mapping[int, tuple[str, str]]) -> None:
