@@ -36,8 +36,8 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
         problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but batches of {name}, whose examples "
                         "continue one another, always have the same number of rows: leave it out.")
     if xla_buckets:
-        problems.append(f"'xla_buckets' is {xla_buckets}, but it puts examples of like length together, and those of "
-                        f"{name} continue one another: leave it out.")
+        problems.append(f"'xla_buckets' is {xla_buckets}, but it batches examples of similar length together, and "
+                        f"those of {name} continue one another: remove it.")
     return problems
 
 

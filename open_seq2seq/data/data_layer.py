@@ -86,14 +86,14 @@ class DataLayer(Component):
             "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model.", derived=True),
             "batch_size": Param(int, 1, "Batch size on each device; set by the model.", "examples or tokens",
                                 derived=True, minimum=1),
-            "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether a batch is measured in sentences, "
-                                     "or in padded tokens of its longer side."),
-            "shuffle": Param((bool, type(None)), None, "Whether examples come in a new random order in each epoch; "
-                             "by default in training only, and not where examples continue one another."),
+            "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Whether the batch size counts sentences, "
+                                     "or padded tokens of the longer side."),
+            "shuffle": Param((bool, type(None)), None, "Whether each epoch has a new random order; by default only in "
+                             "training, and not if examples continue one another."),
             "repeat": Param(bool, True, "Accepted for old configs; training repeats, evaluation never does.",
                             on_change=FREE),
             "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type of floating-point features."),
-            "length_buckets": Param(bool, True, "Whether examples of like length are batched together."),
+            "length_buckets": Param(bool, True, "Whether examples of similar length are batched together."),
         }
 
     @property

@@ -22,7 +22,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderLayer(Module):
-    """Self-attention and feed-forward, each in its residual frame."""
+    """Self-attention and feed-forward sublayers with residual connections."""
 
     def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any) -> None:
         super().__init__(name="encoder_layer")
@@ -51,8 +51,7 @@ class EncoderLayer(Module):
 class TransformerEncoder(Encoder):
     """Stack of self-attention layers (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
-    Normalisation stands before each sublayer and after the stack. The embedding is the
-    encoder's and is handed to the decoder, which always shares it.
+    Normalisation is before each sublayer and after the stack. The decoder shares the encoder's embedding.
     """
 
     @staticmethod

@@ -19,9 +19,9 @@ class CTCLoss(Loss):
     ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, the blank last, and ``src_length`` ``[batch]`` in
     frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``. Computed in FP32.
 
-    A label that takes more frames than there are (its length, and a blank between equal neighbours) has no
-    probability. With ``mask_nan`` such an utterance, and one whose logits are no numbers, adds 0 to the loss and to the
-    gradient; it still counts in the mean. A second term, ``masked``, of weight 0, counts them.
+    A label that needs more frames than there are (its length, and a blank between equal neighbours) has probability 0.
+    With ``mask_nan`` such an utterance, and one with NaN in its logits, adds 0 to the loss and to the gradient, but
+    counts in the mean. A second term, ``masked``, of weight 0, counts them.
     """
 
     @staticmethod

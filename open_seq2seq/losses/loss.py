@@ -10,17 +10,16 @@ from open_seq2seq.parts.component import Component
 
 
 class LossTerm(NamedTuple):
-    """One term of a loss: the run minimises Σ weight · sum / units.
+    """One term of a loss: training minimises Σ weight · sum / units.
 
-    Units are added over all micro-batches and ranks of an update before the division,
-    so that any split of a batch gives the same gradient.
+    Units are added over all micro-batches and ranks of an update before the division, so that any split of a batch
+    gives the same gradient.
 
     Attributes:
       sum: FP32 scalar, summed over the micro-batch.
-      units: FP32 scalar, how many units the sum covers.
+      units: FP32 scalar, number of units in the sum.
       weight: factor of the term.
-      unit: what is counted: ``token``, ``utterance``, ``frame``, ``image``, ``example``. Terms of
-        one loss that name the same unit have the same count; others need another name.
+      unit: name of the unit, such as ``token``. Terms of one loss with the same unit have the same count.
       name: the term's name in logs.
     """
 
@@ -58,11 +57,7 @@ class Loss(Component):
 
 
 def example_weights(input_dict: dict[str, Any]) -> tf.Tensor:
-    """Returns 1 for each row of a micro-batch that holds an example and 0 for each empty one ``[batch]``, FP32.
-
-    Args:
-      input_dict: a loss's input; where it has no ``ids``, every row counts.
-    """
+    """Returns FP32 ``[batch]``: 1 for each row with an example, 0 for empty rows; all 1 if the input has no ``ids``."""
     ids = input_dict.get("ids")
     if ids is None:
         return tf.ones(tf.shape(input_dict["target_tensors"][0])[:1])

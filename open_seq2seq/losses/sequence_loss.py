@@ -52,7 +52,7 @@ class BasicSequenceLoss(Loss):
         if self.params["offset_target_by_one"]:
             logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
         _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
-        # Both may have been padded on their own: what both have is compared.
+        # Both may be padded differently.
         length = tf.minimum(tf.shape(logits)[1], tf.shape(ids)[1])
         ids = ids[:, :length]
         if self.params["do_mask"]:
@@ -83,10 +83,9 @@ class CrossEntropyWithSmoothing(BasicSequenceLoss):
 class PaddedCrossEntropyLossWithSmoothing(Loss):
     """Cross-entropy with label smoothing, averaged over the tokens that are not padding.
 
-    The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0.
-    Targets are not shifted: the decoder shifts its inputs. A decoder that returns
-    ``projection`` (hidden states and output matrix) is judged without its logits, which
-    take the most memory of all activations.
+    The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted: the
+    decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the loss is
+    computed without all of the logits, which need the most memory of all activations.
     """
 
     @staticmethod

@@ -203,34 +203,33 @@ def _run_params() -> dict[str, Any]:
                           "gpu_ids names. With use_horovod each process has one.", "GPUs", minimum=1, maximum=1024),
         "gpu_ids": Param((list, type(None)), None, "Which of the machine's GPUs a process uses, like [0, 2]; the first "
                          "ones by default."),
-        "num_cpu_towers": Param(_STEPS, None, "So many replicas on the CPU, as num_gpus has on GPUs, to try what "
-                                "several devices do where there are none.", "replicas", minimum=1, maximum=1024),
-        "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves what gradients take on the "
-                                 "wire; they are added up in FP16, each tensor times a power of two of its own. "
-                                 "Several replicas without Horovod refuse it."),
-        "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for one another at the start, until "
-                                 "all end with a message; None is for ever.", "seconds", above=0.0,
-                              maximum=10.0**7),
-        "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one has given no sign for so long: it "
-                                  "is stopped, stuck or cut off. A rank that dies is noticed at once. None switches "
-                                  "both off.", "seconds", above=0.0,
-                                  maximum=10.0**7),
-        "sync_batch_norm": Param(bool, False, "On several replicas batch norm takes the statistics of all batches "
-                                 "together, in place of each its own.", on_change=SAY),
-        "elastic_commit_steps": Param(int, 10, "With --elastic: every so many updates the run's state is kept in host "
-                                      "memory, and processes may join; after the loss of one, the updates since are "
-                                      "made again.", "updates", minimum=1),
+        "num_cpu_towers": Param(_STEPS, None, "Number of replicas on the CPU, to try several devices without GPUs.",
+                                "replicas", minimum=1, maximum=1024),
+        "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves the network traffic of "
+                                 "gradients; they are added up in FP16, and each tensor is scaled by a power of two. "
+                                 "Not available for several replicas without Horovod."),
+        "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for all ranks to connect at the "
+                                 "start, before they end with a message; None is no limit.", "seconds", above=0.0,
+                                 maximum=10.0**7),
+        "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one of them has not responded for "
+                                  "this time because it is stopped, stuck or disconnected. A rank that dies is "
+                                  "noticed at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
+        "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the statistics of all "
+                                 "their batches together.", on_change=SAY),
+        "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates after which the run's state is "
+                                      "copied to host memory, and processes may join; after the loss of a process, "
+                                      "later updates are made again.", "updates", minimum=1),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens",
                                          minimum=1, maximum=10**9),
-        "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: into how many batches side "
-                            "by side evaluation and inference divide the data. So many devices share the work at most; "
-                            "results depend on it, and on the batch size, but not on the number of devices.",
+        "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: number of parallel "
+                            "batches into which evaluation and inference divide the data, and greatest number of "
+                            "devices that share the work. Results depend on it, but not on the number of devices.",
                             "batches", minimum=1, maximum=10**6, on_change=SAY),
-        "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run whose model carries state from "
-                                         "batch to batch does when it resumes with another number of batches an update "
-                                         "(devices × iter_size) or another batch size, so that the states kept "
-                                         "belong to other rows: refuse, or start the states anew."),
+        "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "Whether a run with carried state, resumed "
+                                         "with another number of batches an update (devices × iter_size) or another "
+                                         "batch size, refuses to run, or resets the states, which belong to other "
+                                         "rows."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
         "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),
@@ -243,11 +242,11 @@ def _run_params() -> dict[str, Any]:
         "hooks": Param(list, [], "Hook classes or their names; made as Hook(train_model=…, eval_model=…).",
                        names="hook"),
         "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
-        "xla_buckets": Param(_STEPS, None, "With use_xla_jit: pad the training batches to so many static shapes, "
-                             "chosen from the data's lengths, so that XLA compiles at most so often.", "shapes",
+        "xla_buckets": Param(_STEPS, None, "With use_xla_jit: number of static shapes, chosen from the data's lengths, "
+                             "that training batches are padded to; XLA compiles the step once for each.", "shapes",
                              minimum=1, maximum=1000, on_change=SAY),
         "tf32": Param((bool, type(None)), None, "Whether GPUs may multiply float32 matrices in TensorFloat-32; None "
-                      "leaves it as the system has it. One setting for the whole process.", on_change=SAY),
+                      "is the system's setting. It holds for the whole process.", on_change=SAY),
     }
 
 
@@ -255,9 +254,9 @@ def _optimization_params() -> dict[str, Any]:
     return {
         "dtype": Param((str, tf.DType), "float32", "float32; mixed (float16 on GPUs; on CPUs bfloat16 where that is "
                        "faster); mixed_float16; mixed_bfloat16."),
-        "mixed_choice": Param((list, tuple, type(None)), None, "What mixed computes in bfloat16 on a CPU: some of "
-                              "product, recurrence, convolution; none of them is float32. By default that which "
-                              "bfloat16 makes faster there, as measured."),
+        "mixed_choice": Param((list, tuple, type(None)), None, "Kinds of operations that mixed computes in bfloat16 on "
+                              "a CPU: product, recurrence, convolution. By default those that a measurement finds "
+                              "faster in bfloat16."),
         "optimizer": Param((type, str, type(None)), None, "Optimizer class or name.", names="optimizer"),
         "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name.",
@@ -265,8 +264,8 @@ def _optimization_params() -> dict[str, Any]:
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "lr_scale_with_world": Param(bool, False, "Multiply the policy's learning rate by the number of replicas."),
         "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient.", above=0.0),
-        "decoupled_weight_decay": Param((float, type(None)), None, "Weights lose this share, times the learning rate, "
-                                        "at each update, beside the gradient; with any optimizer.", above=0.0),
+        "decoupled_weight_decay": Param((float, type(None)), None, "At each update weights are reduced by this share, "
+                                        "times the learning rate, with any optimizer.", above=0.0),
         "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables with a match "
                                                 "in their name do not decay."),
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
@@ -277,17 +276,16 @@ def _optimization_params() -> dict[str, Any]:
                               "1.0 for bfloat16.", above=0.0),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
-                               "stop; go back to the last good checkpoint with a lower rate; or go back to it and on "
-                               "in the next of mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
-        "max_skipped_updates": Param(int, 30, "How many updates skipped in a row mean divergence; more where Backoff "
-                                     "may need more to get from scale_max to scale_min.", "updates", minimum=1,
+                               "stop; return to the last good checkpoint with a lower learning rate; or return to it "
+                               "and use the next of mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
+        "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that mean divergence; more if "
+                                     "Backoff may need more from scale_max to scale_min.", "updates", minimum=1,
                                      on_change=FREE),
-        "divergence_loss_factor": Param((float, type(None)), 100.0, "Losses over so many times those of the first "
-                                        "updates, ten updates in a row, mean divergence; None is off.", above=1.0,
-                                        on_change=FREE),
-        "divergence_lr_factor": Param(float, 0.5, "What roll_back multiplies the learning rate by, each time.",
-                                      above=0.0, below=1.0, on_change=FREE),
-        "max_recoveries": Param(int, 5, "How often a run may recover before it stops.", minimum=0, on_change=FREE),
+        "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
+                                        "first losses mean divergence; None is off.", above=1.0, on_change=FREE),
+        "divergence_lr_factor": Param(float, 0.5, "Factor of the learning rate in each roll_back.", above=0.0,
+                                      below=1.0, on_change=FREE),
+        "max_recoveries": Param(int, 5, "Number of recoveries after which a run stops.", minimum=0, on_change=FREE),
         "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update", minimum=1, maximum=10**6),
         "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
                                         "fixed."),
@@ -307,7 +305,7 @@ def _reporting_params() -> dict[str, Any]:
         "print_samples_steps": Param(_STEPS, None, "Samples of a training batch; None is off.", "updates", minimum=1),
         "print_bench_info_steps": Param(_STEPS, None, "Speed lines; None is off.", "updates", minimum=1),
         "save_checkpoint_steps": Param(_STEPS, None, "Checkpoints; None is off.", "updates", minimum=1),
-        "num_checkpoints": Param(int, 5, "How many regular and how many best checkpoints are kept.", minimum=1),
+        "num_checkpoints": Param(int, 5, "Number of regular, and of best, checkpoints that are kept.", minimum=1),
         "eval_steps": Param(_STEPS, None, "Evaluation during train_eval.", "updates", minimum=1),
         "best_metric": Param(str, "val_loss", "Metric that chooses the best checkpoints: val_loss, or a name that "
                              "the model's evaluation returns."),

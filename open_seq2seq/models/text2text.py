@@ -16,7 +16,7 @@ from open_seq2seq.utils.console import deco_print
 
 
 class Text2Text(EncoderDecoderModel):
-    """Translation: judged by sacreBLEU and chrF on detokenised text, written line by line."""
+    """Translation, evaluated by sacreBLEU and chrF on detokenised text, and written line by line."""
 
     object_name = "tokens"
     interactive_hint = "Type a line to translate"

@@ -17,8 +17,8 @@ class Adam(Optimizer):
     ``m = β1·m + (1-β1)·g``; ``v = β2·v + (1-β2)·g²``;
     ``w -= lr · sqrt(1-β2^t)/(1-β1^t) · m / (sqrt(v) + ε)`` for t = 1, 2, …
 
-    Note where ε stands: beside the root of the *uncorrected* v ("epsilon hat" in the
-    paper), so in early updates it weighs more than in the textbook form.
+    ε is added to the root of the *uncorrected* v ("epsilon hat" in the paper), so in early updates it has more effect
+    than in the textbook form.
     """
 
     _nesterov = False
@@ -37,8 +37,7 @@ class Adam(Optimizer):
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
         """Returns (learning rate, learning rate with both bias corrections), FP32 scalars.
 
-        1 - β^t cancels digits in FP32, hence the detour by FP64; and β is rounded to what
-        the kernel uses, so that the correction fits the mean it corrects.
+        They are computed in FP64, because 1 - β^t loses digits in FP32, with β rounded to FP32 as in the kernel.
         """
         count = tf.cast(update_index, tf.float64) + 1.0
         beta1, beta2 = (tf.constant(np.float32(self.params[name]), tf.float64) for name in ("beta1", "beta2"))
@@ -46,7 +45,7 @@ class Adam(Optimizer):
         return learning_rate, tf.cast(tf.cast(learning_rate, tf.float64) * correction, tf.float32)
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # The powers are given as 0 because the rate is corrected already.
+        # The powers are 0 because the rate is already corrected.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle, m=slots["m"].handle, v=slots["v"].handle, beta1_power=0.0, beta2_power=0.0,
             lr=step[1], beta1=self.params["beta1"], beta2=self.params["beta2"], epsilon=self.params["epsilon"],
@@ -67,17 +66,16 @@ class AdamW(Adam):
         }
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # Not w · (1 - lr · decay): that factor, rounded to FP32, would be off alike for all weights.
+        # Not w · (1 - lr · decay), because the factor would have the same rounding error for all weights.
         variable.assign_sub(step[0] * self.params["weight_decay"] * variable)
         super()._update_dense(variable, gradient, slots, step)
 
 
 class LazyAdam(Adam):
-    """Adam that leaves alone, means included, the embedding rows that got no gradient.
+    """Adam that changes neither the embedding rows without a gradient nor their means.
 
-    It saves most of the work on large embedding tables, and differs from Adam in that
-    the means of a rare token's row do not fade while the token is away. A dense
-    gradient is treated as by Adam.
+    It saves most of the work on large embedding tables. Unlike with Adam, the means of a rare row do not decay between
+    its gradients. Dense gradients are treated as by Adam.
     """
 
     updates_rows = True
@@ -88,7 +86,7 @@ class LazyAdam(Adam):
         rows, values = gradient.indices, gradient.values
         m = beta1 * tf.gather(slots["m"], rows) + (np.float32(1.0) - beta1) * values
         v = beta2 * tf.gather(slots["v"], rows) + (np.float32(1.0) - beta2) * tf.square(values)
-        # By their handles: a slot that has a copy on each of several devices knows no scatter_update.
+        # By their handles, because mirrored variables have no scatter_update.
         for slot, new in ((slots["m"], m), (slots["v"], v)):
             tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=rows, updates=new)
         change = step[1] * m / (tf.sqrt(v) + self.params["epsilon"])
@@ -96,6 +94,6 @@ class LazyAdam(Adam):
 
 
 class Nadam(Adam):
-    """Adam with Nesterov momentum (Dozat 2016): ``β1·m + (1-β1)·g`` in the place of m."""
+    """Adam with Nesterov momentum (Dozat 2016): ``β1·m + (1-β1)·g`` instead of m."""
 
     _nesterov = True

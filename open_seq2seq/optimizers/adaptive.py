@@ -31,7 +31,7 @@ class Adagrad(Optimizer):
         # In plain ops, because XLA has no kernel of Adagrad for rows.
         rows, values = gradient.indices, gradient.values
         sums = tf.gather(slots["accumulator"], rows) + tf.square(values)
-        # By its handle: a slot that has a copy on each of several devices knows no scatter_update.
+        # By its handle, because mirrored variables have no scatter_update.
         tf.raw_ops.ResourceScatterUpdate(resource=slots["accumulator"].handle, indices=rows, updates=sums)
         variable.scatter_sub(tf.IndexedSlices(step * values * tf.math.rsqrt(sums), rows))
 
@@ -40,7 +40,7 @@ class RMSProp(Optimizer):
     """RMSProp (Hinton, Coursera lecture 6e) with momentum.
 
     ``s = decay·s + (1-decay)·g²``, from 1; ``a = momentum·a + lr·g/sqrt(s + ε)``; ``w -= a``.
-    Centred (Graves 2013): the square of ``c = decay·c + (1-decay)·g`` is taken off s.
+    Centred (Graves 2013): the square of ``c = decay·c + (1-decay)·g`` is subtracted from s.
     """
 
     @staticmethod
@@ -97,5 +97,5 @@ class Ftrl(Optimizer):
                 l2_shrinkage=self.params["l2_shrinkage_regularization_strength"])
             return tf.constant(True)
 
-        # The rule divides by the rate, and a warm-up starts at 0.
+        # The rule divides by the rate, with which a warm-up starts at 0.
         tf.cond(step > 0.0, update, lambda: tf.constant(False))

@@ -1,4 +1,4 @@
-"""Norms of gradients and clipping, in FP32, over dense gradients and rows of embedding tables alike."""
+"""Norms of gradients and clipping, in FP32, of both dense gradients and rows of embedding tables."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ Gradients = dict[str, Any]
 
 
 class UniqueRows(tf.IndexedSlices):
-    """Slices of which no row comes twice; ``sum_duplicates`` makes them."""
+    """Slices without duplicate rows, made by ``sum_duplicates``."""
 
 
 def sum_duplicates(slices: tf.IndexedSlices) -> UniqueRows:
     """Adds up the rows of equal index.
 
-    The gradient of an embedding lookup has one row for each token looked up, so a
-    frequent token comes many times; a norm taken over those rows, or an update that
-    writes them one after another, would be wrong.
+    The gradient of an embedding lookup has a row for each lookup, so indices may be repeated. A norm over those rows,
+    or an update that writes them one after another, would be wrong.
 
     Args:
-      slices: values ``[rows, …]`` with indices ``[rows]``, repeated ones allowed.
+      slices: values ``[rows, …]`` with indices ``[rows]``.
 
     Returns:
       The same gradient with every index once.
@@ -44,7 +43,7 @@ def add_gradients(first: Gradient, second: Gradient) -> Gradient:
 
 
 def map_values(function: Any, gradient: Gradient) -> Gradient:
-    """Applies a function to a gradient's values, whichever kind of gradient it is."""
+    """Applies a function to the values of a dense gradient or of slices."""
     if isinstance(gradient, tf.IndexedSlices):
         return type(gradient)(function(gradient.values), gradient.indices, gradient.dense_shape)
     return function(gradient)
@@ -62,16 +61,15 @@ def max_abs(gradients: Gradients) -> tf.Tensor:
 
 
 def _peak(values: tf.Tensor) -> tf.Tensor:
-    # Of no values at all (no token looked up) the maximum would be -inf.
+    # Without values (no lookups) the maximum would be -inf.
     return tf.maximum(tf.reduce_max(tf.abs(values)), 0.0)
 
 
 def global_norm(gradients: Gradients) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
-    It is finite exactly when all gradients are and the norm itself fits FP32, so it
-    serves as the overflow test too, with no pass of its own. Gradients beyond 1e19,
-    whose squares do not fit, take a second, slower pass that divides by the largest.
+    It is finite if and only if all gradients are finite and the norm fits FP32, so it is the overflow test too.
+    Gradients beyond 1e19, whose squares overflow, take a second, slower pass that divides by the largest.
 
     Args:
       gradients: by name, dense or ``IndexedSlices`` (rows of equal index are added first).
@@ -90,7 +88,7 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
 
 
 def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:
-    """Returns what gradients of this global norm are multiplied by: ``max_norm / max(norm, max_norm)``.
+    """Returns the factor for gradients of this global norm: ``max_norm / max(norm, max_norm)``.
 
     Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
     """

@@ -1,4 +1,4 @@
-"""What ``dtype`` in a config means on the machine at hand."""
+"""The arithmetic that ``dtype`` in a config means on this machine."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
-_TENSOR_CORES = (7, 0)  # compute capability of the first GPUs that have them
-# Half types of old configs: variables were half there too; here they are FP32 always.
+_TENSOR_CORES = (7, 0)  # compute capability of the first GPUs with tensor cores
+# Types of old configs, in which variables were half-precision too; here they are always FP32.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
 
 class PrecisionPolicy(NamedTuple):
-    """The arithmetic of a model; its variables are FP32 in any case.
+    """The arithmetic of a model, whose variables are always FP32.
 
     Attributes:
       compute: float32, float16 or bfloat16.
-      label: what the config asked for: ``float32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``.
-      note: a line for the log that says what is used and why.
+      label: from the config: ``float32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``.
+      note: a line for the log that explains the choice.
       kinds: those of ``KINDS`` that compute in ``compute``; the others are float32.
-      may_choose: whether the machine's speed decides about the kinds: ``mixed`` on a CPU.
+      may_choose: whether the kinds depend on the machine's speed: ``mixed`` on a CPU.
     """
 
     compute: tf.DType
@@ -35,25 +35,21 @@ class PrecisionPolicy(NamedTuple):
     may_choose: bool = False
 
     def type_of(self, kind: str) -> tf.DType:
-        """Returns the type in which operations of a kind compute.
-
-        Args:
-          kind: one of ``KINDS``.
-        """
+        """Returns the type of operations of one of the ``KINDS``."""
         if kind not in KINDS:
-            raise ValueError(f"{kind!r} is none of the kinds {', '.join(KINDS)}")
+            raise ValueError(f"{kind!r} is not one of the kinds {', '.join(KINDS)}")
         return self.compute if kind in self.kinds else tf.float32
 
 
 def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = None) -> PrecisionPolicy:
     """Chooses the arithmetic type.
 
-    ``mixed`` is float16 where a GPU is visible. On CPUs, where float16 is slower than float32, it is
-    bfloat16 in the kinds of operations that were chosen for it.
+    ``mixed`` is float16 if a GPU is visible. On CPUs, where float16 is slower than float32, it is bfloat16 for the
+    kinds of operations in ``choice``.
 
     Args:
-      dtype: what the config says.
-      choice: those of ``KINDS`` that ``mixed`` computes in bfloat16 on a CPU; all of them by default.
+      dtype: from the config.
+      choice: those of ``KINDS`` that ``mixed`` computes in bfloat16 on a CPU; all by default.
 
     Raises:
       ConfigError: a type that is not supported.
@@ -75,7 +71,7 @@ def precision_of(params: Mapping[str, Any]) -> PrecisionPolicy:
 
 
 def choice_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns what is wrong with the ``mixed_choice`` of a model's parameters, one sentence each."""
+    """Returns the problems of ``mixed_choice`` in a model's parameters, one sentence each."""
     given = params.get("mixed_choice")
     return [f"'mixed_choice' has {kind!r} but knows {', '.join(KINDS)} only." + did_you_mean(str(kind), KINDS)
             for kind in (given if isinstance(given, (list, tuple)) else ()) if kind not in KINDS]
@@ -110,7 +106,7 @@ def _label(dtype: Any) -> str:
 
 
 def _gpu_warning(compute: tf.DType, gpus: Sequence[Any]) -> str:
-    """Names the GPUs that multiply float16 no faster than float32: those without tensor cores."""
+    """Returns a warning about GPUs without tensor cores, on which float16 is not faster than float32."""
     if compute != tf.float16:
         return ""
     for gpu in gpus:

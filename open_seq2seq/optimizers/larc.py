@@ -11,17 +11,17 @@ from open_seq2seq.optimizers.clipping import Gradient, Gradients, map_values
 from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
-# A rate of 0, with which a warm-up starts, must not be divided by.
+# Prevents a division by the rate 0, with which a warm-up starts.
 _TINY = 1e-30
 
 
 class LarcInfo(NamedTuple):
-    """What LARC did to one variable in one update; FP32 scalars.
+    """The effect of LARC on one variable in one update; FP32 scalars.
 
     Attributes:
-      clip_on: 1 where the gradient was made smaller by the clip mode, else 0.
-      grad_update: what the gradient was multiplied by.
-      final_lr: the rate that the plain gradient meets in effect: the policy's times ``grad_update``.
+      clip_on: 1 if the clip mode reduced the gradient, otherwise 0.
+      grad_update: the factor of the gradient.
+      final_lr: the effective learning rate: that of the policy times ``grad_update``.
     """
 
     clip_on: tf.Tensor
@@ -38,9 +38,9 @@ class Larc:
     * ``clip``: ``u = min(1, max(η · ‖w‖ / (lr · (‖g‖ + ε)), min_update))``, so that plain gradient
       descent changes no variable by more than η of its norm, and none by more than without LARC.
 
-    The paper's ratio is 0 for a variable that is all zeros, a fresh bias, which would then stay so for
-    ever. ``min_update`` is what lets it go: it moves by that share of its plain step, and
-    from then on by up to η of its own norm at each update. A larger ``min_update`` (1e-3) shortens that.
+    The paper's ratio is 0 for a variable of zeros, such as a new bias, which would then never change. With
+    ``min_update`` it first moves by that share of its plain step, then by up to η of its norm at each update. A larger
+    ``min_update`` (1e-3) makes this faster.
 
     Raises:
       ConfigError: unknown, missing or ill-typed parameters, or numbers out of range.
@@ -74,15 +74,15 @@ class Larc:
         """Unscales the gradients and multiplies each by its factor.
 
         Args:
-          gradients: FP32, still multiplied by ``scale``; dense, or rows that come once each.
+          gradients: FP32, multiplied by ``scale``; dense, or rows without duplicates.
           variables: by name, at least those with a gradient.
           learning_rate: FP32 scalar, of this update.
           scale: FP32 scalar.
 
         Returns:
-          (unscaled gradients times their factors, their global norm, what was done by name).
+          (unscaled gradients times their factors, their global norm, ``LarcInfo`` by name).
         """
-        # The squares of the scaled gradients are those that the global norm adds up: one pass serves both.
+        # The squares of the scaled gradients are also those of the global norm, so that one pass is enough.
         gradient_norms = _norms([_values(g) for g in gradients.values()]) / scale
         weight_norms = _norms([variables[name] for name in gradients])
         updates, clip_on = self._factors(gradient_norms, weight_norms, learning_rate)

@@ -26,9 +26,9 @@ class LossScaler(Module):
     """Base of loss scalers.
 
     Attributes:
-      automatic: whether the scale adjusts itself; overflowing updates are then skipped.
-      needs_amax: whether ``update`` reads the largest gradient, which costs a pass.
-      longest_search: how many overflows in a row can belong to the search for the scale.
+      automatic: whether the scale adjusts itself; updates that overflow are then skipped.
+      needs_amax: whether ``update`` needs the largest gradient, which takes a pass over the gradients.
+      longest_search: greatest number of consecutive overflows in the search for the scale.
     """
 
     automatic = True
@@ -37,8 +37,8 @@ class LossScaler(Module):
 
     @property
     def scale(self) -> tf.Tensor:
-        """FP32 scalar: what the loss is multiplied by now."""
-        raise NotImplementedError("A loss scaler has a scale.")
+        """The current scale of the loss, an FP32 scalar."""
+        raise NotImplementedError("A loss scaler implements the property scale.")
 
     def update(self, finite: tf.Tensor, amax: tf.Tensor) -> None:
         """Adjusts the scale after a backward pass.
@@ -49,7 +49,7 @@ class LossScaler(Module):
         """
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint keeps."""
+        """Returns the variables that a checkpoint keeps."""
         return {}
 
 
@@ -70,7 +70,7 @@ class StaticScaler(LossScaler):
 
 
 class _AutomaticScaler(LossScaler):
-    """Parameters, the scale and the count of passes, which both automatic scalers have."""
+    """Base of the automatic scalers: parameters, scale and number of passes."""
 
     def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
         super().__init__()
@@ -107,8 +107,8 @@ class _AutomaticScaler(LossScaler):
 class BackoffScaler(_AutomaticScaler):
     """Divides the scale on overflow, multiplies it after a while without any.
 
-    It starts at ``scale_max``. On overflow the scale is divided by ``step_factor``; each
-    time that ``step_window`` passes in a row went well it is multiplied by it.
+    It starts at ``scale_max``. On overflow the scale is divided by ``step_factor``; after ``step_window`` passes
+    without overflow it is multiplied by it.
     """
 
     def __init__(self, **params: Any) -> None:
@@ -140,16 +140,14 @@ class BackoffScaler(_AutomaticScaler):
 
 
 class LogMaxScaler(_AutomaticScaler):
-    """Foresees overflow from the distribution of the largest gradient, taken as log-normal.
+    """Predicts overflow from the distribution of the largest gradient, which is assumed to be log-normal.
 
-    With x = log2 of the largest unscaled gradient, μ a fast mean of x (β1) and σ² its
-    variance from slow means (β2), all corrected for their start at 0, the scale is
-    ``2^(log_max - (μ + overflow_std_dev · σ))``: by default the next pass then overflows
-    with probability 0.001. It starts at 1.
+    With x = log2 of the largest unscaled gradient, μ a fast mean of x (β1) and σ² its variance from slow means (β2),
+    all bias-corrected, the scale is ``2^(log_max - (μ + overflow_std_dev · σ))``: by default the next pass overflows
+    with probability 0.001. The scale starts at 1.
 
-    After an overflow x is ``log_max``. (The original put ``2^log_max`` there, a number of
-    another unit, which held the scale at its minimum for thousands of steps.) When all
-    gradients are 0, x is taken from the least half-precision number, so the scale grows.
+    After an overflow x is ``log_max``. (The original used ``2^log_max``, which kept the scale at its minimum for
+    thousands of steps.) If all gradients are 0, x is that of the least half-precision number, so that the scale grows.
     """
 
     needs_amax = True
@@ -157,7 +155,7 @@ class LogMaxScaler(_AutomaticScaler):
     def __init__(self, **params: Any) -> None:
         super().__init__(initial_scale=1.0, **params)
         self._scale.assign(self._clip(tf.constant(1.0)))
-        # FP64: the variance is a small difference of large means, and stands in the exponent of the scale.
+        # FP64, because the variance is a small difference of large means, and is in the exponent of the scale.
         self._mean, self._slow_mean, self._slow_square = (
             tf.Variable(0.0, dtype=tf.float64, trainable=False) for _ in range(3))
 
@@ -187,7 +185,7 @@ class LogMaxScaler(_AutomaticScaler):
         fast, slow = (1.0 - tf.constant(beta, tf.float64)**count for beta in (beta1, beta2))
         deviation = tf.sqrt(tf.maximum(slow_square / slow - tf.square(slow_mean / slow), 0.0))
         exponent = log_max - (mean / fast + self._params["overflow_std_dev"] * deviation)
-        # Bounded as an exponent: a power beyond FP32 is none to clip.
+        # The exponent is clipped, because the power may exceed FP32.
         bounds = (math.log2(self._params[name]) for name in ("scale_min", "scale_max"))
         self._scale.assign(self._clip(tf.cast(tf.pow(tf.constant(2.0, tf.float64), tf.clip_by_value(
             exponent, *bounds)), tf.float32)))
@@ -202,7 +200,8 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
 
     Args:
       loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (in any case); a subclass of ``LossScaler``, or its name.
-      compute: the type of arithmetic; in float32 nothing is scaled.
+      params: arguments of automatic scalers.
+      compute: the arithmetic type; in float32 nothing is scaled.
 
     Raises:
       ConfigError: an unknown algorithm, or parameters that do not fit.
@@ -219,10 +218,10 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
 
 
 def named_scaler(loss_scaling: Any) -> Any:
-    """Returns the class in the place of its name; numbers, also as text, and all else as they are.
+    """Returns the class of a name; other values, such as numbers or their text, are returned unchanged.
 
     Raises:
-      ConfigError: no scaler of that name, or a class that is none.
+      ConfigError: an unknown name, or a class that is not a scaler.
     """
     if isinstance(loss_scaling, type) or isinstance(loss_scaling, str) and not _is_number(loss_scaling):
         algorithms = {known.lower(): scaler for known, scaler in _ALGORITHMS.items()}

@@ -1,4 +1,4 @@
-"""The wrapper around an optimizer: loss scaling, clipping, the decision to skip, and the counters."""
+"""The wrapper of optimizers: loss scaling, clipping, skipping of updates, and counters."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class UpdateInfo(NamedTuple):
-    """What an update did.
+    """The result of an update.
 
     Attributes:
       applied: bool scalar; False when the update was skipped.
       learning_rate: FP32 scalar, the rate of this update.
       grad_norm: FP32 scalar, global norm of the unscaled gradients before clipping.
       clipped_grad_norm: FP32 scalar, the same after clipping or LARC.
-      loss_scale: FP32 scalar, the scale that these gradients were made with.
+      loss_scale: FP32 scalar, the loss scale of these gradients.
       skipped: int64 scalar, updates skipped so far, this one included.
-      larc: what LARC did, by variable name; empty without LARC.
+      larc: by variable name; empty without LARC.
       overflows: int64 scalar, updates so far whose gradients were not finite, skipped or not.
     """
 
@@ -46,15 +46,15 @@ class UpdateInfo(NamedTuple):
 class MixedPrecisionOptimizer(Module):
     """Updates FP32 weights from the gradients of a scaled loss.
 
-    The same code serves every arithmetic type: in float32 the scale is 1 and nothing
-    is multiplied.
+    In float32 the scale is 1 and nothing is multiplied.
 
     Args:
+      optimizer: the optimizer.
       schedule: learning rate by the number of updates made (``make_schedule``).
       loss_scaler: a fixed scale of 1 by default.
       max_grad_norm: largest global norm of the unscaled gradients; None is off.
-      skip_nonfinite: whether an update with inf or NaN in its gradients is left out; by
-        default so when the loss scale is automatic. The training loop asks for it always.
+      skip_nonfinite: whether an update with inf or NaN in its gradients is skipped; by default only if the loss scale
+        is automatic.
       larc: sets the size of each variable's gradient; None is off. Not with ``max_grad_norm``.
       weight_decay: decoupled weight decay; None is off.
       average: moving average of the weights; None is off.
@@ -62,11 +62,10 @@ class MixedPrecisionOptimizer(Module):
     Attributes:
       updates: int64 variable, updates made.
       skipped: int64 variable, updates left out.
-      rate_factor: FP32 variable, 1 at first: what the schedule's rate is multiplied by. A run
-        that recovers from divergence lowers it.
+      rate_factor: FP32 variable, factor of the schedule's rate, initially 1. Recovery from divergence lowers it.
 
     Raises:
-      ConfigError: arguments out of range, or such as exclude each other.
+      ConfigError: arguments that are out of range or exclude each other.
     """
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
@@ -90,7 +89,7 @@ class MixedPrecisionOptimizer(Module):
         self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
-        """Makes the optimizer's slots, and averages, for these variables; to be called once."""
+        """Makes the optimizer's slots, and the average, for these variables; to be called once."""
         self._optimizer.build(variables)
         if self._weight_decay is not None:
             self._weight_decay.build(variables)
@@ -103,11 +102,11 @@ class MixedPrecisionOptimizer(Module):
         return {} if self._average is None else dict(self._average.weights)
 
     def restart_average(self, variables: Variables, names: Collection[str] | None = None) -> None:
-        """Makes the moving average, where there is one, start from the weights as they are now.
+        """Restarts the moving average, if there is one, from the current weights.
 
         Args:
           variables: the trainable variables by name.
-          names: of which of them; all by default.
+          names: the names to restart; all by default.
         """
         for name, average in self.averaged_weights.items():
             if names is None or name in names:
@@ -115,12 +114,12 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def loss_scale(self) -> tf.Tensor:
-        """FP32 scalar: what the loss is multiplied by now."""
+        """The current loss scale, an FP32 scalar."""
         return self._scaler.scale
 
     @property
     def longest_search(self) -> int:
-        """How many updates skipped in a row can belong to the search for the loss scale."""
+        """Greatest number of consecutive updates that the search for the loss scale can skip."""
         return self._scaler.longest_search
 
     @property
@@ -153,7 +152,7 @@ class MixedPrecisionOptimizer(Module):
         gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
         if reduce is not None:
             gradients = reduce(gradients)
-        # Rows of equal index meet here once, for the norm and the optimizer alike.
+        # Rows of equal index are added up once, for both the norm and the optimizer.
         gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
         scale = self.loss_scale
         rate = self.learning_rate

@@ -16,13 +16,11 @@ class NovoGrad(Optimizer):
     For each variable, v being one number: ``v = β2·v + (1-β2)·‖g‖²``, at its first gradient ``v = ‖g‖²``;
     ``m = β1·m + (g / (sqrt(v) + ε) + weight_decay·w)``; ``w -= lr·m``.
 
-    ε stands beside the root, as in the paper; the TensorFlow 1 toolkit had it under the root,
-    which differs by less than FP32 tells for gradients whose norm is beyond 1e-3. There v was
-    never carried over from one update to the next either, so that β2 had no effect: the published
-    recipes ran that way, and ``compat_no_ema`` makes it so again.
+    ε is added to the root, as in the paper; the TensorFlow 1 toolkit added it under the root, which makes no difference
+    in FP32 for gradients with a norm above 1e-3. That toolkit did not keep v between updates, so that β2 had no effect;
+    ``compat_no_ema`` reproduces this for its published recipes.
 
-    The decay is inside of the momentum and acts on every variable. A gradient that is all zeros at
-    first does not count as the first one.
+    The decay is inside the momentum and acts on every variable. A gradient of zeros does not count as the first one.
     """
 
     @staticmethod

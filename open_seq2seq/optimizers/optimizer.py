@@ -1,4 +1,4 @@
-"""The base of optimizers: declared parameters, slots by name, and the update rule that subclasses give."""
+"""The base of optimizers: declared parameters, slots by name, and the update rule of subclasses."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Slot(NamedTuple):
     """A tensor that an optimizer keeps for each variable.
 
     Attributes:
-      shape: its shape; most slots have the variable's.
-      initial: the value that fills it at first.
+      shape: its shape, mostly that of the variable.
+      initial: its initial value.
     """
 
     shape: tuple[int, ...]
@@ -29,15 +29,14 @@ class Slot(NamedTuple):
 
 
 class Optimizer(Module):
-    """Base of optimizers. Learning rate and update count come from outside at each update.
+    """Base of optimizers, which get the learning rate and the number of updates at each update.
 
-    A subclass declares its parameters by ``get_optional_params``, says by ``_slots_of``
-    what it keeps for a variable, and by ``_update_dense`` how one variable changes.
-    Values that are the same for all variables are made once an update by ``_begin``.
+    A subclass declares its parameters (``get_optional_params``) and its slots (``_slots_of``), and implements the
+    update of a variable (``_update_dense``). ``_begin`` computes values that all variables share.
 
-    ``IndexedSlices`` (gradients of embedding lookups) mean the same as the dense
-    gradient with zeros in the other rows, unless a class says otherwise. Classes whose
-    rule needs only the rows at hand set ``updates_rows`` and give ``_update_rows``.
+    ``IndexedSlices`` (gradients of embedding lookups) are equivalent to the dense gradient with zeros in the other
+    rows, unless a class documents otherwise. Classes that need only the given rows set ``updates_rows`` and implement
+    ``_update_rows``.
 
     Args:
       params: the parameters, ``optimizer_params`` in configs.
@@ -86,12 +85,12 @@ class Optimizer(Module):
         self._slots = slots
 
     def state(self) -> Variables:
-        """Returns what a checkpoint keeps, by stable names: ``m/encoder/layer_0/kernel``."""
+        """Returns the variables that a checkpoint keeps by stable names: ``m/encoder/layer_0/kernel``."""
         return {f"{kind}/{name}": variable for kind, slots in (self._slots or {}).items()
                 for name, variable in slots.items()}
 
     def num_state_values(self, shape: tuple[int, ...]) -> int:
-        """Returns how many numbers the slots of a variable of this shape hold."""
+        """Returns the number of values in the slots of a variable of this shape."""
         return sum(math.prod(slot.shape) for slot in self._slots_of(shape).values())
 
     def apply(self, gradients: Gradients, variables: Variables, learning_rate: tf.Tensor,
@@ -102,7 +101,7 @@ class Optimizer(Module):
           gradients: FP32, dense or ``IndexedSlices`` (indices may repeat), by variable name.
           variables: the variables by name, at least those with a gradient.
           learning_rate: FP32 scalar.
-          update_index: int64 scalar, how many updates were made before this one.
+          update_index: int64 scalar, number of previous updates.
         """
         if self._slots is None:
             raise RuntimeError("The optimizer has no slots yet: call build first.")
@@ -116,7 +115,7 @@ class Optimizer(Module):
                 self._update_dense(variables[name], gradient, slots, step)
 
     def prepare(self, gradient: Gradient) -> Gradient:
-        """Returns a gradient in the form the update rule takes: dense, or rows without repetition."""
+        """Returns a gradient in the form of the update rule: dense, or rows without duplicates."""
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
         return sum_duplicates(gradient) if self.updates_rows else tf.convert_to_tensor(gradient)
@@ -126,7 +125,7 @@ class Optimizer(Module):
         return {}
 
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
-        """Computes what all variables share in this update; it is passed on as ``step``."""
+        """Computes the values that all variables share in this update, passed on as ``step``."""
         return learning_rate
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:

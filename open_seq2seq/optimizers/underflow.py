@@ -1,19 +1,16 @@
-"""Which share of a gradient half precision turned into zeros, or would turn.
+"""The share of a gradient that underflows in half precision.
 
-In half-precision arithmetic gradients arrive rounded: what was lost is a zero now, and so
-is what never was anything else. The second kind comes in whole rows and columns: the row
-of a token that was not looked up, the column of a unit that is off. So for a gradient seen
-as a matrix (leading axes together, the last by itself)
+In half-precision arithmetic, a zero in a gradient is either lost by underflow, or exactly zero. Exact zeros come in
+whole rows and columns: rows of tokens that were not looked up, columns of inactive units. So for a gradient as a
+matrix, whose columns are its last axis,
 
-    lost = live rows · live columns − numbers that are not 0,   of live rows · live columns,
+    lost = live rows · live columns − nonzero values,   of live rows · live columns,
 
-where a row or column is live when any of its numbers is not 0. A gradient that is zero as a
-whole counts as lost as a whole: nothing arrives, whatever the reason. The single zeros of a
-vector cannot be told from units that are off, and do not count. The share is a lower bound: a
-unit all of whose gradients are lost looks like one that is off.
+where a row or column is live if any of its values is not 0. A gradient of zeros only counts as lost. In a vector single
+zeros do not count, because they may belong to inactive units. The share is a lower bound: a unit whose gradients are
+all lost looks inactive.
 
-In float32 the numbers themselves are at hand: lost is what is not 0 and would be 0 after
-conversion, at the loss scale of the step.
+In float32, the values that are not 0 and would be 0 after conversion, at the loss scale of the step, are lost.
 """
 
 from __future__ import annotations

@@ -14,10 +14,9 @@ from open_seq2seq.utils.errors import ConfigError
 class WeightAverage:
     """FP32 mean of the weights over past updates (Polyak & Juditsky 1992), exponentially weighted.
 
-    After update n (0 at first): ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay
-    would keep a share ``decay^n`` of the random initial weights: 37 % after 1,000 updates at
-    0.999. Dividing that out, as Adam does, would weigh all updates alike at first, the poor early ones
-    too; the rising decay averages over the last tenth of a young run instead.
+    After update n, from 0: ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay would keep a
+    share ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. A bias correction as in Adam
+    would give all early updates the same weight; the increasing decay averages over the last tenth of them instead.
 
     Args:
       decay: share of the average that is kept at each update, between 0 and 1.
@@ -54,7 +53,7 @@ class WeightAverage:
 def exchanged(variables: Mapping[str, tf.Variable], others: Mapping[str, tf.Variable]) -> Iterator[None]:
     """Within this context, variables of equal name have each other's values.
 
-    It takes the memory of one variable, and puts back the very bits.
+    It needs the memory of one variable, and restores the exact values.
     """
     _exchange(variables, others)
     try:

@@ -12,10 +12,10 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class WeightDecay:
-    """Draws weights towards 0 beside the gradient: ``w -= lr · decay · w`` (Loshchilov & Hutter 2019).
+    """Reduces weights independently of the gradient: ``w -= lr · decay · w`` (Loshchilov & Hutter 2019).
 
-    Unlike an L2 penalty it does not pass through momentum, adaptive step sizes, clipping or LARC. It is
-    multiplied by the learning rate of the update, as AdamW's, so it follows the schedule.
+    Unlike an L2 penalty it does not pass through momentum, adaptive step sizes, clipping or LARC. As in AdamW it is
+    multiplied by the learning rate.
 
     Args:
       decay: the factor, positive.
@@ -51,8 +51,8 @@ class WeightDecay:
         self._names = frozenset(kept)
 
     def apply(self, names: Iterable[str], variables: Variables, learning_rate: tf.Tensor) -> None:
-        """Decays the named variables, those left out excepted."""
+        """Decays the named variables, except excluded ones."""
         for name in names:
             if name in self._names:
-                # Not w · (1 - lr · decay): that factor, rounded to FP32, would be off alike for all weights.
+                # Not w · (1 - lr · decay), because the factor would have the same rounding error for all weights.
                 variables[name].assign_sub(learning_rate * self._decay * variables[name])

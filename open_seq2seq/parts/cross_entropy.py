@@ -1,9 +1,8 @@
 """Cross-entropy over large vocabularies, in as few passes over the logits as possible.
 
 With targets ``q`` (``on`` at the label, ``off`` elsewhere) the loss of a row of logits x is
-``Σ q_j (lse − x_j) = lse − off · Σ x_j − (on − off) · x_label`` and its gradient is
-``softmax(x) − q``. The softmax is one fused pass that works in FP32 inside; ``lse`` is
-``x_label − log softmax(x)_label``, so no further pass is needed for it.
+``Σ q_j (lse − x_j) = lse − off · Σ x_j − (on − off) · x_label``, and its gradient is ``softmax(x) − q``. The softmax is
+one fused pass in FP32; ``lse`` is ``x_label − log softmax(x)_label``, and needs no further pass.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 CHUNK_ROWS = 1024
-# Below this a label's probability has lost digits, or is 0, and lse is computed in full.
+# Below this a label's probability is too imprecise, and lse is computed directly.
 _SMALLEST = 1e-30
-# Keeps FP16 sums over a chunk of rows far from the largest FP16 number.
+# Keeps FP16 sums over a chunk of rows from overflow.
 _FP16_ROOM = 1.0 / 64
 
 
@@ -94,17 +93,16 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
                             targets: SoftTargets, training: bool) -> tf.Tensor:
     """Returns Σ weight · cross-entropy of the logits ``hidden · tableᵀ`` without ever holding all of them.
 
-    Rows are taken in chunks. In training the gradients with respect to ``hidden`` and
-    ``table`` come out of the same pass, while a chunk's softmax is at hand; weights and the
-    constant part of ``softmax − q`` are applied where tensors have few columns.
+    Rows are processed in chunks. In training, the same pass computes the gradients of ``hidden`` and ``table``; weights
+    and the constant part of ``softmax − q`` are applied to tensors with few columns.
 
     Args:
       hidden: ``[rows, hidden]`` in the compute type.
       table: ``[vocabulary, hidden]`` FP32.
       labels: ``[rows]`` int32.
       weights: ``[rows]`` FP32; no gradient flows to them.
-      training: whether to compute the gradients along with the value. Without them the
-        value can still be differentiated, at the usual cost in time and memory.
+      training: whether to compute the gradients in the same pass. Otherwise the value can be differentiated at the
+        usual cost.
 
     Returns:
       FP32 scalar.
@@ -114,7 +112,7 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
 
     @tf.custom_gradient
     def total(hidden: tf.Tensor, table: tf.Tensor) -> Any:
-        # A persistent tape would have the loop keep what its gradient needs, and nobody asks for that gradient.
+        # Without stop_gradient a persistent tape would keep tensors for the gradient of the loop, which is not needed.
         loss, by_hidden, by_table = _in_chunks(
             tf.stop_gradient(hidden), tf.stop_gradient(table), labels, weights, targets, training)
 
@@ -133,7 +131,7 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
     kernel, kernel_sum = tf.cast(table, dtype), tf.reduce_sum(table, 0)
     count = tf.shape(hidden)[0]
     chunks = tf.maximum((count + CHUNK_ROWS - 1) // CHUNK_ROWS, 1)
-    rows = (count + chunks - 1) // chunks  # chunks of equal size: a short last one would be as dear as a long one
+    rows = (count + chunks - 1) // chunks  # equal sizes: a short last chunk would take as long as a full one
     extra = chunks * rows - count
     hidden = tf.pad(hidden, [[0, extra], [0, 0]])
     labels, weights = tf.pad(labels, [[0, extra]]), tf.pad(weights, [[0, extra]])
@@ -149,7 +147,7 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
         losses = _row_losses(logits, probabilities, places, sums, targets)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
-            with tf.control_dependencies([losses]):  # nobody else needs the buffer then: no copy
+            with tf.control_dependencies([losses]):  # the buffer has no other reader then, so it is not copied
                 errors = tf.cast(tf.tensor_scatter_nd_sub(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])

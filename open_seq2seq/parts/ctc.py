@@ -17,10 +17,10 @@ _LOG_ZERO = -1e30
 
 
 def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
-    """Returns how many frames a label takes at least ``[batch]``: its length, and a blank between equal neighbours.
+    """Returns the least number of frames for labels ``[batch]``: their lengths, and a blank between equal neighbours.
 
     Args:
-      labels: ids ``[batch, label_time]``; what follows a label's end does not matter.
+      labels: ids ``[batch, label_time]``; padding is ignored.
       label_lengths: ``[batch]`` int32.
     """
     inside = tf.sequence_mask(label_lengths - 1, tf.maximum(tf.shape(labels)[1] - 1, 0))
@@ -31,9 +31,8 @@ def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
 def ctc_loss(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     """Returns the negative log probability of each label ``[batch]``, FP32, in nats.
 
-    What lies beyond the lengths changes neither the losses nor the gradient, whatever it is. A loss is infinite where
-    the label takes more frames than there are, and no number where a logit is none; its gradient is then no number
-    either, or 0 where the loss was left out of what is differentiated.
+    Padding changes neither the losses nor the gradient. A loss is infinite if the label needs more frames than there
+    are, and NaN if a logit is NaN; its gradient is then NaN too, or 0 if the loss is not differentiated.
 
     Args:
       logits: ``[batch, time, vocabulary]``, the blank last.
@@ -58,7 +57,7 @@ def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tens
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
         finite = tf.math.is_finite(losses)
-        # Whoever leaves a loss out asks for 0 times its gradient, and gets 0.
+        # The gradient of a loss that was left out is multiplied by 0, and has to be 0.
         otherwise = tf.where(tf.equal(upstream, 0.0), 0.0, float("nan"))
         expected = _expected_counts(recursion, labels, logits.shape[-1])
         result = upstream[:, tf.newaxis, tf.newaxis] * (tf.exp(log_probs) - expected)
@@ -70,7 +69,7 @@ def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tens
 
 
 class _Recursion(NamedTuple):
-    """What the loop over time gives.
+    """The results of the loop over time.
 
     Attributes:
       losses: ``[batch]``.
@@ -101,7 +100,7 @@ def _recursion(log_probs: tf.Tensor, states: tf.Tensor, state_counts: tf.Tensor,
 
 
 def _reversed(values: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Turns ``[batch, time, states]`` round in both directions, padding left where it is."""
+    """Reverses ``[batch, time, states]`` in time and states, except for padding."""
     return tf.reverse_sequence(tf.reverse_sequence(values, lengths, 1, 0), state_counts, 2, 0)
 
 
@@ -111,23 +110,23 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
     Args:
       emissions: log probabilities of the states' symbols ``[time, rows, states]``.
       states: their symbols ``[rows, states]``.
-      valid: which states a row has ``[rows, states]``.
+      valid: whether a row has a state ``[rows, states]``.
 
     Returns:
-      Forward variables ``[time, rows, states]``, the largest of each row 0; and what was taken from them, in all,
-      ``[time, rows]``, in float64. Without that the rounding errors of large sums would reach the gradient.
+      Forward variables ``[time, rows, states]``, of which the largest of each row is 0, and the cumulative offsets
+      ``[time, rows]`` in float64. Without offsets, rounding errors of large sums would reach the gradient.
     """
     steps = tf.shape(emissions)[0]
-    # A symbol follows the one before it without a blank only when the two differ.
+    # A symbol may follow another one without a blank only if they differ.
     skips = tf.concat([tf.zeros_like(states[:, :2], tf.bool), tf.not_equal(states[:, 2:], states[:, :-2])], 1)
     skip_cost = tf.where(skips, 0.0, -_LOG_ZERO)
     start = tf.where(valid & (tf.range(tf.shape(states)[1]) < 1), 0.0, -_LOG_ZERO)
 
     def step(time: tf.Tensor, before: tf.Tensor, values: tf.TensorArray, taken: tf.TensorArray) -> tuple:
-        """One frame, on negative logarithms.
+        """Computes one frame, with negative logarithms.
 
-        Nowhere are three terms added in a row: TensorFlow would make that one AddN with a temporary variable when
-        memory is short, which fails in loops ("AlreadyExistsError … tmp_var").
+        No sum has three terms: TensorFlow may make it an AddN with a temporary variable, which fails in loops
+        ("AlreadyExistsError … tmp_var").
         """
         padded = tf.pad(before, [[0, 0], [2, 0]], constant_values=-_LOG_ZERO)
         one, two = padded[:, 1:-1], padded[:, :-2] + skip_cost
@@ -144,7 +143,7 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
 
 
 def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the losses ``[batch]`` from the last frame's two last states; 0 where there are no frames."""
+    """Returns the losses ``[batch]`` from the last two states of the last frame; 0 without frames."""
     last = tf.maximum(lengths - 1, 0)
     final = tf.gather(alpha, last, batch_dims=1)
     ends = tf.stack([tf.gather(final, state_counts - 1, batch_dims=1),

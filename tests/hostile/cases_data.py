@@ -180,7 +180,7 @@ def _cases_of_index() -> list[Case]:
     cases += [Case(f"{name} becomes another text of equal size and time", command, Said("the text has changed"),
                    fault=_same_times(name, lambda content: content.replace(b"a", b"b")))
               for name, command in (("train.src", TRAIN_ANEW), ("dev.tgt", EVALUATE), ("dev.src", INFER))]
-    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("is made anew"),
+    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("is made again"),
                    meanwhile=after(BEGUN, _on_index("train.src", change)))
               for what, change in {"is cut short": lambda path: os.truncate(path, 10),
                                    "is emptied": lambda path: os.truncate(path, 0),

@@ -131,7 +131,7 @@ def changed(root: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind, said", [
-    ("no header", ":1: the header"), ("duplicate", "stands in the list twice: it is in line 3 already"),
+    ("no header", ":1: the header"), ("duplicate", "is in the list twice: it is also in line 3"),
     ("columns", "the row has 1 columns but the header 3"), ("quote", "a double quote that is not closed"),
     ("header alone", "lists no recordings")])
 def test_a_bad_list_is_named_with_its_line(trained, run, kind, said):
@@ -170,7 +170,7 @@ def test_a_language_model_cut_short(trained, run, tmp_path, kind):
     (["--data_layer_params/backend=librossa"], "'librossa' but has to be one of 'psf', 'librosa', 'tf'"),
     *((["--data_layer_params/input_type=spectrogram", "--data_layer_params/num_audio_features=5000",
         f"--data_layer_params/backend={backend}"], "num_audio_features") for backend in ("psf", "librosa", "tf")),
-    (["--data_layer_params/vocab_file={root}/twice.txt"], "twice.txt:19: 'a' stands in the alphabet twice"),
+    (["--data_layer_params/vocab_file={root}/twice.txt"], "twice.txt:19: 'a' is in the alphabet twice"),
     (["--data_layer_params/vocab_file={root}/nowhere.txt"], "nowhere.txt does not exist"),
     (["--decoder_params/use_language_model=True", "--decoder_params/lm_path={root}/nowhere.arpa"], "nowhere.arpa"),
 ])

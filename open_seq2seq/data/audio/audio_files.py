@@ -1,4 +1,4 @@
-"""Audio files: what their headers say, and their samples at the rate that features need."""
+"""Audio files: their headers, and their samples at the rate of the features."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from open_seq2seq.utils.data_files import open_regular
 from open_seq2seq.utils.errors import DataError
 
 RATES = (1000, 768_000)
-"""Sampling rates in Hz that a header may be believed to mean."""
+"""Plausible sampling rates in Hz."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio is silent: one step of 16 bits."""
-# Of a FLAC that says nothing about its length the library says 2 ** 63 - 1.
+# The library gives 2 ** 63 - 1 samples for a FLAC file without a length.
 _UNKNOWN_SAMPLES = 2 ** 62
-# FLAC needs the fewest bytes, for silence: 11 for a frame of 65,535 samples.
+# The smallest files are silent FLAC files: 11 bytes for a frame of 65,535 samples.
 _MOST_SAMPLES_A_BYTE = 8192
 _BLOCK = 2 ** 22
-"""Values, all channels together, that are decoded at a time: a header may promise more than memory holds."""
+"""Values, all channels together, that are decoded at a time, because a header may promise more than memory holds."""
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
-"""Names that audio files in a folder end with."""
+"""Suffixes of audio files in a folder."""
 
 
 class AudioError(DataError):
     """A recording that cannot be used.
 
     Args:
-      kind: what is wrong in two or three words, by which such files are counted.
-      detail: the same about this file, to follow its name.
+      kind: the problem in two or three words, by which such files are counted.
+      detail: the problem as a sentence whose subject is the file's name.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -42,12 +42,12 @@ class AudioError(DataError):
 
 @dataclass(frozen=True)
 class AudioInfo:
-    """What a file's header says.
+    """The contents of a file's header.
 
     Attributes:
       samples: of each channel.
       rate: samples a second.
-      channels: how many there are.
+      channels: number of channels.
     """
 
     samples: int
@@ -56,15 +56,15 @@ class AudioInfo:
 
 
 def resampled_length(samples: Any, rate: Any, sample_freq: int) -> Any:
-    """Returns how many samples audio has at another rate: an integer, or an array of them."""
+    """Returns the number of samples at another rate: an integer or an array."""
     return -(-samples * sample_freq // rate)
 
 
 def read_info(path: str) -> AudioInfo:
-    """Reads a file's header; where it does not tell the length, the samples are counted.
+    """Reads a file's header; if it does not give the length, the samples are counted.
 
     Raises:
-      AudioError: it is missing, no audio, cut short, empty, or has an impossible rate or length.
+      AudioError: the file is missing, not audio, truncated or empty, or has an impossible rate or length.
     """
     found = _header(path)
     if found.samples < _UNKNOWN_SAMPLES:
@@ -92,7 +92,7 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
 
 
 def _header(path: str) -> AudioInfo:
-    """Reads a file's header; ``_UNKNOWN_SAMPLES`` or more mean that it does not tell the length."""
+    """Reads a file's header; with ``_UNKNOWN_SAMPLES`` or more it does not give the length."""
     import soundfile
 
     size, mismatch = _look(path)
@@ -114,7 +114,7 @@ def _header(path: str) -> AudioInfo:
 
 
 def _look(path: str) -> tuple[int, Mismatch | None]:
-    """Returns a file's size, and what its own header says wrongly about it."""
+    """Returns a file's size, and the mismatch between its header and its size."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -131,14 +131,14 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
 
     left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # How far a file has been read is known of Python's alone, through which the library reads more slowly.
+        # Only the position of a Python file is known, through which the library reads more slowly.
         with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
                 try:
                     count = len(file.read(out=block))
                 except soundfile.LibsndfileError:
-                    # Only behind the last sample does the library notice where the end is; it has decoded up to there.
+                    # The library notices the end only after the last sample, when it has decoded everything.
                     if not is_endless or raw.read(1):
                         raise
                     count = int(np.count_nonzero(~np.isnan(block[:, 0])))
@@ -182,9 +182,10 @@ def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> n
 
     Args:
       audio: float32.
-      rate: its samples a second; the rates need not be whole numbers.
-      new_rate: those of the result.
-      length: samples of the result; it is cut, or filled up with zeros, by the one that rounding may cost.
+      audio: float32 ``[samples]``.
+      rate: samples a second; rates need not be integers.
+      new_rate: samples a second of the result.
+      length: samples of the result, which is cut or padded by the sample that rounding may change.
     """
     import soxr
 
@@ -193,7 +194,7 @@ def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> n
 
 
 def is_silent(audio: np.ndarray) -> bool:
-    """Returns whether nothing can be heard in audio: not more than one step of 16 bits."""
+    """Returns whether audio ``[samples]`` is silent: not more than one step of 16 bits."""
     return float(np.max(np.abs(audio), initial=0.0)) <= _SILENCE
 
 

@@ -1,4 +1,4 @@
-"""Audio files that hold less or more than their headers say, of which the library takes no notice."""
+"""Detection of audio files with fewer or more samples than their headers say, which the library ignores."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from typing import BinaryIO
 
 Mismatch = tuple[str, str]
-"""What is wrong, in a few words and in a sentence that follows the file's name."""
+"""The problem in a few words, and as a sentence whose subject is the file's name."""
 
-# Programs that do not know the end when they begin write one of many lengths near 2 GiB or 4 GiB.
+# Programs that do not know the length when they begin to write give one near 2 GiB or 4 GiB.
 _UNKNOWN_BYTES = 0x7FFF0000
-# Tags behind the samples, or what fills a sector: less is not worth a word.
+# Tags after the samples, or the padding of a sector, are not reported.
 _UNNOTICED_BYTES = 1024
 _LOOKED_AT = 1 << 20
-# How libsndfile's log puts it that a length goes beyond the file's end, in AIFF, AU, W64 and RF64.
+# The lines of libsndfile's log about lengths beyond the file's end, in AIFF, AU, W64 and RF64.
 _SHOULD_BE = re.compile(r"^\s*(?:SSND|Data Size|riff|Riff size)\s*:\s*(\d+) \(should be (\d+)\)", re.MULTILINE)
 _FLAC_TAIL = 1 << 16
 
 
 def header_mismatch(file: BinaryIO, size: int) -> Mismatch | None:
-    """Returns what is wrong with a RIFF WAV's length of samples, or None.
+    """Returns the mismatch of the length in a RIFF WAV header, or None.
 
     Args:
       file: at its beginning.
@@ -43,7 +43,7 @@ def header_mismatch(file: BinaryIO, size: int) -> Mismatch | None:
 
 
 def _more_than_said(file: BinaryIO, end: int, size: int) -> Mismatch | None:
-    # Not every program fills up chunks of odd lengths.
+    # Not every program pads chunks of odd lengths.
     place = max(_behind_chunks(file, first, size) for first in {end, end + end % 2})
     file.seek(place)
     if size - place <= _UNNOTICED_BYTES or not any(file.read(_LOOKED_AT)):
@@ -53,7 +53,7 @@ def _more_than_said(file: BinaryIO, end: int, size: int) -> Mismatch | None:
 
 
 def _behind_chunks(file: BinaryIO, place: int, size: int) -> int:
-    """Returns where the chunks end that begin at a place."""
+    """Returns the end of the chunks that begin at ``place``."""
     while place + 8 <= size:
         file.seek(place)
         chunk = file.read(8)
@@ -65,7 +65,7 @@ def _behind_chunks(file: BinaryIO, place: int, size: int) -> int:
 
 
 def log_mismatch(log: str) -> Mismatch | None:
-    """Returns what libsndfile's log says of a file that is shorter than its header tells, or None."""
+    """Returns the mismatch in libsndfile's log of a file that is shorter than its header says, or None."""
     for promised, there in _SHOULD_BE.findall(log):
         if int(there) < int(promised) < _UNKNOWN_BYTES:
             return "truncated", f"is cut short: it has {int(there):,} of {int(promised):,} bytes"
@@ -73,7 +73,7 @@ def log_mismatch(log: str) -> Mismatch | None:
 
 
 def flac_mismatch(file: BinaryIO, samples: int) -> Mismatch | None:
-    """Returns what is wrong with a FLAC that holds more samples than its header says; None for other files, too.
+    """Returns the mismatch of a FLAC file with more samples than its header says; None for all other files.
 
     Args:
       file: at any place.
@@ -98,7 +98,7 @@ def flac_mismatch(file: BinaryIO, samples: int) -> Mismatch | None:
 
 
 def _end_of_frame(head: bytes, block: int) -> int | None:
-    """Returns the number of samples up to the end of the FLAC frame that begins like this; None where none does."""
+    """Returns the number of samples up to the end of the FLAC frame with this head; None if it is not a frame."""
     if len(head) < 16 or head[1] & 0xFE != 0xF8 or head[3] & 1:
         return None
     size_code, more = head[2] >> 4, {12: 1, 13: 2, 14: 2}.get(head[2] & 15, 0)
@@ -118,7 +118,7 @@ def _end_of_frame(head: bytes, block: int) -> int | None:
 
 
 def _crc(content: bytes, bits: int, polynomial: int) -> int:
-    """The remainder that FLAC's checksums have; 0 where the checksum itself stands at the end."""
+    """Returns the remainder of FLAC's checksums; 0 if the content ends with the correct checksum."""
     top, mask, value = 1 << bits - 1, (1 << bits) - 1, 0
     for byte in content:
         value ^= byte << bits - 8

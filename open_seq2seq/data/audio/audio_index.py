@@ -1,4 +1,4 @@
-"""How long each recording is, known without decoding any; remembered for large sets."""
+"""An index of the headers of recordings, cached for large sets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
 
 _REMEMBERED_FROM = 1000
-"""Sets of fewer files are read anew each time, which takes less than a second."""
+"""Headers of smaller sets are not cached, since reading them takes less than a second."""
 _STAMP = 3
-"""Columns that tell whether a file has changed: size in bytes, times of change of content and status in ns."""
+"""Columns that show whether a file has changed: size in bytes, times of change of content and status in ns."""
 _COLUMNS = _STAMP + 3
 """Then samples, rate and channels."""
 
@@ -28,16 +28,15 @@ class AudioIndex:
     """Headers of the recordings of a data set.
 
     Args:
-      folder: where the headers of a large set are remembered, with a checksum. A file that has another
-        size or time of change than then is read again; a folder that cannot be written does no harm. None to remember
-        nothing, as in inference: it decodes every file once, and may have been given somebody's folder of recordings.
-      threads: how many files are opened at the same time.
+      folder: of the cache for a large set, which has a checksum. Files whose size or time has changed are read again;
+        it is no error if the folder cannot be written. None for no cache, as in inference.
+      threads: number of files that are opened at the same time.
 
     Attributes:
-      samples: of each file, at its own rate ``[files]``; 0 where it cannot be read.
+      samples: of each file, at its own rate ``[files]``; 0 if it cannot be read.
       rates: samples a second ``[files]``.
       channels: ``[files]``.
-      errors: number of a file → why it cannot be used.
+      errors: number of a file → its error.
     """
 
     def __init__(self, paths: Sequence[str], folder: str | None, threads: int) -> None:
@@ -70,7 +69,7 @@ class AudioIndex:
         return len(self.samples)
 
     def info(self, number: int) -> AudioInfo:
-        """Returns what a file's header says."""
+        """Returns the contents of a file's header."""
         return AudioInfo(int(self.samples[number]), int(self.rates[number]), int(self.channels[number]))
 
     @staticmethod
@@ -86,7 +85,7 @@ class AudioIndex:
             table = np.load(io.BytesIO(read_sealed(path) or b""), allow_pickle=False)
             if table.shape == (len(paths), _COLUMNS) and table.dtype == np.int64 and np.all(table >= 0):
                 return table
-        deco_print(f"{path} is not as it was written: the headers of {len(paths):,} recordings are read anew.")
+        deco_print(f"{path} is not as it was written: the headers of {len(paths):,} recordings are read again.")
         return None
 
     def _remember(self, paths: Sequence[str], folder: str, table: np.ndarray) -> None:

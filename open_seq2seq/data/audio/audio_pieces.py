@@ -1,4 +1,4 @@
-"""Audio that comes in pieces, as a microphone gives it, at the rate that features need."""
+"""Conversion of audio that arrives in pieces, as from a microphone, to the rate of the features."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from open_seq2seq.data.audio.audio_files import RATES, AudioError, converted, re
 
 
 class AudioPieces:
-    """Converts pieces of one recording; together they are what the whole recording is converted to.
+    """Converts pieces of one recording; the results together equal the converted recording.
 
     Args:
       rate: samples a second of the pieces.
-      sample_freq: those of the result.
+      sample_freq: samples a second of the result.
 
     Raises:
-      AudioError: a rate that no recording has.
+      AudioError: an impossible rate.
     """
 
     def __init__(self, rate: int, sample_freq: int) -> None:
@@ -33,7 +33,7 @@ class AudioPieces:
             self._resampler = soxr.ResampleStream(rate, sample_freq, 1, dtype="float32", quality="HQ")
 
     def convert(self, piece: np.ndarray) -> np.ndarray:
-        """Returns what is known of the result after a further piece, ``[samples]`` float32.
+        """Converts a piece; returns the next part of the result, float32 ``[samples]``.
 
         Args:
           piece: ``[samples]`` or ``[samples, channels]``, of integers or of floats from -1 to 1; it may be empty.
@@ -52,7 +52,7 @@ class AudioPieces:
         return audio if self._resampler is None else self._counted(self._resampler.resample_chunk(audio))
 
     def rest(self) -> np.ndarray:
-        """Returns what is left of the result ``[samples]`` once the recording has ended."""
+        """Returns the rest of the result ``[samples]`` at the end of the recording."""
         if self._resampler is None or not self._taken:
             return np.zeros(0, np.float32)
         rest = self._counted(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))

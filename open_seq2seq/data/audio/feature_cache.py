@@ -21,23 +21,22 @@ from open_seq2seq.utils.sealed import read_sealed, sealed
 FORMATS = ("npy", "npz", "hdf5")
 _VERSION = 2
 _STAMP_BYTES = 8
-"""Behind the array and before the checksum: when the recording's status changed last, which nobody can set back."""
+"""Bytes between the array and the checksum: the last change of the recording's status, which cannot be set back."""
 _HDF5 = threading.Lock()  # the library is not made for threads
 
 
 class FeatureCache:
-    """One file for each recording, in a folder that belongs to one set of parameters.
+    """One file for each recording, in a folder for each set of parameters.
 
-    A file's name follows from the recording's path, size and time of change, the folder's
-    from the parameters: a change of either leads elsewhere. Files get their names when they
-    are complete, so several processes may share a folder. One that is damaged, or of a recording whose status has
-    changed since, is made anew, which is said once.
+    A file's name depends on the recording's path, size and time of change, the folder's name on the parameters. Files
+    get their names when they are complete, so several processes may share a folder. Files that are damaged, or whose
+    recording's status has changed, are made again, with one message.
 
     Args:
-      folder: where the folder of these parameters is made.
-      parameters: what the cached arrays follow from, besides the recording.
+      folder: parent of the folder for these parameters.
+      parameters: everything that cached arrays depend on, except the recording.
       file_format: ``npy``, ``npz`` (compressed) or ``hdf5``.
-      regenerate: whether files from before this process are written anew.
+      regenerate: whether files of earlier processes are made again.
     """
 
     def __init__(self, folder: str, parameters: dict[str, Any], file_format: str, regenerate: bool = False) -> None:
@@ -48,7 +47,7 @@ class FeatureCache:
         self._broken = self._said = False
 
     def path_of(self, recording: str) -> str:
-        """Returns the file that belongs to a recording as it is now.
+        """Returns the cache file of a recording in its current state.
 
         Raises:
           OSError: there is no such recording.
@@ -59,7 +58,7 @@ class FeatureCache:
         return os.path.join(self.folder, name[:2], f"{name}.{self._format}")
 
     def load(self, recording: str) -> np.ndarray | None:
-        """Returns what was stored for a recording; None when there is nothing that can be used."""
+        """Returns the cached array of a recording; None if there is none that is valid."""
         with contextlib.suppress(OSError):
             path = self.path_of(recording)
             if (not self._regenerate or path in self._written) and os.path.lexists(path):
@@ -67,12 +66,12 @@ class FeatureCache:
                 if found is None and not self._said:
                     self._said = True
                     deco_print(f"Cached features in {self.folder} are not as they were written, or their recordings "
-                               f"have changed since, first {os.path.basename(path)}: they are made anew.")
+                               f"have changed since, first {os.path.basename(path)}: they are made again.")
                 return found
         return None
 
     def store(self, recording: str, array: np.ndarray) -> None:
-        """Keeps an array for a recording; a disk that takes no more is said once and does no other harm."""
+        """Stores an array for a recording; if it cannot be written, a message is printed once."""
         if self._broken:
             return
         try:
@@ -92,7 +91,7 @@ def _stamp(recording: str) -> bytes:
 
 
 def _read(path: str, file_format: str, stamp: bytes) -> np.ndarray | None:
-    """Returns the array in a file; None where the file is not as it was written, or of another recording."""
+    """Returns the array in a file; None if the file is damaged, or belongs to another recording."""
     content = read_sealed(path)
     if content is None or content[-_STAMP_BYTES:] != stamp:
         return None

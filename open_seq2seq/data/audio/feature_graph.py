@@ -1,4 +1,4 @@
-"""Features of a padded batch in the TensorFlow graph: the back-end ``tf``, with the numbers of ``librosa``."""
+"""Features of a padded batch in the TensorFlow graph: the backend ``tf``, with the same values as ``librosa``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from open_seq2seq.data.audio.features import DECIBEL_EPSILON, DECIBEL_RANGE, LOG
 class AudioFeatures:
     """Computes features from audio, for training steps and exported models alike.
 
-    An utterance's features do not depend on what stands beside or behind it in the batch.
+    An utterance's features do not depend on its batch.
 
     Args:
       settings: what is computed; everything that ``librosa`` can do.
@@ -29,13 +29,13 @@ class AudioFeatures:
 
     def __call__(self, audio: tf.Tensor, lengths: tf.Tensor, *, normalize_audio: bool = True,
                  dither_floor: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns features ``[batch, frames, num_features]`` (float32, zero behind the end) and frames ``[batch]``.
+        """Returns features float32 ``[batch, frames, num_features]``, zeros at padding, and frames ``[batch]``.
 
         Args:
-          audio: ``[batch, samples]`` at the settings' rate; what stands behind the end is ignored.
-          lengths: samples ``[batch]``; 0 for an empty row, which gives no frames.
-          normalize_audio: whether to divide by the peak, or apply the gain.
-          dither_floor: whether the expected power of the dither is added, because the audio has none.
+          audio: ``[batch, samples]`` at the settings' rate; padding is ignored.
+          lengths: samples ``[batch]``; empty rows have length 0 and no frames.
+          normalize_audio: whether to divide by the peak, or to apply the gain.
+          dither_floor: whether to add the expected power of the dither, if the audio has no dither.
         """
         settings, lengths = self.settings, tf.cast(lengths, tf.int32)
         audio = tf.cast(audio, tf.float32)
@@ -56,13 +56,13 @@ class AudioFeatures:
         return audio / (tf.reduce_max(tf.abs(audio), axis=1, keepdims=True) + PEAK_EPSILON)
 
     def _power(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Power of each bin ``[batch, frames, bins]``; behind an utterance's last frame it means nothing."""
+        """Returns the power of each bin ``[batch, frames, bins]``, which is undefined at padding."""
         settings, samples = self.settings, tf.shape(audio)[1]
         if settings.has_preemphasis:
             audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
         points, size, hop = settings.fft_points, settings.window_samples, settings.hop
         places = tf.range(samples // hop * hop + size) - settings.samples_before
-        # Reflected at both ends of each utterance, as often as a very short one needs.
+        # Reflected at both ends of each utterance, repeatedly if it is very short.
         period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
         folded = tf.abs(places) % period
         indices = tf.minimum(folded, period - folded)
@@ -114,7 +114,8 @@ def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
     """Returns features ``[batch, frames, num_features]`` with rectangles set to zero (SpecAugment).
 
     Args:
-      masks: first frame, frame behind the last, first column, column behind the last: ``[batch, masks, 4]``.
+      features: ``[batch, frames, num_features]``.
+      masks: ``[batch, masks, 4]``: first frame, last frame + 1, first column, last column + 1.
     """
     time, columns = tf.range(tf.shape(features)[1]), tf.range(tf.shape(features)[2])
     in_time = (time >= masks[:, :, 0, tf.newaxis]) & (time < masks[:, :, 1, tf.newaxis])

@@ -1,4 +1,4 @@
-"""What features are computed from audio, in numbers: sizes, filters, normalisation."""
+"""The settings of audio features: sizes, filters, normalisation."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _PSF_FFT = 512
 
 @dataclass(frozen=True, eq=False)
 class FeatureSettings:
-    """How audio becomes features; sizes and filters follow from it.
+    """The settings of audio features, and the sizes and filters that they determine.
 
     Attributes:
       num_features: columns of the result.
       input_type: ``spectrogram``, ``mfcc`` or ``logfbank``.
-      backend: ``psf``, ``librosa`` or ``tf``, whose numbers are those of ``librosa``.
+      backend: ``psf``, ``librosa`` or ``tf``, which gives the same values as ``librosa``.
       sample_freq: samples a second.
       window_size: seconds.
       window_stride: seconds.
-      window: ``hanning``, ``hamming``, ``none``, or None for the back-end's own.
-      num_fft: points of the Fourier transform; None for the back-end's own.
+      window: ``hanning``, ``hamming``, ``none``, or None for the backend's default.
+      num_fft: points of the Fourier transform; None for the backend's default.
       norm_per_feature: whether mean and deviation are those of each column, not of all values.
       gain: factor of the audio; None divides by its peak.
       mean: what is subtracted from features, instead of the utterance's mean.
       std_dev: what they are divided by, instead of the utterance's deviation.
-      dither: amplitude of the white noise that audio has in training.
-      pad_to: what the number of frames is a multiple of, after padding.
-      pad_signal: whether the signal is padded for that, instead of the features (``psf`` only).
+      dither: amplitude of the white noise that is added to audio in training.
+      pad_to: the number of frames is padded to a multiple of this.
+      pad_signal: whether the signal is padded instead of the features (``psf`` only).
     """
 
     num_features: int
@@ -87,7 +87,7 @@ class FeatureSettings:
     @property
     def samples_before(self) -> int:
         """Samples of the first window that lie before the first sample of the signal."""
-        # librosa's window stands in the middle of the transform's points, and those around the first sample.
+        # librosa centres the window in the points of the transform, and these on the first sample.
         points = self.fft_points
         return 0 if self.backend == "psf" else points // 2 - (points - self.window_samples) // 2
 
@@ -133,18 +133,14 @@ class FeatureSettings:
         return self.dither ** 2 * (power - 2 * coefficient * np.sum(window[1:] * window[:-1]) * np.cos(phases))
 
     def num_frames(self, samples: Any) -> Any:
-        """Returns how many frames so many samples make (an integer or an array of them), padding of frames left out."""
+        """Returns the number of frames for a number of samples, an integer or an array, without padding of frames."""
         if self.backend != "psf":
             return 1 + samples // self.hop
         frames = 1 + np.maximum(0, -((self.window_samples - np.asarray(samples)) // self.hop))
         return -(-frames // self.pad_to) * self.pad_to if self.pad_signal and self.pad_to > 1 else frames
 
     def problems(self, path: str) -> list[str]:
-        """Returns what does not fit together, one sentence each.
-
-        Args:
-          path: where the settings stand in the config.
-        """
+        """Returns the contradictions between settings, one sentence each; ``path`` is theirs in the config."""
         found = self._size_problems(path) or self._shape_problems(path)
         if self.pad_signal and self.backend != "psf":
             found.append(f"'{path}/pad_signal' is for the backend 'psf' only: leave it out, features are padded.")
@@ -178,7 +174,7 @@ class FeatureSettings:
         return found
 
     def describe_empty_filters(self) -> str | None:
-        """Returns a sentence when there are mel filters so narrow that they hold no frequency; they carry nothing."""
+        """Returns a sentence if some mel filters are so narrow that they contain no frequency."""
         if self.input_type == "spectrogram":
             return None
         empty = int(np.sum(self.filters.max(axis=0) == 0))

@@ -20,7 +20,7 @@ LOG_EPSILON = 1e-20
 DECIBEL_EPSILON = 1e-10
 """Least power of a mel filter for ``mfcc`` (``librosa``)."""
 DECIBEL_RANGE = 80.0
-"""How far below the loudest filter values may be for ``mfcc`` (``librosa``), in dB."""
+"""Range of the filters' values below the loudest one for ``mfcc`` (``librosa``), in dB."""
 _FULL_SCALE = 32767.0
 
 
@@ -38,7 +38,8 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
     Args:
       audio: ``[samples]``, normalised by ``normalized_audio``.
       settings: what is computed; the backend ``tf`` gives the same as ``librosa``.
-      dither_floor: whether the expected power of the dither is added, because the audio has none.
+      settings: what is computed; the backend ``tf`` gives the same as ``librosa``.
+      dither_floor: whether to add the expected power of the dither, if the audio has no dither.
 
     Returns:
       ``[frames, num_features]`` float32, normalised.
@@ -50,23 +51,23 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
 
 def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int = 0,
                  dither_floor: bool = True) -> np.ndarray:
-    """Computes what follows from each window alone: decibels or logarithms, before anything of the whole utterance.
+    """Computes the values of single windows, decibels or logarithms, which do not depend on the whole utterance.
 
     Args:
-      audio: ``[samples]``, normalised, from sample ``start`` of the utterance to its end, or as far as it is known.
-      frames: which frames, without gaps.
-      start: what is left out of the utterance's beginning; 0, or before the first window by a sample at least.
-      dither_floor: whether the expected power of the dither is added, because the audio has none.
+      audio: ``[samples]``, normalised, from sample ``start`` of the utterance on.
+      frames: consecutive frames.
+      start: first sample of the audio; 0, or at least one sample before the first window.
+      dither_floor: see ``audio_features``.
 
     Returns:
-      ``[frames, values]`` in double precision; ``completed_features`` makes features of them.
+      ``[frames, values]`` in double precision, for ``completed_features``.
     """
     values = _psf_values if settings.backend == "psf" else _librosa_values
     return values(audio, settings, frames, start, dither_floor)
 
 
 def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Returns the features ``[frames, num_features]`` of an utterance's values, not yet normalised."""
+    """Returns the features ``[frames, num_features]`` of an utterance's values, before normalisation."""
     is_psf = settings.backend == "psf"
     if settings.input_type == "spectrogram":
         return (values - values.max())[:, :settings.num_features] if is_psf else values
@@ -87,7 +88,7 @@ def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.n
 
 def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
                     dither_floor: bool) -> np.ndarray:
-    """Windows centred on multiples of the hop, the signal reflected at its ends."""
+    """``frame_values`` of windows centred on multiples of the hop, with the signal reflected at its ends."""
     samples = audio.astype(np.float64)
     if settings.has_preemphasis:
         samples = _emphasized(samples)
@@ -106,7 +107,7 @@ def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range,
 
 def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
                 dither_floor: bool) -> np.ndarray:
-    """16-bit samples, windows from the first sample on, the last one filled up with zeros."""
+    """``frame_values`` of 16-bit samples with windows from the first sample on, the last one padded by zeros."""
     samples = np.trunc(np.clip(audio * np.float32(_FULL_SCALE), -_FULL_SCALE - 1, _FULL_SCALE)).astype(np.float64)
     hop, size = settings.hop, settings.window_samples
     unpadded = int(replace(settings, pad_signal=False).num_frames(start + len(samples)))
@@ -147,7 +148,7 @@ def _emphasized(samples: np.ndarray) -> np.ndarray:
 
 
 def _mel(power: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Sums of powers, which are positive, lose nothing in single precision, and take half the time."""
+    """Sums powers in single precision, which is precise enough for positive numbers and takes half the time."""
     return (power.astype(np.float32) @ settings.filters_in_single_precision).astype(np.float64)
 
 

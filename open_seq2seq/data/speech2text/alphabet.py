@@ -143,7 +143,7 @@ def _read_characters(path: str) -> list[str]:
         if line == "\0":
             raise DataError(f"{path}:{number}: the line is a NUL: this is no alphabet.")
         if line in characters:
-            raise DataError(f"{path}:{number}: {line!r} stands in the alphabet twice.")
+            raise DataError(f"{path}:{number}: {line!r} is in the alphabet twice.")
         if line:
             characters[line] = None
     if not characters:

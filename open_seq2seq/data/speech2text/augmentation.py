@@ -1,7 +1,7 @@
 """Augmentation of training audio: speed, noise, masks, drawn anew for each example in each epoch.
 
-What is drawn follows from (seed, example, epoch) and from nothing else, so that a resumed
-run, another number of processes, or another order of work draws the same.
+Random numbers depend only on (seed, example, epoch), so they do not change in a resumed run, or with the number of
+processes or the order of work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARAMS = {
     "width_time_mask": Param(int, 50, "Longest span.", "frames", minimum=0, maximum=10**6),
 }
 _OLD_NAME = "time_stretch_ratio"
-# One stream of random numbers for each purpose: what one of them draws does not shift the others.
+# One stream of random numbers for each purpose, so that the purposes are independent.
 _SPEED, _NOISE, _DITHER, _MASKS = range(4)
 
 
@@ -47,14 +47,14 @@ class Draw:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to training audio.
+    """The augmentation of training audio.
 
     Attributes:
       speed_range: least and largest factor of the length, or None.
       speeds: factors to choose from, or ().
-      noise_levels: least level of noise and the one it stays below, in dB, or None.
-      freq_masks: how many bands are masked, and the widest.
-      time_masks: how many spans are masked, and the longest.
+      noise_levels: least and largest level of noise in dB, the latter excluded, or None.
+      freq_masks: number of masked bands, and the largest width.
+      time_masks: number of masked spans, and the largest length.
       dither: amplitude of weak noise that is always added.
     """
 
@@ -77,7 +77,7 @@ class Augmentation:
 
     @property
     def num_masks(self) -> int:
-        """How many masks an example gets."""
+        """Number of masks of an example."""
         return self.freq_masks[0] + self.time_masks[0]
 
     @property
@@ -91,7 +91,7 @@ class Augmentation:
         return min([*self.speeds, *(self.speed_range or ())], default=1.0)
 
     def perturb_speed(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
-        """Returns audio ``[samples]`` made longer or shorter by resampling."""
+        """Returns audio ``[samples]``, made longer or shorter by resampling."""
         if not self.changes_length:
             return audio
         random = draw.stream(_SPEED)
@@ -122,7 +122,7 @@ class Augmentation:
 
 
 def stretched_length(samples: Any, factor: float) -> Any:
-    """Returns how many samples audio has (an integer, or an array of them) after its length was multiplied."""
+    """Returns the number of samples, an integer or an array, after a multiplication of the length by ``factor``."""
     return np.maximum(1, np.ceil(np.asarray(samples) * factor - 1e-6).astype(np.int64))
 
 

@@ -25,11 +25,11 @@ class Utterance:
     """One row of a list.
 
     Attributes:
-      name: the recording as the list names it, in words that can be written: see ``utils.data_files.shown``.
-      path: where the recording is.
-      text: its transcript; None where the list has none.
+      name: of the recording in the list, made printable by ``utils.data_files.shown``.
+      path: of the recording.
+      text: its transcript, or None.
       source: the list.
-      line: in the list, from 1; 0 for a file given by itself.
+      line: in the list, from 1; 0 for a file that is not in a list.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Utterance:
 
     @property
     def place(self) -> str:
-        """How a message names the row."""
+        """Name of the row in messages."""
         return f"{shown(self.source)}:{self.line}" if self.line else shown(self.source)
 
 
@@ -48,10 +48,9 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     """Reads lists of recordings, one after another.
 
     Args:
-      entries: CSV files, JSON-lines files, folders as LibriSpeech has them; without transcripts also
-        audio files and folders of them.
-      audio_root: folder that relative names are relative to; by default that of the list,
-        and where nothing is found there the working folder.
+      entries: CSV files, JSON-lines files, LibriSpeech folders; without transcripts also audio files and folders of
+        them.
+      audio_root: folder of relative names; by default that of the list, or the working folder if nothing is there.
       needs_text: whether each row needs a transcript.
 
     Raises:
@@ -68,7 +67,7 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
 
 
 def write_csv(path: str, rows: Iterable[tuple[str, int, str]]) -> int:
-    """Writes rows (recording, its bytes, transcript) under their header; returns how many."""
+    """Writes a CSV list of rows (recording, its bytes, transcript); returns their number."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([FILE_COLUMN, "wav_filesize", TEXT_COLUMN])

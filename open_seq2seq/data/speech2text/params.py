@@ -1,4 +1,4 @@
-"""The parameters of ``Speech2TextDataLayer``, and what follows from them."""
+"""The parameters of ``Speech2TextDataLayer``, and their checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = (float, list, np.ndarray, type(None))
 
 
 def required_params() -> dict[str, Any]:
-    """What has to be given."""
+    """Returns the required parameters."""
     return {
         "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients.",
                                     minimum=1, maximum=10**5),
@@ -29,7 +29,7 @@ def required_params() -> dict[str, Any]:
 
 
 def optional_params() -> dict[str, Any]:
-    """What may be given, besides what all data layers have."""
+    """Returns the optional parameters, without those of all data layers."""
     return {**_data_params(), **_text_params(), **_feature_params(), **with_change(FREE, _cache_params())}
 
 
@@ -38,27 +38,27 @@ def _data_params() -> dict[str, Any]:
         "dataset_files": Param(list, [], "CSV files (wav_filename,wav_filesize,transcript), JSON-lines files "
                                "(audio_filepath, text), LibriSpeech folders; in inference also audio files and folders "
                                "of them.", file=LIST),
-        "audio_root": Param(PATH, None, "Folder that relative names of recordings are relative to; by default that of "
-                            "the list, else the working folder.", on_change=FREE),
-        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Whether a batch is measured in "
-                                 "utterances, or in padded frames or seconds of audio."),
+        "audio_root": Param(PATH, None, "Folder of recordings with relative names; by default that of the list, or the "
+                            "working folder.", on_change=FREE),
+        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Whether the batch size counts "
+                                 "utterances, or padded frames or seconds of audio."),
         "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 is no "
                               "limit.", "seconds"),
         "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 is no "
                               "limit.", "seconds"),
-        "augmentation": Param((dict, type(None)), None, "Speed, noise and masks of training audio, drawn anew in each "
+        "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks of training audio, new in each "
                               "epoch; see docs/speech-recognition.md."),
-        "on_bad_example": Param(["stop", "skip"], "stop", "What happens when a recording or transcript cannot be used: "
-                                "the run stops, or goes on without it; it is named and counted."),
+        "on_bad_example": Param(["stop", "skip"], "stop", "Whether the run stops at a recording or transcript that "
+                                "cannot be used, or skips it; it is named and counted."),
         "convert_audio": Param(bool, True, "Whether recordings of another rate are resampled and several channels "
                                "averaged; if not, they are bad examples."),
-        "encoder_stride": Param((int, type(None)), None, "Frames to a step of the encoder: utterances whose label "
-                                "needs more steps than CTC has are bad examples. By default the model says it.",
-                                "frames", minimum=1),
+        "encoder_stride": Param((int, type(None)), None, "Frames of an encoder step: utterances whose label needs more "
+                                "CTC steps than there are, are bad examples. By default from the model.", "frames",
+                                minimum=1),
         "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads",
                                     minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, as many as "
-                                      "all data layers have.", "batches", maximum=10**4, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Batches that are made in advance; by default as for "
+                                      "all data layers.", "batches", maximum=10**4, on_change=FREE),
     }
 
 
@@ -69,15 +69,15 @@ def _text_params() -> dict[str, Any]:
                                 "decoders with attention.", on_change=REFUSE),
         "lower_case": Param(bool, False, "Whether transcripts are written in lower case."),
         "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of transcripts."),
-        "remove_characters": Param(str, "", "Characters that are taken out of transcripts, such as punctuation."),
+        "remove_characters": Param(str, "", "Characters to remove from transcripts, such as punctuation."),
     }
 
 
 def _feature_params() -> dict[str, Any]:
     return {
-        "backend": Param(list(BACKENDS), "psf", "Whose numbers features have: python_speech_features, librosa; tf: "
-                         "librosa's, computed in the graph.", on_change=REFUSE),
-        "sample_freq": Param(int, 16000, "Rate at which features are computed.", "Hz", minimum=1, maximum=10**6,
+        "backend": Param(list(BACKENDS), "psf", "Definition of features: psf is that of python_speech_features, "
+                         "librosa that of librosa; tf computes the same as librosa in the graph.", on_change=REFUSE),
+        "sample_freq": Param(int, 16000, "Sampling rate of the audio for features.", "Hz", minimum=1, maximum=10**6,
                              on_change=REFUSE),
         "window_size": Param(float, 0.02, "Length of a window.", "seconds", above=0.0, maximum=10.0, on_change=REFUSE),
         "window_stride": Param(float, 0.01, "From one window to the next.", "seconds", above=0.0, maximum=10.0,
@@ -87,28 +87,26 @@ def _feature_params() -> dict[str, Any]:
         "num_fft": Param((int, type(None)), None, "Points of the Fourier transform; by default the window's for a "
                          "spectrogram, else the next power of two (psf: at least 512).", minimum=1, maximum=2**24,
                          on_change=REFUSE),
-        "norm_per_feature": Param(bool, False, "Whether each feature is normalised by itself, not all together.",
-                                  on_change=REFUSE),
-        "features_mean": Param(_NUMBERS, None, "Mean of the features, one number or one for each; the utterance's own "
-                               "by default.", on_change=REFUSE),
-        "features_std_dev": Param(_NUMBERS, None, "Deviation of the features, likewise.", on_change=REFUSE),
-        "gain": Param((float, type(None)), None, "Factor of the audio, which is from -1 to 1; by default its peak "
-                      "becomes 1.", minimum=0.0, on_change=REFUSE),
-        "dither": Param(float, 0.0, "Amplitude of white noise that training audio gets, of a peak of 1; elsewhere its "
-                        "expected power is added instead.", minimum=0.0),
-        "pad_to": Param(int, 8, "What the number of frames of a batch is padded to a multiple of.", "frames",
+        "norm_per_feature": Param(bool, False, "Whether each feature is normalised separately.", on_change=REFUSE),
+        "features_mean": Param(_NUMBERS, None, "Mean of the features, one number or one for each; by default that of "
+                               "the utterance.", on_change=REFUSE),
+        "features_std_dev": Param(_NUMBERS, None, "Standard deviation of the features, likewise.", on_change=REFUSE),
+        "gain": Param((float, type(None)), None, "Factor of the audio, which is from -1 to 1; by default the factor "
+                      "that makes its peak 1.", minimum=0.0, on_change=REFUSE),
+        "dither": Param(float, 0.0, "Amplitude of white noise that is added to training audio, which has a peak of 1; "
+                        "otherwise its expected power is added.", minimum=0.0),
+        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this.", "frames",
                         minimum=0, maximum=10**5),
-        "pad_signal": Param(bool, False, "psf only: pad each signal by zeros for that, and count their frames, as the "
-                            "TensorFlow 1 toolkit did.", on_change=REFUSE),
+        "pad_signal": Param(bool, False, "psf only: whether each signal is padded by zeros instead, whose frames "
+                            "count, as in the TensorFlow 1 toolkit.", on_change=REFUSE),
     }
 
 
 def _cache_params() -> dict[str, Any]:
     return {
-        "cache_features": Param(bool, False, "Whether features are kept on disk; where audio is augmented before them, "
-                                "decoded audio."),
-        "cache_format": Param(list(FORMATS), "npy", "Files of the cache."),
-        "cache_regenerate": Param(bool, False, "Whether files of earlier runs are written anew."),
+        "cache_features": Param(bool, False, "Whether features are cached on disk; decoded audio if it is augmented."),
+        "cache_format": Param(list(FORMATS), "npy", "File format of the cache."),
+        "cache_regenerate": Param(bool, False, "Whether cached files of earlier runs are written again."),
         "cache_dir": Param(PATH, None, "Folder of the cache, and of the lengths of large sets; by default .os2s_cache "
                            "beside the first list."),
     }

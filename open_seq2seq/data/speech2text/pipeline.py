@@ -1,4 +1,4 @@
-"""From a recording to what a batch holds of it: features, or for the back-end ``tf`` audio."""
+"""From a recording to its part of a batch: features, or audio for the backend ``tf``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Pipeline:
     The order is: read and resample; speed; normalise; noise and dither; features; masks.
 
     Args:
-      augmentation: what is drawn in training; None elsewhere.
-      silence_is_bad: whether recordings in which nothing can be heard are refused.
-      cache: keeps what comes before the first thing that is drawn, or None.
+      settings: of the features.
+      augmentation: in training; None otherwise.
+      silence_is_bad: whether silent recordings are refused.
+      cache: keeps the results before the first random step, or None.
     """
 
     def __init__(self, settings: FeatureSettings, augmentation: Augmentation | None, silence_is_bad: bool,
@@ -35,12 +36,13 @@ class Pipeline:
         """Makes one example.
 
         Args:
-          samples: that it had when the set was read, at the features' rate.
+          path: the recording.
+          samples: its length at the features' rate when the set was read.
           draw: its random numbers in this epoch.
 
         Returns:
-          (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; its masks ``[masks, 4]`` where the
-          graph has to apply them, else None).
+          (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; masks ``[masks, 4]`` if the graph has
+          to apply them, otherwise None).
 
         Raises:
           AudioError: the recording cannot be used.
@@ -52,7 +54,7 @@ class Pipeline:
         """Reads a recording ``[samples]`` at the features' rate.
 
         Raises:
-          AudioError: it cannot be used, or is not as long as it was when the set was read.
+          AudioError: it cannot be used, or its length has changed since the set was read.
         """
         audio = read_audio(path, self.settings.sample_freq)
         if len(audio) != samples:
@@ -88,32 +90,31 @@ class Pipeline:
         return values, masks if in_graph else None
 
     def _cached(self, path: str, samples: int) -> np.ndarray:
-        """What comes before the first thing that is drawn: features, or audio."""
+        """Returns the result before the first random step: features, or audio."""
         found = self.cache.load(path) if self.cache is not None else None
         if found is not None and found.dtype == np.float32 and found.shape == self._shape(samples):
             return found
         audio = self.audio(path, samples)
         made = self.from_audio(audio, None)[0] if self._caches_features else audio
-        # Inference takes silence, training with the same cache refuses it, and features do not show it.
+        # Silence is not cached: training refuses it, inference does not, and features do not show it.
         if self.cache is not None and not is_silent(audio):
             self.cache.store(path, made)
         return made
 
-
     def _shape(self, samples: int) -> tuple[int, ...]:
-        """Shape of what is cached of a recording."""
+        """Returns the shape of a recording's cached array."""
         if not self._caches_features:
             return (samples,)
         return int(self.settings.num_frames(samples)), self.settings.num_features
 
 
 def caches_features(settings: FeatureSettings, augmentation: Augmentation | None) -> bool:
-    """Returns whether features can be kept from epoch to epoch; if not, what can is the audio."""
+    """Returns whether features are the same in all epochs, so that they can be cached; otherwise audio is cached."""
     return settings.backend != "tf" and not (augmentation is not None and augmentation.changes_audio)
 
 
 def cache_parameters(settings: FeatureSettings, augmentation: Augmentation | None) -> dict[str, Any]:
-    """Returns what cached arrays follow from, besides the recordings."""
+    """Returns the parameters that cached arrays depend on."""
     if not caches_features(settings, augmentation):
         return {"kind": "audio", "sample_freq": settings.sample_freq}
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}

@@ -1,4 +1,4 @@
-"""The rows of a data set: which can be used, how long they are, and what is wrong with the others."""
+"""The rows of a data set: their lengths, and the problems of rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from open_seq2seq.utils.errors import DataError
 
 StepsOf = Callable[[np.ndarray], np.ndarray]
 _SHOWN = 20
-"""How many bad examples are named; the others are counted."""
+"""Number of bad examples that are named; further ones are counted."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Problem:
 
     Attributes:
       place: its list and line.
-      name: the recording as the list names it.
-      kind: what is wrong in a few words, by which it is counted.
-      detail: the same in a sentence that follows the name.
+      name: of the recording in the list.
+      kind: the problem in a few words, by which examples are counted.
+      detail: the problem as a sentence whose subject is the name.
     """
 
     place: str
@@ -43,27 +43,30 @@ class Problem:
     detail: str
 
     def __str__(self) -> str:
-        # A recording that was given by itself is its own place.
+        # The place of a recording that is not in a list is its own name.
         return f"{self.place} {self.detail}" if self.place.endswith(self.name) else (
             f"{self.place}: {self.name} {self.detail}")
 
 
 class Recordings:
-    """The examples of a data set, and the rows of its lists that are none.
+    """The rows of a data set's lists, and which of them are examples.
 
     Args:
-      mode: ``train``, ``eval`` or ``infer``, which needs no transcripts and leaves nothing out but what cannot be read.
-      threads: how many files are opened at the same time.
+      params: of the data layer.
+      mode: ``train``, ``eval`` or ``infer``, which needs no transcripts and leaves out only unreadable recordings.
+      alphabet: of the transcripts.
+      settings: of the features.
+      threads: number of files that are opened at the same time.
 
     Attributes:
-      rows: of each example ``[examples]``; rows of all lists are counted on from 0.
+      rows: row of each example ``[examples]``; rows of all lists are numbered from 0.
       samples: of each row, at the features' rate ``[rows]``.
-      frames: of features of each row ``[rows]``.
+      frames: of each row ``[rows]``.
       transcripts: of all rows; None in inference.
-      dropped: reason → how many rows were left out.
+      dropped: reason → number of rows left out.
 
     Raises:
-      DataError: lists that cannot be read; bad examples under ``on_bad_example: stop``; nothing left.
+      DataError: unreadable lists; bad examples with ``on_bad_example: stop``; no examples left.
     """
 
     def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings,
@@ -87,7 +90,7 @@ class Recordings:
         self._say_conversions(settings.sample_freq)
 
     def problem(self, row: int, kind: str, detail: str) -> Problem:
-        """Returns what is wrong with a row."""
+        """Returns a problem of a row."""
         utterance = self.utterances[row]
         return Problem(utterance.place, utterance.name, kind, detail)
 
@@ -96,12 +99,12 @@ class Recordings:
         return self.utterances[int(self.rows[example])]
 
     def require_steps(self, stride: int, steps_of: StepsOf | None = None, shortest: float = 1.0) -> None:
-        """Leaves out examples whose label needs more steps of CTC than there are.
+        """Leaves out examples whose label needs more CTC steps than there are.
 
         Args:
-          stride: frames to a step.
-          steps_of: how many steps frames ``[rows]`` make; by default one for each ``stride`` that has begun.
-          shortest: the least factor that augmentation may multiply a recording's length by.
+          stride: frames of a step.
+          steps_of: function of frames ``[rows]`` that returns steps; ``frames / stride``, rounded up, by default.
+          shortest: the least factor by which augmentation multiplies the length of a recording.
         """
         if self.transcripts is None:
             return
@@ -129,13 +132,13 @@ class Recordings:
         return dict(sorted(found.items()))
 
     def _duplicates(self) -> dict[int, tuple[str, str]]:
-        """Recordings that one list has twice. The same list twice, to have it weigh more, is no mistake."""
+        """Returns recordings that one list has twice. The same list may be given twice, to increase its weight."""
         found: dict[int, tuple[str, str]] = {}
         seen: dict[tuple[str, str], Utterance] = {}
         for row, utterance in enumerate(self.utterances):
             first = seen.setdefault((utterance.source, os.path.normpath(utterance.path)), utterance)
             if first.line < utterance.line:
-                found[row] = ("duplicate", f"stands in the list twice: it is in line {first.line} already")
+                found[row] = ("duplicate", f"is in the list twice: it is also in line {first.line}")
         return found
 
     def _leave_out(self, problems: Mapping[int, tuple[str, str]]) -> None:
@@ -143,7 +146,7 @@ class Recordings:
             return
         bad = [self.problem(row, *what) for row, what in problems.items()]
         if self._params["on_bad_example"] == "stop":
-            raise DataError(describe_problems(bad) + "\nMend or remove them, or set on_bad_example to skip.")
+            raise DataError(describe_problems(bad) + "\nFix or remove them, or set on_bad_example to skip.")
         deco_print("Left out " + describe_problems(bad))
         for kind, count in Counter(problem.kind for problem in bad).items():
             self.dropped[kind] = self.dropped.get(kind, 0) + count
@@ -192,7 +195,7 @@ def describe_problems(problems: Sequence[Problem]) -> str:
 
 
 def cache_folder(params: Mapping[str, Any]) -> str:
-    """Returns the folder of what is remembered about a data set."""
+    """Returns the folder of a data set's caches."""
     if params["cache_dir"]:
         return params["cache_dir"]
     first = params["dataset_files"][0] if params["dataset_files"] else "."

@@ -35,22 +35,21 @@ from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_
 class Speech2TextDataLayer(DataLayer):
     """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
 
-    A batch holds features ``[batch, time, num_audio_features]`` and their lengths in
-    frames; with the back-end ``tf`` audio ``[batch, samples]`` and lengths in samples,
-    from which ``features`` makes the same in the graph. Targets are ids of the alphabet,
-    without CTC's blank. Recordings of any rate and number of channels are converted.
+    A batch has features ``[batch, time, num_audio_features]`` and their lengths in frames ``[batch]``; with the backend
+    ``tf`` it has audio ``[batch, samples]`` and lengths in samples, from which ``features`` makes the same in the
+    graph. Targets are ids of the alphabet, without CTC's blank. Recordings of any rate and number of channels are
+    converted.
 
-    What cannot be used (a broken file, characters outside the alphabet, a label longer
-    than its frames…) is named with file and line, and stops the run or is left out, as
-    ``on_bad_example`` says.
+    Bad examples (a broken file, characters outside the alphabet, a label longer than its frames…) are reported with
+    file and line, and stop the run or are left out, according to ``on_bad_example``.
 
     Attributes:
-      alphabet: turns text into ids and back.
+      alphabet: converts text to ids and back.
       settings: of the features.
 
     Raises:
       ConfigError: parameters that do not fit together.
-      DataError: files that are missing or cannot be used; a data set of which nothing is left.
+      DataError: files that are missing or cannot be used; no examples left.
     """
 
     length_limit = "max_duration"
@@ -97,7 +96,7 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def batch_budget(self) -> int:
-        """What a batch may cost: utterances, or positions of what ``lengths`` are: frames; samples for ``tf``."""
+        """The greatest cost of a batch: utterances, or frames (samples for ``tf``)."""
         size, unit = super().batch_budget, self.params["batch_size_unit"]
         if unit == "sentences":
             return size
@@ -116,13 +115,14 @@ class Speech2TextDataLayer(DataLayer):
         return super().explain_too_costly(example)
 
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
-        """Leaves out, or refuses, examples whose label needs more steps of CTC than there are.
+        """Leaves out, or refuses, examples whose label needs more CTC steps than the encoder has outputs.
 
         The model calls it when its encoder is known; the parameter ``encoder_stride`` does the same.
 
         Args:
-          stride: frames to a step of the encoder.
-          steps_of: how many steps frames ``[examples]`` make; by default one for each ``stride`` that has begun.
+          stride: frames of an encoder step.
+          steps_of: function of frames ``[examples]`` that returns encoder steps; ``frames / stride``, rounded up, by
+            default.
         """
         if self.params["encoder_stride"] is None:
             self._require_steps(stride, steps_of)
@@ -135,7 +135,7 @@ class Speech2TextDataLayer(DataLayer):
     @property
     def _set(self) -> Recordings:
         if self._recordings is None:
-            raise DataError("In interactive inference there are no examples: recordings are handed over one by one.")
+            raise DataError("Interactive inference has no examples: recordings are passed one by one.")
         return self._recordings
 
     @property
@@ -144,9 +144,9 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Frames (or samples, for ``tf``) and ids ``[num_examples, 2]``; ``[num_examples]`` in inference.
+        """Number of frames (samples for ``tf``) and of ids ``[num_examples, 2]``; ``[num_examples]`` in inference.
 
-        Padding to ``pad_to`` included. Where speed is perturbed, the longest that can be drawn.
+        Padding to ``pad_to`` is included. With speed perturbation, the greatest lengths that can be drawn.
         """
         found, settings = self._set, self.settings
         samples = found.samples[found.rows]
@@ -164,12 +164,12 @@ class Speech2TextDataLayer(DataLayer):
         return self.make_training_batch(examples, 0)
 
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
-        """Makes the padded batch of these examples ``[batch]``, augmented as this epoch draws.
+        """Makes the padded batch of these examples ``[batch]``, with the augmentation of this epoch.
 
-        Where all of them are skipped, the batch is one empty row: ranks and resumed runs count on as many batches.
+        If all of them are skipped the batch is one empty row, so that the number of batches does not change.
 
         Raises:
-          DataError: a recording cannot be used, or under ``on_bad_example: skip`` none of the whole set.
+          DataError: a recording cannot be used; or, with ``on_bad_example: skip``, no recording of the set.
         """
         examples = np.asarray(examples, np.int64)
         rows = self._set.rows[examples]
@@ -178,7 +178,7 @@ class Speech2TextDataLayer(DataLayer):
         if len(good) < len(found):
             self._handle_bad({int(rows[place]): item for place, item in enumerate(found)
                               if isinstance(item, AudioError)})
-        # A batch of nothing is as wide as it was to be: windows over a shorter one might leave less than no frames.
+        # An empty batch keeps the planned width, because windows may need some frames.
         least = 0 if good else int(self.lengths.reshape(self.num_examples, -1)[examples, 0].max())
         batch = {"source_tensors": self._padded([found[place] for place in good], least), "ids": examples[good]}
         if self._set.transcripts is not None:
@@ -204,7 +204,7 @@ class Speech2TextDataLayer(DataLayer):
                 continue
             problem = self._set.problem(row, error.kind, error.detail)
             if self.params["on_bad_example"] == "stop":
-                raise DataError(f"{problem}. Mend or remove it, or set on_bad_example to skip.")
+                raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
             if problem not in self._bad.values():  # a list may be given twice
                 deco_print(f"Skipped {problem}")
             self._bad[row] = problem
@@ -228,16 +228,14 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def _masks_in_graph(self) -> int:
-        """How many masks of each example the graph applies."""
+        """Number of masks of each example that the graph applies."""
         return self._augmentation.num_masks if self._augmentation is not None and self._in_graph is not None else 0
 
     def features(self, batch: Mapping[str, Any], training: bool = False) -> list[tf.Tensor]:
-        """Returns features ``[batch, time, num_audio_features]`` and frames ``[batch]`` of a batch.
-
-        Called in the graph. For the back-end ``tf`` they are computed here; the others have them already.
+        """Returns features ``[batch, time, num_audio_features]`` and frames ``[batch]`` of a batch, in the graph.
 
         Args:
-          batch: as ``make_batch`` makes it.
+          batch: from ``make_batch``; it has features except for the backend ``tf``, whose features are computed here.
           training: whether the batch was augmented.
         """
         source = list(batch["source_tensors"])
@@ -288,13 +286,10 @@ class Speech2TextDataLayer(DataLayer):
         return [utterance.path for utterance in self._set.utterances]
 
     def examine(self) -> list[str]:
-        """Decodes every recording, as ``--check`` asks for.
-
-        Returns:
-          Lines for people: how much there is, and the bad examples, counted and named.
+        """Decodes every recording, for ``--check``; returns lines with the amount of audio and the bad examples.
 
         Raises:
-          DataError: there are bad ones, and ``on_bad_example`` is ``stop``; or there are no others.
+          DataError: there are bad examples, and ``on_bad_example`` is ``stop``; or there are no good ones.
         """
         found = self._set
         rows = found.rows.tolist()
@@ -302,7 +297,7 @@ class Speech2TextDataLayer(DataLayer):
         bad = [found.problem(row, error.kind, error.detail)
                for row, error in zip(rows, errors, strict=True) if error is not None]
         if bad and self.params["on_bad_example"] == "stop":
-            raise DataError(describe_problems(bad) + "\nMend or remove them, or set on_bad_example to skip.")
+            raise DataError(describe_problems(bad) + "\nFix or remove them, or set on_bad_example to skip.")
         if len(bad) == len(rows):
             raise DataError("Nothing is left: " + describe_problems(bad))
         hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
@@ -314,15 +309,15 @@ class Speech2TextDataLayer(DataLayer):
         return f"{utterance.place} ({utterance.name})" if utterance.line else utterance.name
 
     def file_name(self, example: int) -> str:
-        """Returns the recording of an example as its list names it."""
+        """Returns the name of an example's recording in its list."""
         return self._set.utterance(example).name
 
     def duration(self, example: int) -> float:
-        """Returns how long an example's recording is, in seconds."""
+        """Returns the duration of an example's recording in seconds."""
         return float(self._set.samples[self._set.rows[example]]) / self.settings.sample_freq
 
     def reference_text(self, example: int) -> str:
-        """Returns an example's transcript, normalised.
+        """Returns an example's normalised transcript.
 
         Raises:
           DataError: there are none in inference.
@@ -332,27 +327,27 @@ class Speech2TextDataLayer(DataLayer):
         return self._set.transcripts.texts[int(self._set.rows[example])] or ""
 
     def ids_to_text(self, ids: Any) -> str:
-        """Returns the text of ids ``[time]``, up to ``</S>``; the blank is left out."""
+        """Returns the text of ids ``[time]`` up to ``</S>``, without the blank."""
         return self.alphabet.decode(ids)
 
     def report_dropped(self) -> dict[str, int]:
-        """Returns how many rows of the lists were left out, by reason."""
+        """Returns the number of rows of the lists that were left out, by reason."""
         return dict(self._set.dropped)
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters that make inference transcribe recordings.
+        """Returns the parameters with which inference transcribes recordings.
 
         Args:
-          files: recordings, folders of them, lists; ``-`` is a recording that comes by standard input.
+          files: recordings, folders of them, or lists; ``-`` is a recording from standard input.
 
         Raises:
-          UserError: a file that does not exist, or an empty standard input.
+          UserError: a file does not exist, or standard input is empty.
         """
         check_given(files)
-        # What a recording really is, its content tells.
+        # The format is recognised by the content, whatever the suffix.
         names = [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in files]
-        # The recordings' folder is the user's: nothing is left behind there.
+        # No cache is left behind in the user's folder.
         return {"dataset_files": names, "audio_root": None, "cache_features": False}
 
 

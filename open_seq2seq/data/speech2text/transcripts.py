@@ -22,9 +22,9 @@ class Transcripts:
 
     Attributes:
       texts: the transcripts ``[rows]``.
-      lengths: ids of each ``[rows]``, with ``</S>`` where the alphabet has it.
-      ctc_steps: steps that CTC needs for each ``[rows]``: one an id, and one between two equal ones.
-      problems: row → (kind, what is wrong).
+      lengths: number of ids ``[rows]``, including ``</S>`` if the alphabet has it.
+      ctc_steps: steps that CTC needs ``[rows]``: one for each id, and one between equal neighbours.
+      problems: row → (kind, detail), see ``recordings.Problem``.
     """
 
     def __init__(self, texts: list[str | None], alphabet: Alphabet) -> None:
@@ -63,7 +63,7 @@ class Transcripts:
 
 
 def text_normalizer(params: Mapping[str, Any]) -> Callable[[str], str]:
-    """Returns what is done to transcripts: Unicode form, lower case, characters taken out; see ``NORMALIZATION``."""
+    """Returns the function that normalises transcripts, according to the parameters ``NORMALIZATION``."""
     form, lower, unwanted = (params[name] for name in NORMALIZATION)
     removed = {ord(character): None for character in unwanted}
 

@@ -129,7 +129,7 @@ class TokenCorpus:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Some consecutive lines: their ids ``[tokens]``, tokens a line ``[lines]``, line starts in bytes ``[lines]``."""
+    """Consecutive lines: their ids ``[tokens]``, tokens in each line ``[lines]``, line starts in bytes ``[lines]``."""
 
     tokens: np.ndarray
     counts: np.ndarray
@@ -137,14 +137,14 @@ class _Chunk:
 
 
 def corpus_of_lines(lines: list[str], tokenizer: Tokenizer) -> TokenCorpus:
-    """Returns a corpus of lines that are no file's."""
+    """Returns a corpus of lines that are not in a file."""
     tokens, counts = tokenizer.encode(lines)
     return TokenCorpus("", IndexArrays(tokens, _offsets(counts), np.zeros(len(lines) + 1, np.int64)))
 
 
 def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, threads: int = 1,
                 thorough: bool = False) -> TokenCorpus:
-    """Returns the sentences of a text file, from its index when there is a valid one.
+    """Returns the sentences of a text file, from its index if there is a valid one.
 
     Args:
       path: UTF-8 text, one sentence a line.
@@ -169,7 +169,7 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
 
 
 def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: int, thorough: bool) -> MappedIndex:
-    """Returns the index of a text; makes it where there is none that fits."""
+    """Returns the index of a text; makes it if there is no valid one."""
     key = hashlib.sha256(f"{os.path.realpath(path)}\n{tokenizer.fingerprint}".encode(
         "utf-8", "surrogateescape")).hexdigest()[:16]
     name = f"{os.path.basename(path)}.{key}.index"
@@ -181,12 +181,12 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
         index_dir = index_dir or _writable_dir(path)
         index = os.path.join(index_dir, name)
         os.makedirs(index_dir, exist_ok=True)
-        # Ranks that start together wait here for the first of them.
+        # Ranks that start together wait here until one of them has made the index.
         with _locked(index + ".lock"):
             try:
                 found = read_index(index, path, tokenizer.vocab_size, thorough)
             except UnfitIndexError as error:
-                deco_print(f"The index {index} is made anew: {error}.")
+                deco_print(f"The index {index} is made again: {error}.")
                 found = None
             if found is None:
                 _write_index(index, path, tokenizer, threads)
@@ -279,10 +279,10 @@ def _writable_dir(path: str) -> str:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Holds a lock that ends with the process; where there are no such locks, goes on without.
+    """Holds a lock that ends with the process, if the system supports such locks.
 
     Raises:
-      DataError: what stands there is a link or a pipe, which somebody else has made.
+      DataError: there is a link or a pipe instead of the lock file.
     """
     try:
         file = disk.open_lock(path, disk.always)
@@ -298,7 +298,7 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> None:
-    """Writes tokens, offsets, line starts and a description, and only then gives the file its name."""
+    """Writes an index, and gives the file its name when it is complete."""
     identity, began = identity_of(path), time.perf_counter()
     deco_print(f"Tokenising {path} ({identity['size'] / 1e6:.0f} MB) to {index}")
     with disk.writing(index, disk.always, durable=True) as out:

@@ -1,7 +1,7 @@
-"""The file of a tokenised text: mapped into memory, and not trusted.
+"""The index of a tokenised text: a file that is mapped into memory, and checked because it is not trusted.
 
-It holds, one after another: the tokens; where each sentence begins among them, where each line begins in the text, and
-the CRC32 of each block of the tokens; a description in JSON with the CRC32 of these, and of which text they are.
+It contains the tokens; the beginning of each sentence in them, the beginning of each line in the text, and the CRC32 of
+each block of tokens; and a description in JSON, with the CRC32 of these numbers and the identity of the text.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _VERSION = 2
 _MAGIC = b"OS2SIDX2"
 _TOKEN_TYPES = ("uint16", "int32")
 _BLOCK_BYTES = 1 << 16
-"""Tokens are compared with their checksum in such blocks, when the first of one is wanted."""
+"""Tokens have a checksum for each block, which is verified when a block is first used."""
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 12
 
 
 class UnfitIndexError(Exception):
-    """An index that is damaged, or of another text; the text says why, to follow its name."""
+    """An index that is damaged, or of another text; the message says why."""
 
 
 class IndexArrays(NamedTuple):
-    """Tokens ``[tokens]``, and where sentences begin in them, and lines in the text, in bytes ``[sentences + 1]``."""
+    """Tokens ``[tokens]``, beginnings of sentences in them and of lines in the text (bytes) ``[sentences + 1]``."""
 
     tokens: np.ndarray
     offsets: np.ndarray
@@ -46,7 +46,7 @@ class IndexArrays(NamedTuple):
 
 
 class TextDigest:
-    """A digest of a whole text, which is made while it is read anyway."""
+    """A digest of a whole text, computed while the text is read."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
@@ -60,12 +60,12 @@ class TextDigest:
 
 
 def identity_of(path: str) -> dict[str, Any]:
-    """Returns what tells whether a text is still the one that was read: size, times of change, samples of it.
+    """Returns the identity of a text: size, times of change, and a checksum of samples of it.
 
-    The time of the status' last change, unlike that of the content's, cannot be set, by ``touch`` or a copy.
+    Unlike the time of the last change of content, that of the status cannot be set, by ``touch`` for example.
 
     Raises:
-      DataError: it cannot be read.
+      DataError: the text cannot be read.
     """
     with opened_data(path, "The text file") as file:
         status = os.fstat(file.fileno())
@@ -101,11 +101,11 @@ class IndexWriter:
         self._rest = self._rest[whole:]
 
     def finish(self, offsets: np.ndarray, line_starts: np.ndarray, description: dict[str, Any]) -> None:
-        """Writes what follows the tokens.
+        """Writes the rest of the index.
 
         Args:
-          offsets: where sentences begin among the tokens ``[sentences + 1]``.
-          line_starts: where lines begin in the text ``[sentences]``, in bytes.
+          offsets: beginnings of sentences in the tokens ``[sentences + 1]``.
+          line_starts: beginnings of lines in the text ``[sentences]``, in bytes.
           description: of the text, and ``token_type``.
         """
         filling = bytes(rounded_up(self._written) - self._written)
@@ -122,11 +122,11 @@ def _checks_of(content: bytes) -> list[int]:
 
 
 def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -> MappedIndex | None:
-    """Maps the index of a text into memory; returns None where there is none.
+    """Maps the index of a text into memory; returns None if there is none.
 
     Args:
-      vocab_size: ids are below it.
-      thorough: whether all tokens are compared with their checksums at once, and the whole text with its digest.
+      vocab_size: greatest valid id + 1.
+      thorough: whether to verify all tokens by their checksums, and the whole text by its digest.
 
     Raises:
       UnfitIndexError: it is damaged, or of another text.
@@ -152,7 +152,7 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
 
 
 def _description(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """Returns what the end of an index says, and where the numbers before it end."""
+    """Returns the description at the end of an index, and its position."""
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UnfitIndexError("it is no file")
@@ -171,18 +171,18 @@ def _description(file: BinaryIO) -> tuple[dict[str, Any], int]:
 
 
 def _compare(description: dict[str, Any], identity: dict[str, Any], path: str, thorough: bool) -> None:
-    """Raises UnfitIndexError where an index is of another text than the one that is there now."""
+    """Raises UnfitIndexError if an index is of another text than the current one."""
     differ = {key for key, value in identity.items() if description.get(key) != value}
-    # A copy of text and index, or a change of rights, changes this one; then the whole text tells.
+    # Copies of text and index, and new permissions, change the time of the status; then the whole text is compared.
     if differ - {"ctime_ns"} or (differ or thorough) and description.get("digest") != _digest_of(path):
         raise UnfitIndexError("the text has changed")
 
 
 class MappedIndex:
-    """An index in use: tokens are compared with the checksum of their block when the first of a block is wanted.
+    """An index in use. The checksum of a block of tokens is verified when it is first used.
 
-    A file that is changed or cut short while it is mapped is noticed by its size and time before each use: behind the
-    end of a mapped file there is nothing to be read, and whoever tries ends by a signal.
+    Size and time of the file are checked before each use, because reading beyond the end of a mapped file that was
+    truncated ends the process by a signal.
 
     Args:
       file: the index; it stays open as long as this object is there.
@@ -223,11 +223,11 @@ class MappedIndex:
         self.arrays = IndexArrays(data[:begin].view(token_type)[:tokens], offsets, starts)
 
     def is_unchanged(self) -> bool:
-        """Returns whether the file is as it was when it was mapped: asked before its memory is read."""
+        """Returns whether the file has not changed since it was mapped; to be called before its memory is read."""
         return _stamp(self._file) == self._stamp
 
     def holds(self, places: np.ndarray) -> bool:
-        """Returns whether the tokens at some places ``[n]`` are as they were written."""
+        """Returns whether the tokens at some places ``[n]`` are valid."""
         if self._all_checked:
             return True
         blocks = places // self._per_block
@@ -235,11 +235,11 @@ class MappedIndex:
         return all(self._check(int(block)) for block in wanted)
 
     def is_whole(self) -> bool:
-        """Returns whether all tokens are as they were written."""
+        """Returns whether all tokens are valid."""
         return all(self._check(int(block)) for block in np.flatnonzero(self._unchecked))
 
     def _check(self, block: int) -> bool:
-        # Read, not mapped: an error of the disk is then one that can be caught.
+        # Read, not mapped, so that an error of the disk is an exception.
         size = min(_BLOCK_BYTES, self._begin - block * _BLOCK_BYTES)
         try:
             content = os.pread(self._file.fileno(), size, block * _BLOCK_BYTES)
@@ -256,7 +256,7 @@ class MappedIndex:
 
 
 class GuardedIndex:
-    """An index that is made anew when it turns out to be damaged while it is used; used by several threads.
+    """An index that is made again if it is damaged while it is in use; used by several threads.
 
     Args:
       make: returns an index of the text that is there now, compared as a whole.
@@ -268,24 +268,24 @@ class GuardedIndex:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What is known of the text."""
+        """The description of the text."""
         return self._index.description
 
     @property
     def arrays(self) -> IndexArrays:
-        """The arrays; of the tokens only those that ``tokens_at`` was asked for are known to be right."""
+        """The arrays; only tokens returned by ``tokens_at`` have been verified."""
         index = self._index
         return index.arrays if index.is_unchanged() else self._renewed(index).arrays
 
     def tokens_at(self, places: np.ndarray) -> np.ndarray:
-        """Returns the tokens at some places."""
+        """Returns the tokens at some places ``[n]``."""
         index = self._index
         return (index if index.holds(places) else self._renewed(index)).arrays.tokens[places]
 
     def _renewed(self, index: MappedIndex) -> MappedIndex:
         with self._lock:
             if self._index is index:  # no other thread has
-                deco_print(f"The index of {self._path} was damaged while it was in use: it is made anew.")
+                deco_print(f"The index of {self._path} was damaged while it was in use: it is made again.")
                 fresh = self._make()
                 if fresh.description["digest"] != index.description["digest"]:
                     raise DataError(f"The index of {self._path} was damaged while it was in use, and the text has "

@@ -1,4 +1,4 @@
-"""Logits of an utterance that comes in pieces, from an encoder that sees a bounded part of it at a time."""
+"""Logits of an utterance that arrives in pieces, from an encoder with a bounded receptive field."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class Heard(NamedTuple):
-    """What further features changed.
+    """The logits after further features.
 
     Attributes:
-      revised: whether the complete logits since the last settled ones are to be replaced, because the features that
-        they were computed from have changed.
-      complete: ``[time, vocabulary]``: those that are new, or if ``revised`` all since the last settled ones; no frame
-        that is still to come has a part in them.
-      tentative: ``[time, vocabulary]`` those behind them, as if the utterance ended here.
-      settled: ``[time, vocabulary]``: complete ones that will not be revised any more.
+      revised: whether all complete logits since the last settled ones are replaced, because their features have
+        changed.
+      complete: ``[time, vocabulary]``: new logits that do not depend on further frames, or all since the last settled
+        ones if ``revised``.
+      tentative: ``[time, vocabulary]``: the logits after them, as if the utterance ended here.
+      settled: ``[time, vocabulary]``: complete logits that will not be revised.
     """
 
     revised: bool
@@ -42,35 +42,35 @@ def streaming_field(model: object) -> ReceptiveField:
       ConfigError: the model cannot be streamed.
     """
     if not isinstance(model, Speech2Text):
-        raise ConfigError([f"{type(model).__name__} is no recogniser of speech, so that it cannot be streamed: use one "
+        raise ConfigError([f"{type(model).__name__} does not recognise speech, so it cannot be streamed: use a model "
                            "of the class Speech2Text."])
     encoder, decoder = type(model.encoder).__name__, type(model.decoder).__name__
     if not isinstance(model.decoder, FullyConnectedCTCDecoder):
-        raise ConfigError([f"{decoder} attends to the whole utterance, so that the model cannot be streamed: train one "
+        raise ConfigError([f"{decoder} attends to the whole utterance, so the model cannot be streamed: train one "
                            "with FullyConnectedCTCDecoder."])
     field = time_windows_of(model.encoder).receptive_field()
     if field is None and not hasattr(model.encoder, "receptive_field"):
-        raise ConfigError([f"{encoder} does not tell which frames an output is made of, so that the model cannot be "
-                           "streamed: derive it from SpeechEncoder, and implement receptive_field()."])
+        raise ConfigError([f"{encoder} does not declare its receptive field, so the model cannot be streamed: derive "
+                           "it from SpeechEncoder, and implement receptive_field()."])
     if field is None:
-        raise ConfigError([f"{encoder} looks at the whole utterance as it is configured, so that the model cannot be "
+        raise ConfigError([f"{encoder} looks at the whole utterance as it is configured, so the model cannot be "
                            "streamed: train one with TDNNEncoder (without instance_norm), or with DeepSpeech2Encoder "
                            "and rnn_unidirectional."])
     return field
 
 
 class LogitStream:
-    """Runs encoder and decoder over a stretch of the utterance whenever features were added.
+    """Runs encoder and decoder over a part of the utterance whenever features are added.
 
-    A stretch begins so far before the first output in question that all it depends on is there; outputs whose frames
-    are not all there yet are tentative. Features that are normalised by the utterance change as it goes on: when they
-    differ too much from those that the last logits were computed from, all that is held is computed anew.
+    A part begins with the first frame that its first new output depends on. Outputs that depend on later frames are
+    tentative. Features that are normalised by the utterance change with further audio; if they differ too much from
+    those of the last logits, all frames that are held are computed again.
 
     Args:
-      model: a recogniser with CTC, built for inference, weights restored.
-      held: frames that may be revised.
-      tolerance: root of the mean squared difference, of features normalised to a deviation of 1, that is too much; at
-        the end of the utterance any difference is.
+      model: a CTC model, built for inference, with restored weights.
+      held: number of frames that may be revised.
+      tolerance: largest root mean square difference of features that is ignored, except at the end of the utterance;
+        features have a deviation of 1.
 
     Raises:
       ConfigError: the model cannot be streamed.
@@ -88,13 +88,13 @@ class LogitStream:
 
     def reset(self) -> None:
         """Begins a new utterance."""
-        self._settled = 0  # outputs that are never revised
-        self._complete = np.zeros([0, self._model.decoder.params["tgt_vocab_size"]], np.float32)  # those behind them
-        self._used = np.zeros([0, self._columns], np.float32)  # features that the logits were computed from
+        self._settled = 0  # number of settled outputs
+        self._complete = np.zeros([0, self._model.decoder.params["tgt_vocab_size"]], np.float32)  # after the settled
+        self._used = np.zeros([0, self._columns], np.float32)  # features of the logits
         self._first = 0  # number of their first frame
 
     def warm_up(self) -> None:
-        """Traces the graph, so that the first step need not wait for that."""
+        """Traces the graph in advance."""
         frames = self._before + self.field.behind + self._pad_to
         self._compute(np.zeros([frames, self._columns], np.float32), 0, frames)
 
@@ -104,16 +104,16 @@ class LogitStream:
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
-        """The frame at which a stretch begins whose first output in question is this one."""
+        """Returns the first frame that an output depends on."""
         stride = self.field.stride
         return max(0, (output * stride - self._before) // stride * stride)
 
     def advance(self, features: np.ndarray, first: int, ended: bool) -> Heard:
-        """Computes the logits that features allow.
+        """Computes the logits of features.
 
         Args:
           features: ``[frames, num_features]``, all that are held.
-          first: number of the first one: at most ``first_needed``.
+          first: number of the first one, at most ``first_needed``.
           ended: whether the utterance ends with them.
         """
         end, known = first + len(features), self._settled + len(self._complete)
@@ -134,21 +134,21 @@ class LogitStream:
         return float(np.sqrt(np.mean(np.square(features[:count] - self._used)))) if count else 0.0
 
     def _num_complete(self, end: int) -> int:
-        """How many outputs, from the utterance's first, need no frame from ``end`` on."""
+        """Returns the number of outputs, from the utterance's first one, that do not depend on frame ``end``."""
         return max(0, (end - self.field.behind - 1) // self.field.stride + 1)
 
     def _settle(self, end: int) -> np.ndarray:
-        """Takes out complete logits that lie too far back to be revised."""
+        """Removes and returns complete logits that are too old to be revised."""
         count = min(len(self._complete), max(0, (end - self._held) // self.field.stride - self._settled))
         settled, self._complete = self._complete[:count], self._complete[count:]
         self._settled += count
         return settled
 
     def _compute(self, features: np.ndarray, start: int, end: int) -> np.ndarray:
-        """Returns the logits ``[time, vocabulary]`` of a stretch of frames from ``start`` to ``end``."""
+        """Returns the logits ``[time, vocabulary]`` of the frames from ``start`` to ``end``."""
         if end - start < self.field.least:
             return np.zeros([0, self._complete.shape[1]], np.float32)
-        # Padded as the whole utterance would be, where that matters (use_conv_mask: False).
+        # Padded like the whole utterance, because with use_conv_mask: False padding changes results.
         padded = np.pad(features, [(0, -end % self._pad_to), (0, 0)])
         logits, lengths = self._run(padded[np.newaxis], np.array([end - start], np.int32))
         return logits[0, :int(lengths[0])].numpy()

@@ -1,4 +1,4 @@
-"""Speech to text: recognisers with CTC or attention, judged by word and character error rates."""
+"""Speech recognition with CTC or attention, evaluated by word and character error rates."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from open_seq2seq.utils.errors import ConfigError, DataError
 
 
 class Recognition(NamedTuple):
-    """What was recognised in one utterance.
+    """The result of one utterance.
 
     Attributes:
       text: the transcript.
-      words: with times in seconds and confidences; None where they were not asked for.
-      logits: ``[time, vocabulary]``; None where they were not asked for.
-      n_best: the best hypotheses; None where there was no beam search.
+      words: with times in seconds and confidences, or None.
+      logits: ``[time, vocabulary]``, or None.
+      n_best: the best hypotheses; None without beam search.
     """
 
     text: str
@@ -44,11 +44,11 @@ class Recognition(NamedTuple):
 
 
 class Speech2Text(EncoderDecoderModel):
-    """Speech recognition: CTC or attention, judged by WER and CER, written as CSV.
+    """Speech recognition with CTC or attention, evaluated by WER and CER, written as CSV.
 
-    With a ``FullyConnectedCTCDecoder`` evaluation and inference decode greedily in the graph, or with its parameter
-    ``use_language_model`` by prefix beam search. As ``ctc_decoder`` of a ``JointCTCAttentionDecoder`` it offers the
-    same: with ``use_language_model`` CTC's output alone is searched, instead of both decoders' together.
+    With a ``FullyConnectedCTCDecoder``, evaluation and inference decode greedily in the graph, or by prefix beam search
+    with its parameter ``use_language_model``. If it is the ``ctc_decoder`` of a ``JointCTCAttentionDecoder``, that
+    parameter makes the search use only CTC's output.
     """
 
     object_name = "audio frames"
@@ -81,7 +81,7 @@ class Speech2Text(EncoderDecoderModel):
 
     def connect(self) -> None:
         self._check_fit()
-        # Attention may write more symbols than there are frames; without <S> there is none.
+        # Attention, which needs <S>, may write more symbols than there are frames.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
             windows = time_windows_of(self.encoder)
             self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)
@@ -90,34 +90,34 @@ class Speech2Text(EncoderDecoderModel):
         if self._dumps_logits or self._lists_n_best:
             self._check_names()
         if self._dumps_logits and self.params["write_word_times"]:
-            deco_print("Logits are written, so there are no words and times of them (write_word_times).")
+            deco_print("Logits are written, so write_word_times has no effect.")
 
     def _check_fit(self) -> None:
-        """Raises ConfigError where the decoder is none for the data layer's targets, or cannot tell what is asked."""
+        """Raises ConfigError if the decoder does not fit the data layer's targets, or cannot give word times."""
         if isinstance(self.decoder, FullyConnectedCTCDecoder) and self.data_layer.alphabet.start_id is not None:
             raise ConfigError(["'data_layer_params/autoregressive' is True, but then the blank of "
                                f"{type(self.decoder).__name__} would be </S>: set it to False, which is for CTC."])
         greedy = not self._searches and not self._dumps_logits
         if self._wants_times and greedy and not self.decoder.tells_times:
-            raise ConfigError(["'write_word_times' is True, but attention tells no times: set it to False, or for "
+            raise ConfigError(["'write_word_times' is True, but attention gives no times: set it to False, or for "
                                "joint CTC and attention set use_language_model in ctc_decoder_params to True."])
 
     def _check_names(self) -> None:
-        """Raises DataError where two recordings would be one in a file that tells them apart by their names."""
+        """Raises DataError if two recordings have the same name, by which output files distinguish them."""
         names = Counter(self.data_layer.file_name(example) for example in range(self.data_layer.num_examples))
         name, count = names.most_common(1)[0]
         if count > 1:
-            raise DataError(f"{count} recordings are named {name}, so logits and n-best lists could not tell them "
-                            "apart: write one list at a time, or give names with folders in the lists.")
+            raise DataError(f"{count} recordings are named {name}, so logits and n-best lists could not distinguish "
+                            "them: write one list at a time, or give names with folders in the lists.")
 
     @property
     def _ctc(self) -> Any:
-        """The decoder that CTC is asked for: a part of it in joint CTC and attention."""
+        """The CTC decoder, which is a part of the decoder in joint CTC and attention."""
         return getattr(self.decoder, "ctc", self.decoder)
 
     @property
     def beam_search(self) -> CtcDecoder | None:
-        """The prefix beam search that evaluation and inference use; None where decoding is greedy."""
+        """The prefix beam search of evaluation and inference; None for greedy decoding."""
         return self._search
 
     @property
@@ -142,7 +142,7 @@ class Speech2Text(EncoderDecoderModel):
         return super().predict(self._with_features(batch, False))
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns logits and their lengths where they are searched or dumped, else the decoder's outputs."""
+        """Returns logits and lengths ``[batch]`` for beam search or dumps, otherwise the decoder's outputs."""
         if self._searches or self._dumps_logits:
             decoded = decoded.get("ctc_output", decoded)
             return [decoded["logits"], lengths_of(decoded, "the decoder")]
@@ -183,7 +183,7 @@ class Speech2Text(EncoderDecoderModel):
         return {"Eval WER": rates.wer, "Eval CER": rates.cer}
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
-        """Returns (example, what was recognised) for each utterance of the batch."""
+        """Returns (example, recognition) for each utterance of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)
         return list(zip(np.asarray(batch["ids"]).tolist(), self._recognitions(outputs), strict=True))
 
@@ -198,7 +198,7 @@ class Speech2Text(EncoderDecoderModel):
         return TranscriptWriter(output_file, layer.file_name, self.params["write_word_times"], self._lists_n_best)
 
     def _recognitions(self, values: list[np.ndarray]) -> list[Recognition]:
-        """Turns the outputs of ``predict`` into texts, and whatever else was asked for."""
+        """Converts the outputs of ``predict`` to recognitions."""
         if self._dumps_logits:
             return [Recognition("", None, logits[:length]) for logits, length in zip(*values, strict=True)]
         if self._search is not None:
@@ -209,8 +209,8 @@ class Speech2Text(EncoderDecoderModel):
     def _searched(self, search: CtcDecoder, logits: np.ndarray) -> Recognition:
         if not self._warned and says_nothing(logits).any():
             self._warned = True
-            deco_print("There are logits that are NaN or infinite, so the model may have diverged: such frames are "
-                       "taken for blanks.")
+            deco_print("Some logits are NaN or infinite, so the model may have diverged: such frames are decoded as "
+                       "blanks.")
         found = search.decode(logits)
         words = self._in_seconds(search.words(logits, found[0])) if self._wants_times else None
         return Recognition(found[0].text, words, None, found)
@@ -234,5 +234,5 @@ class Speech2Text(EncoderDecoderModel):
 
 
 def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:
-    """Returns the ids of one utterance: up to its length, where the decoder gives one."""
+    """Returns the ids ``[time]`` of one utterance, up to its length if the decoder gives it."""
     return outputs[0][row, :outputs[1][row]] if len(outputs) > 1 else outputs[0][row]

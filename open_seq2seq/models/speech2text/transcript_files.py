@@ -1,4 +1,4 @@
-"""What inference writes of recordings: transcripts, times of words, n-best lists, logits."""
+"""Writers of inference results of recordings: transcripts, word times, n-best lists, logits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 10  # transcripts that are printed besides being written
 
 
 class SpokenWord(NamedTuple):
-    """A word and when it was spoken.
+    """A word and its time.
 
     Attributes:
       text: the word.
@@ -33,7 +33,7 @@ class SpokenWord(NamedTuple):
 
 
 class _RecordingsWriter(ResultWriter):
-    """Names recordings, and knows whether there was any."""
+    """Base of writers that name recordings."""
 
     def __init__(self, output_file: str, name_of: Callable[[int], str]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class DumpWriter(_RecordingsWriter):
       name_of: example → name of its recording; no two have the same.
       labels: the alphabet without the blank.
       step_seconds: time between two frames of the logits.
-      normalization: what the data layer does to references.
+      normalization: the data layer's parameters of text normalisation.
     """
 
     def __init__(self, output_file: str, name_of: Callable[[int], str], labels: Sequence[str], step_seconds: float,

@@ -16,16 +16,16 @@ from open_seq2seq.parts.randomness import next_seed
 
 
 class BlockSettings(NamedTuple):
-    """What all blocks of an encoder share.
+    """The settings that all blocks of an encoder share.
 
     Attributes:
-      activation: after each layer; None for none.
+      activation: after each layer, or None.
       normalization: one of ``NORMALIZATIONS``.
       momentum: of batch norm.
       epsilon: of the normalisation.
       initializer: of kernels.
       regularizer: of kernels and of batch norm's scale; not of the projections of residual connections.
-      mask_padding: whether layers read zeros where there is padding, and statistics leave it out.
+      mask_padding: whether layers read zeros at padding, and statistics exclude it.
     """
 
     activation: Activation | None
@@ -38,11 +38,11 @@ class BlockSettings(NamedTuple):
 
 
 class BlockShape(NamedTuple):
-    """What a block is made of.
+    """The layers of a block.
 
     Attributes:
       kind: of its convolutions, one of ``KINDS``.
-      repeat: how many layers.
+      repeat: number of layers.
       windows: over time, and for ``conv2d`` over frequency.
       channels: of its outputs.
       dropout: rate after each layer.
@@ -71,16 +71,16 @@ class ConvLayer(Module):
                                        settings.regularizer)
 
     def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """Returns ``[batch, time', …, channels]``; ``held`` ``[batch, time']`` is False where there is padding."""
+        """Returns ``[batch, time', …, channels]``; ``held`` ``[batch, time']`` is False at padding."""
         y = self.convolution(x)
         return y if self.norm is None else self.norm(y, _like_rows(held, y), training)
 
 
 class ConvBlock(Module):
-    """Layers of convolution, normalisation, activation and dropout; the last one may add a residual.
+    """Layers of convolution, normalisation, activation and dropout, with an optional residual connection.
 
-    Each residual input goes through a matrix and a normalisation of its own, and is added before the last activation
-    (Li et al. 2019, Jasper, https://arxiv.org/abs/1904.03288).
+    Each residual input has its own matrix and normalisation, and is added before the last activation (Li et al. 2019,
+    Jasper, https://arxiv.org/abs/1904.03288).
 
     Args:
       residual_channels: channels of each residual input; none for a block without a residual connection.
@@ -98,18 +98,18 @@ class ConvBlock(Module):
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, residuals: Sequence[tf.Tensor] = (), training: bool = False,
                  drop: float = 0.0) -> tuple[tf.Tensor, tf.Tensor]:
-        """Transforms ``[batch, time, …, channels]``, which is zero where there is padding.
+        """Transforms ``[batch, time, …, channels]``, which is zero at padding.
 
         Args:
           x: in the compute type.
           lengths: frames ``[batch]`` int32.
-          residuals: as many as there are residual channels, of the output's number of frames.
-          training: whether anything is dropped, and which statistics normalise.
+          residuals: the residual inputs ``[batch, time', …]``, with the output's number of frames.
+          training: whether dropout is on, and normalisation uses the batch's statistics.
           drop: probability that all but the residual is dropped (Huang et al. 2016, stochastic depth,
-            https://arxiv.org/abs/1603.09382); 1 drops it always.
+            https://arxiv.org/abs/1603.09382).
 
         Returns:
-          The outputs, zero again where there is padding, and their lengths.
+          The outputs ``[batch, time', …, channels]``, zero at padding, and their lengths ``[batch]``.
         """
         for layer in self.layers:
             lengths = layer.window.outputs(lengths)

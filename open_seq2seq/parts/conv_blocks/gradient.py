@@ -1,7 +1,7 @@
 """A convolution over time whose gradients are convolutions too.
 
-Where TensorFlow leaves oneDNN off, its own kernels of these gradients take up to twice as long as the convolutions
-that compute the same (docs/speed.md), and there are none for kernels that skip inputs.
+Without oneDNN, TensorFlow's kernels of these gradients take up to twice as long as equivalent convolutions
+(docs/speed.md), and there are none for dilated kernels.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_padded
 
 
 class Steps(NamedTuple):
-    """How a kernel goes over time; ``stride`` or ``dilation`` is 1, and with a stride nothing is padded.
+    """The steps of a kernel over time; ``stride`` or ``dilation`` is 1, and with a stride nothing is padded.
 
-    Args:
+    Attributes:
       stride: inputs from one output to the next.
       dilation: inputs from one tap to the next.
-      pads: zeros before the first input and behind the last one.
+      pads: zeros before the first input and after the last one.
     """
 
     stride: int = 1
@@ -31,9 +31,9 @@ class Steps(NamedTuple):
 def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
-    With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]`` the gradient of ``x`` is a convolution of that of ``y``
-    with the kernel back to front, and the gradient of the kernel one of ``x`` with that of ``y``, in which the
-    examples are the channels, and the channels of ``x`` the examples.
+    With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
+    convolved with the reversed kernel. The gradient of the kernel is ``x`` convolved with the gradient of ``y``, where
+    the examples are channels, and the channels of ``x`` are examples.
 
     Returns ``[batch, time', out_channels]``.
     """
@@ -53,17 +53,17 @@ def _convolve(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
 
 
 def _of_input(dy: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor, steps: Steps) -> tf.Tensor:
-    if steps.stride > 1:  # between the gradients would be zeros, which TensorFlow's own kernel leaves out
+    if steps.stride > 1:  # TensorFlow's kernel skips the zeros that a convolution would have between the gradients
         dx = tf.raw_ops.Conv2DBackpropInput(
             input_sizes=tf.stack([shape[0], 1, shape[1], shape[2]]), filter=tf.expand_dims(kernel, 0),
             out_backprop=tf.expand_dims(dy, 1), strides=[1, 1, steps.stride, 1], padding="VALID")
         return tf.squeeze(dx, [1])
     reach = (kernel.shape[0] - 1) * steps.dilation
     pads = (reach - steps.pads[0], reach - steps.pads[1])
-    # Not before its turn: made at once, all layers' copies would lie in memory until then.
+    # Made after dy: otherwise the copies of all layers would be made at once, and remain in memory.
     with tf.control_dependencies([dy]):
-        back_to_front = tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1])
-    return _convolve(dy, back_to_front, Steps(1, steps.dilation, pads))
+        reversed_kernel = tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1])
+    return _convolve(dy, reversed_kernel, Steps(1, steps.dilation, pads))
 
 
 def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps) -> tf.Tensor:

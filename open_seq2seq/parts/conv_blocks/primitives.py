@@ -1,9 +1,9 @@
-"""TensorFlow's convolutions, right for no examples too; every convolution of the package is one of these.
+"""TensorFlow's convolutions, made correct for empty batches; the package uses no other convolutions.
 
-With oneDNN TensorFlow returns a convolution of nothing in the shape of its input: ``[0, 12, 3]`` convolved to 4
-channels with a stride of 2 stays ``[0, 12, 3]``. What follows then fails, or makes gradients of a shape that no weight
-has. So results are reshaped to the shape that they have anyway where there are examples, which copies and computes
-nothing. Without oneDNN its gradient of a depthwise kernel is whatever the memory held where there are no outputs.
+With oneDNN, TensorFlow returns the convolution of an empty batch in the shape of its input: ``[0, 12, 3]`` convolved to
+4 channels with a stride of 2 remains ``[0, 12, 3]``. Later operations then fail, or gradients have wrong shapes. So
+results are reshaped to the correct shape, which costs nothing. Without oneDNN, the gradient of a depthwise kernel is
+uninitialised memory if there are no outputs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def convolve_channels(x: tf.Tensor, kernel: tf.Tensor, stride: int, padding: str
     """
     time = _outputs(_places(x)[0], kernel.shape[0], stride, dilation, padding)
     kernel = _with_zero_gradient_unless((_size(x, 0) > 0) & (time > 0), kernel)
-    # Time as the height of an image of width 1 is the quickest of the layouts.
+    # Time as the height of an image of width 1 is the fastest layout.
     y = tf.nn.depthwise_conv2d(x[:, :, tf.newaxis], kernel[:, tf.newaxis], [1, stride, stride, 1], padding,
                                dilations=[dilation, 1])
     return _in_shape(y[:, :, 0], x, [time], kernel.shape[1])

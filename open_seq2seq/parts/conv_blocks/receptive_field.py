@@ -1,4 +1,4 @@
-"""Which frames of the input an output of several convolutions is made of."""
+"""The receptive field of several convolutions over time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from open_seq2seq.parts.conv_blocks.convolution import Window
 
 
 class ReceptiveField(NamedTuple):
-    """Output ``o`` is made of the frames from ``o · stride - before`` to ``o · stride + behind``, and of no others.
+    """Output ``o`` depends only on the frames from ``o · stride - before`` to ``o · stride + behind``.
 
     Attributes:
-      before: in frames; infinite where it is everything that came before.
+      before: in frames; infinite if it depends on all earlier frames.
       behind: in frames.
       stride: frames from one output to the next.
-      least: frames that an utterance must have to make an output at all.
+      least: least number of frames for an output.
     """
 
     before: float
@@ -25,7 +25,7 @@ class ReceptiveField(NamedTuple):
 
 
 def field_of(windows: Sequence[Window]) -> ReceptiveField:
-    """Returns the receptive field of layers, the first one first."""
+    """Returns the receptive field of windows in the order of the layers."""
     first = last = 0
     stride = least = 1
     for window in reversed(windows):

@@ -1,9 +1,8 @@
-"""What recurrent cells compute in one step, and the gradient of it.
+"""Recurrent cells: one step, and its gradient.
 
-A cell gets the input's projection ``x`` (bias included), multiplies its state by the recurrent
-weights, and does the rest in FP32. Each step says what its gradient needs (``saved``), so the
-backward pass multiplies matrices once a step, and the weights' gradients are one product over
-all steps, at the end.
+A cell gets the projected input ``x`` (bias included), multiplies its state by the recurrent weights, and computes the
+rest in FP32. Each step saves the values that its gradient needs (``saved``), so that the backward pass has one matrix
+product a step, and the gradients of the weights are one product over all steps.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class StepGradient(NamedTuple):
     Attributes:
       x: of the projected input ``[batch, columns]``, FP32.
       states: of the states before the step, ``[batch, hidden]`` each, FP32.
-      rows: further rows ``[batch, …]`` that the weights' gradients are made of.
-      sums: gradients of the weights that are no matrices, summed over the batch.
+      rows: further rows ``[batch, …]`` for the gradients of the weights.
+      sums: gradients of the weights that are not matrices, summed over the batch.
     """
 
     x: tf.Tensor
@@ -35,15 +34,15 @@ class StepGradient(NamedTuple):
 
 
 class Cell(Protocol):
-    """A kind of cell; objects hold no variables.
+    """A kind of cell, without variables.
 
     Attributes:
-      name: how configs call it.
+      name: its name in configs.
       gates: the projected input has ``gates · hidden`` columns.
       num_states: 1, or 2 with an inner state besides the output.
-      saved: what a step saves: (columns by ``hidden``, whether in FP32 instead of the compute type).
-      num_rows: how many ``rows`` a ``StepGradient`` has, ``hidden`` columns each.
-      num_sums: how many ``sums``; they belong to the last weights.
+      saved: of each saved tensor, (columns / ``hidden``, whether it is FP32 instead of the compute type).
+      num_rows: number of ``rows`` of a ``StepGradient``, with ``hidden`` columns each.
+      num_sums: number of ``sums``, which belong to the last weights.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Cell(Protocol):
           weights: the recurrent matrix first, in the compute type.
 
         Returns:
-          (the new states, what the gradient needs ``[batch, …]``).
+          (the new states, the tensors to save ``[batch, …]``).
         """
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
@@ -72,7 +71,7 @@ class Cell(Protocol):
         Args:
           d_states: of the new states, FP32.
           saved: from ``step``.
-          before: the states before the step, in the types in which they are kept.
+          before: the states before the step, in the types in which they are stored.
           after: the states after the step, likewise.
           weights: as in ``step``.
         """
@@ -89,12 +88,12 @@ class Cell(Protocol):
 
 
 def product(states: tf.Tensor, matrix: tf.Tensor, transpose: bool = False) -> tf.Tensor:
-    """Returns ``states · matrix`` in FP32, multiplied in the matrix' type."""
+    """Returns ``states · matrix`` in FP32, multiplied in the type of the matrix."""
     return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix, transpose_b=transpose), tf.float32)
 
 
 def _all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Returns ``leftᵀ · right`` over all rows: in half precision the sum is still made in FP32."""
+    """Returns ``leftᵀ · right`` over all rows; also in half precision the sum is computed in FP32."""
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 

@@ -11,20 +11,19 @@ from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.xla import is_for_xla
 
-# Where cuDNN expects each of our gates. LSTM: input, forget, cell, output. GRU: reset, update, candidate.
+# The order of our gates in cuDNN. LSTM: input, forget, cell, output. GRU: reset, update, candidate.
 GATE_ORDER = {"lstm": (0, 1, 3, 2), "gru": (1, 0, 2)}
 
 
 def cudnn_serves(cell: Cell) -> bool:
-    """Whether this cell runs in cuDNN here: it computes it, there is a GPU, and XLA does not compile."""
+    """Whether cuDNN can be used: it has this cell, there is a GPU, and XLA does not compile."""
     return cell.name in GATE_ORDER and not is_for_xla() and bool(tf.config.list_logical_devices("GPU"))
 
 
 def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
-    """Returns the weights as cuDNN wants them: all matrices gate by gate and transposed, then all biases.
+    """Returns the weights in the layout of cuDNN: all matrices gate by gate and transposed, then all biases.
 
-    cuDNN has two biases for each gate. Ours is the input's; the recurrent one is 0, but for a
-    GRU's candidate.
+    cuDNN has two biases for each gate. Ours is that of the input; the recurrent one is 0 except for a GRU's candidate.
 
     Args:
       dtype: float32 or float16.
@@ -50,7 +49,7 @@ def cudnn_recurrence(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: S
 
     Args:
       x: ``[time, batch, input]``; bfloat16, which the kernel lacks, is computed in float32.
-      lengths: ``[batch]`` in steps; empty rows are given one, whose outputs the caller puts out.
+      lengths: ``[batch]`` in steps; empty rows get one step, whose output the caller masks.
       states: initial states ``[batch, hidden]``, FP32.
     """
     dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype

@@ -1,9 +1,8 @@
 """The loop of a recurrent layer over time, with its own gradient.
 
-Only the recurrent product and the gates are inside the loop: the input was projected for all steps
-at once, and the weights' gradients are one product over all steps. Against the gradient that
-TensorFlow derives of ``tf.while_loop`` nothing but the gates is kept, and no weight gradient is
-added up step by step.
+Only the recurrent product and the gates are inside the loop: the input is projected for all steps at once, and the
+gradients of the weights are one product over all steps. In contrast to TensorFlow's gradient of ``tf.while_loop``, only
+the gates are kept, and gradients of weights are not added up step by step.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.rnn.cells import Cell, Tensors
 
-STEPS_AT_ONCE = 4  # steps in one turn of the loop: a turn has costs of its own
+STEPS_AT_ONCE = 4  # steps of one loop iteration, to share its overhead
 
 
 def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -28,9 +27,8 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
       weights: the cell's; matrices in the compute type, all else FP32.
 
     Returns:
-      For each state its values after every step, ``[time, batch, hidden]``: the output in the
-      compute type, an inner state in FP32. Steps beyond an example's end are computed from
-      whatever is there; the caller puts them out.
+      The values of each state after every step, ``[time, batch, hidden]``: the output in the compute type, an inner
+      state in FP32. Steps after the end of an example are computed from its padding; the caller masks them.
     """
     num_states = cell.num_states
 
@@ -66,7 +64,7 @@ def _array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.
 
 
 def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tuple[list[tf.Tensor], Tensors]:
-    """Returns each state's history, the initial one first ``[time + 1, batch, hidden]``, and what all steps saved."""
+    """Returns the history of each state ``[time + 1, batch, hidden]``, the initial one first, and the saved tensors."""
     steps, kept = tf.shape(x)[0], _kept_types(cell, x)
     rows, hidden = states[0].shape
     histories = tuple(_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))

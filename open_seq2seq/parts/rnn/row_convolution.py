@@ -1,4 +1,4 @@
-"""Row convolution: what a unidirectional network sees of the frames to come."""
+"""Row convolution, by which a unidirectional network reads some later frames."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
 class RowConvolution(Module):
     """A filter over time for each channel, batch norm and activation, in FP32.
 
-    After Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7; but as the published recipes
-    have it the window lies around each frame, not behind it.
+    Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7; but as in the published recipes
+    the window is centred on each frame.
 
     Args:
       channels: of the input and the output.

@@ -16,7 +16,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
            training: bool = False) -> tf.Tensor:
     """Averages values by the softmax of query–key products (Vaswani et al. 2017, §3.2.1).
 
-    Scale factors are the caller's: ``depth^-0.5`` is in the query, and dropout's in the value.
+    The caller multiplies the query by ``depth^-0.5``, and the value by the scale of dropout.
 
     Args:
       query: ``[batch, heads, query time, depth]``.
@@ -38,7 +38,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
 
 
 class Attention(Module):
-    """Four matrices without bias, and how they are read.
+    """Base of attention layers: four matrices without bias.
 
     Args:
       num_heads: heads; divides ``hidden_size``.
@@ -58,10 +58,10 @@ class Attention(Module):
         self.output = self.weight(shape, initializer, regularizer=regularizer)
 
     def projection(self, names: str, dtype: tf.DType, training: bool = False) -> tf.Tensor:
-        """Returns the matrices of some of ``q``, ``k``, ``v`` side by side, to apply them in one product.
+        """Returns the concatenated matrices of some of ``q``, ``k``, ``v``, for one product.
 
-        ``depth^-0.5`` is multiplied into the query's matrix and the scale of dropout into the
-        value's: matrices are smaller than activations.
+        The query's matrix is multiplied by ``depth^-0.5`` and the value's by the scale of dropout, because matrices are
+        smaller than activations.
         """
         matrices = {
             "q": lambda: scaled_weight(self.query, self.depth ** -0.5, dtype),
@@ -106,7 +106,7 @@ class SelfAttention(Attention):
         return self._merge(context, self.output_projection(x.dtype, output_scale))
 
     def kernels(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what ``step`` needs of the weights, to be made once before decoding."""
+        """Returns the weights for ``step``, to be made once before decoding."""
         return self.projection("qkv", dtype), self.output_projection(dtype)
 
     def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> dict[str, tf.Tensor]:
@@ -116,10 +116,10 @@ class SelfAttention(Attention):
 
     def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor],
              kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Attends from the newest position to all so far.
+        """Attends from the newest position to all positions so far.
 
-        The cache grows by a position at each step: beam search copies it at each step
-        anyway, and a growing one is half as long on average as one of full length.
+        The cache grows by a position at each step: beam search copies it anyway, and it is half as long on average as
+        one of full length.
 
         Args:
           x: ``[batch, beam, hidden]``.
@@ -147,15 +147,14 @@ class CrossAttention(Attention):
         return key, value
 
     def kernels(self, dtype: tf.DType, output_scale: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what a call needs of the weights, to be made once before decoding."""
+        """Returns the weights for a call, to be made once before decoding."""
         return self.projection("q", dtype), self.output_projection(dtype, output_scale)
 
     def __call__(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor | None,
                  kernels: tuple[tf.Tensor, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Attends from ``x`` to a memory.
 
-        The second axis of ``x`` may also count the hypotheses of a beam, which then share
-        the memory of their sentence without a copy.
+        The second axis of ``x`` may also be that of the hypotheses of a beam, which share the memory of their sentence.
 
         Args:
           x: ``[batch, time or beam, hidden]``.

@@ -31,7 +31,7 @@ class FeedForward(Module):
         self.output_bias = self.weight([hidden_size], "zeros")
 
     def kernels(self, dtype: tf.DType, training: bool = False, output_scale: float = 1.0) -> list[tf.Tensor]:
-        """Returns what a call needs of the weights; made once before decoding.
+        """Returns the weights for a call, to be made once before decoding.
 
         Args:
           dtype: the compute type.
@@ -49,9 +49,8 @@ class FeedForward(Module):
 
         Args:
           x: ``[..., hidden]`` in the compute type.
-          mask: boolean, the shape of ``x`` without its last axis; when given, few
-            positions are computed where it does not hold (all under ``tracing_for_xla``);
-            the rest become zeros.
+          mask: boolean ``[...]``; if given, only a few positions where it is False are computed (all under
+            ``tracing_for_xla``), and the others become zeros.
         """
         shape = tf.shape(x)
         flat = tf.reshape(x, [-1, x.shape[-1]])

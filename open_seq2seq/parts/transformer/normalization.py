@@ -17,7 +17,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 NORM_TYPES = ["layernorm_L2", "layernorm_L1", "batch_norm"]
 
-# Profiles tell normalisation apart from other arithmetic by its scope.
+# Profiles recognise normalisation by this name scope.
 _SCOPE = "norm"
 
 _NORM_PARAMS = {
@@ -55,7 +55,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
         centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
         if is_for_xla():
             variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-        else:  # reads the rows once, where mean(square) writes a copy of them
+        else:  # reads the rows once, whereas mean(square) writes a copy of them
             norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
             variance = tf.square(norm) / tf.cast(tf.size(gamma), tf.float32)
         inverse = tf.math.rsqrt(variance + epsilon)

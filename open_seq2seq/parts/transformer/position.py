@@ -1,4 +1,4 @@
-"""Position signals and attention biases: what depends on lengths and places only."""
+"""Position signals and attention biases."""
 
 from __future__ import annotations
 

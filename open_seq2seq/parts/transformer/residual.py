@@ -1,4 +1,4 @@
-"""The frame of every sublayer: norm before, dropout and residual connection after."""
+"""The residual connection around sublayers: normalisation before, dropout and sum after."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def residual_sublayer(x: tf.Tensor, norm: Module, sublayer: Callable[[tf.Tensor,
     Args:
       x: ``[..., hidden]``.
       norm: called with (x, mask, training).
-      sublayer: function of (normed input, factor of its result); the factor is the scale
-        of dropout, which the sublayer multiplies into its last weights.
+      sublayer: function of (normalised input, factor of its result); the factor is the scale of dropout, by which the
+        sublayer multiplies its last weights.
       dropout_rate: rate of dropout on the sublayer's result.
       mask: boolean, ``x``'s shape without the last axis; False marks padding.
     """

@@ -327,7 +327,7 @@ def test_no_flipped_bit_of_the_lengths_is_believed(remembered, capsys):
     for place in range(0, len(whole), 3):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1:])
         assert again() == ([100, 200, 300], 3) and file.read_bytes() == whole
-        assert "is not as it was written: the headers of 3 recordings are read anew" in capsys.readouterr().out
+        assert "is not as it was written: the headers of 3 recordings are read again" in capsys.readouterr().out
     for content in (b"", whole[:-1], whole[:50], whole + b"x", whole[:-4]):  # the last: as files were before
         file.write_bytes(content)
         assert again() == ([100, 200, 300], 3)

@@ -147,7 +147,7 @@ def test_a_list_without_header_is_refused_whatever_the_config_says(one_list, voi
 
 def test_duplicates(one_list, voice):
     params = one_list(("a.wav", voice, "ab"), ("b.wav", voice, "ab"), ("./a.wav", None, "ba"))
-    with pytest.raises(DataError, match=r"list\.csv:4: \./a\.wav stands in the list twice: it is in line 2"):
+    with pytest.raises(DataError, match=r"list\.csv:4: \./a\.wav is in the list twice: it is also in line 2"):
         Speech2TextDataLayer(params, mode="train")
     layer = Speech2TextDataLayer({**params, "on_bad_example": "skip"}, mode="train")
     assert layer.report_dropped() == {"duplicate": 1}

@@ -168,7 +168,7 @@ def test_no_flipped_bit_of_an_index_is_trained_on(indexed):
     for place in range(0, len(whole), 11):
         index.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1:])
         assert batch_of_all(load()) == expected
-        assert index.read_bytes()[:-400] == whole[:-400]  # made anew; a description may be longer or shorter
+        assert index.read_bytes()[:-400] == whole[:-400]  # made again; a description may be longer or shorter
 
 
 def test_tokens_are_checked_when_they_are_wanted(indexed, capsys):
@@ -181,7 +181,7 @@ def test_tokens_are_checked_when_they_are_wanted(indexed, capsys):
     capsys.readouterr()
     assert corpus.padded(ALL[:3], 100)[0].tolist() and capsys.readouterr().out == ""
     assert batch_of_all(corpus) == expected
-    assert "was damaged while it was in use: it is made anew" in capsys.readouterr().out
+    assert "was damaged while it was in use: it is made again" in capsys.readouterr().out
     assert load(thorough=True).tokens.tolist() == corpus.tokens.tolist() and capsys.readouterr().out == ""
 
 
@@ -222,7 +222,7 @@ def test_a_text_of_equal_size_and_time_is_another(indexed, capsys):
     os.utime(text, ns=(times.st_atime_ns, times.st_mtime_ns))
     capsys.readouterr()
     assert batch_of_all(load()) != expected
-    assert "is made anew: the text has changed" in capsys.readouterr().out
+    assert "is made again: the text has changed" in capsys.readouterr().out
 
 
 def test_the_same_text_with_other_rights_is_the_same(indexed, capsys):

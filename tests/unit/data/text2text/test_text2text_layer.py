@@ -246,6 +246,6 @@ def test_a_check_compares_indexes_with_the_whole_texts(files, tmp_path, capsys):
         index.write_bytes(content)
     layer = ParallelTextDataLayer(params)
     assert "anew" not in capsys.readouterr().out
-    assert layer.examine() == said and capsys.readouterr().out.count("is made anew: tokens in it are damaged") == 2
+    assert layer.examine() == said and capsys.readouterr().out.count("is made again: tokens in it are damaged") == 2
     assert layer.make_batch(np.arange(20))["source_tensors"][0].tolist() == batch
     assert files.layer().examine() == []

@@ -164,7 +164,7 @@ def test_impossible_arguments_are_refused(make, asr: FrameASR):
 
 
 def test_other_tasks_are_refused():
-    with pytest.raises(ConfigError, match="no recogniser of speech"):
+    with pytest.raises(ConfigError, match="does not recognise speech"):
         FrameASR(object())  # type: ignore[arg-type]
 
 
