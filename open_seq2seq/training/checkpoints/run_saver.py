@@ -138,10 +138,18 @@ class RunSaver:
         """Writes the mean of the last ``count`` checkpoints, or of as many as there are, and returns it."""
         self.wait()
         refuse_links(self.directory)
-        paths = [path for step, path in self.regular() if step > 0][:count]
+        after_start = (path for path in list_checkpoints(self.directory) if regular_step(path.name))
+        paths = [path for path in after_start if self._may_be_own(path)][:count]
         average = average_checkpoints(paths[::-1])
         write_snapshot(average, self.averaged_dir / regular_name(average.state["step"]))
         return average
+
+    def _may_be_own(self, path: Path) -> bool:
+        """Returns whether a checkpoint is of this run; True for one whose state is damaged, which is reported later."""
+        try:
+            return read_state(path).get(RUN, "") == self._run
+        except CheckpointError:
+            return True
 
     def _kept_scores(self) -> list[float]:
         if not self._best_dir.is_dir():
