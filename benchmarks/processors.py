@@ -75,7 +75,7 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
     from open_seq2seq.parts.precision import weight_cast_scope
     from open_seq2seq.runners import Runner
     from open_seq2seq.training.precision.choice import settle_precision
-    from open_seq2seq.training.run.setup import describe_sections
+    from open_seq2seq.training.run.training_setup import describe_sections
 
     config = resolve(load_config(config_file), "infer", parse_overrides([f"--dtype={dtype}"], ["--config_file"]))
     specs = settle_precision(describe_sections(RunOptions(mode="infer", config=config)), Runner())

@@ -76,7 +76,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
     from open_seq2seq.training.checkpoints import choosing
     from open_seq2seq.training.run.logdir import check_logdir
     from open_seq2seq.training.run.restoring import restore_weights
-    from open_seq2seq.training.run.setup import describe_sections
+    from open_seq2seq.training.run.training_setup import describe_sections
 
     trust = ["--trust_code"] if args.trust_code else []
     options = parse_options([f"--config_file={args.config_file}", f"--mode={args.data}", *trust, *overrides])

@@ -181,7 +181,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
     from open_seq2seq.training.loop.trainer import Trainer
     from open_seq2seq.training.precision.choice import settle_precision
     from open_seq2seq.training.run.process_settings import set_up_process
-    from open_seq2seq.training.run.setup import describe_sections
+    from open_seq2seq.training.run.training_setup import describe_sections
 
     values = parse_overrides([*overrides, *plan.overrides, f"--random_seed={seed}"], ["--config_file"])
     config = resolve(load_config(config_file), "train_eval", values)

@@ -68,7 +68,7 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
     from open_seq2seq.training.loop.trainer import Trainer
     from open_seq2seq.training.precision.choice import settle_precision
     from open_seq2seq.training.run.process_settings import set_up_process
-    from open_seq2seq.training.run.setup import describe_sections
+    from open_seq2seq.training.run.training_setup import describe_sections
 
     values = parse_overrides(list(overrides), ["--config_file"])
     config = resolve(load_config(config_file), "train", values, Benchmark(steps=ENDLESS))

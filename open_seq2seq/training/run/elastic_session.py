@@ -21,7 +21,7 @@ from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.precision.choice import in_choice, settle_precision
 from open_seq2seq.training.recovery.good_state import GoodState
-from open_seq2seq.training.run import setup
+from open_seq2seq.training.run import training_setup
 from open_seq2seq.training.run.logdir import LogDir, take_over
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
@@ -118,7 +118,7 @@ class ElasticTraining:
         self._options, self._specs, self._membership = options, specs, membership
         self._params = specs["train"].full_params
         self._kept = Kept()
-        self._models: setup.Models | None = None
+        self._models: training_setup.Models | None = None
         self._logdir: LogDir | None = None
         self._held = contextlib.ExitStack()
         self._watchdog: Watchdog | None = None
@@ -170,7 +170,7 @@ class ElasticTraining:
             notes += set_up_process([spec.params for spec in self._specs.values()])
         self._meetings += 1
         dtype = resolve_dtype(self._params["dtype"]).compute.name
-        return notes + check_agreement(runner, setup.agreed_values(self._options), dtype)
+        return notes + check_agreement(runner, training_setup.agreed_values(self._options), dtype)
 
     def _train(self, runner: ElasticRunner, notes: list[str]) -> int:
         positions = runner.gather([self._kept.position])
@@ -178,24 +178,24 @@ class ElasticTraining:
         self._open_logdir(runner, fresh=not known)
         if not known:
             trainer = self._begin(runner, notes)
-            if setup.nothing_left(trainer, self._logdir or LogDir(None)):
+            if training_setup.nothing_left(trainer, self._logdir or LogDir(None)):
                 return 0
         else:
             latest = max(known, key=lambda position: position.step)
             trainer = self._continue(runner, latest, positions.index(latest), notes)
         hook = CommitHook(self._kept, self._membership, self._params["elastic_commit_steps"])
         signum = None if trainer.finished else train(trainer, [hook])
-        return setup.finish(trainer, signum)
+        return training_setup.finish(trainer, signum)
 
     def _begin(self, runner: ElasticRunner, notes: list[str]) -> Trainer:
-        setup.print_configs(self._options, self._specs, notes)
+        training_setup.print_configs(self._options, self._specs, notes)
         assert self._logdir is not None or not runner.is_chief
         logdir = self._logdir or LogDir(None)
-        checkpoint, state = setup.resumed(self._options, logdir, runner)
+        checkpoint, state = training_setup.resumed(self._options, logdir, runner)
         self._logdir = self._logdir and self._logdir.of_run(state)
         self._specs = settle_precision(self._specs, runner, state)
-        trainer = self._make_trainer(runner, setup.shared_seed(self._specs["train"], state, runner))
-        setup.start(trainer, logdir, checkpoint, state)
+        trainer = self._make_trainer(runner, training_setup.shared_seed(self._specs["train"], state, runner))
+        training_setup.start(trainer, logdir, checkpoint, state)
         return trainer
 
     def _continue(self, runner: ElasticRunner, position: RunPosition, root: int, notes: list[str]) -> Trainer:
@@ -216,12 +216,12 @@ class ElasticTraining:
         return trainer
 
     def _make_trainer(self, runner: ElasticRunner, seed: int) -> Trainer:
-        self._models = self._models or setup.build_models(self._specs, seed, runner)
+        self._models = self._models or training_setup.build_models(self._specs, seed, runner)
         if carried := carried_states(self._models[0]):
             raise ConfigError(["--elastic changes the number of ranks, but the model carries state from batch to "
                                f"batch ({', '.join(carried)}), which belongs to one number of them: leave it out."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
-        self._trainer = setup.make_trainer(self._options, self._models, logdir, seed, runner)
+        self._trainer = training_setup.make_trainer(self._options, self._models, logdir, seed, runner)
         return self._trainer
 
     def _open_logdir(self, runner: ElasticRunner, fresh: bool) -> None:
@@ -233,7 +233,7 @@ class ElasticTraining:
                 self._logdir = None
                 mute()
         elif self._logdir is None and fresh:
-            self._logdir = setup.open_logdir(self._options, self._specs["train"], self._held)
+            self._logdir = training_setup.open_logdir(self._options, self._specs["train"], self._held)
         elif self._logdir is None:
             self._logdir = self._take_logdir_over()
 

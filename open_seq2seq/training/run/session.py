@@ -21,7 +21,7 @@ from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.precision.choice import settle_precision
 from open_seq2seq.training.recovery.recovery import PrecisionLowered, kept_dtype
-from open_seq2seq.training.run import setup
+from open_seq2seq.training.run import training_setup
 from open_seq2seq.training.run.config_changes import check_config
 from open_seq2seq.training.run.dry_run import check_run
 from open_seq2seq.training.run.elastic_session import train_elastically
@@ -46,7 +46,7 @@ def run(options: RunOptions) -> int:
     Raises:
       UserError: the user's mistake, in one sentence.
     """
-    specs = setup.describe_sections(options)
+    specs = training_setup.describe_sections(options)
     if options.elastic:
         return train_elastically(options, specs)
     runner = _make_runner(options, specs)
@@ -55,8 +55,8 @@ def run(options: RunOptions) -> int:
         stack.enter_context(watched(runner, _first(specs).full_params["watchdog_seconds"]))
         if options.check:
             return _check(options, specs, runner, notes)
-        logdir = setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
-        setup.print_configs(options, specs, notes)
+        logdir = training_setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
+        training_setup.print_configs(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
         model = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
@@ -85,7 +85,7 @@ def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[s
     notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
     dtype = resolve_dtype(params["dtype"]).compute.name
     with time_limit(params["connect_seconds"]):
-        return notes + check_agreement(runner, setup.agreed_values(options), dtype)
+        return notes + check_agreement(runner, training_setup.agreed_values(options), dtype)
 
 
 def _check(options: RunOptions, specs: Specs, runner: Runner, notes: list[str]) -> int:
@@ -111,17 +111,17 @@ def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
 
 
 def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> int:
-    checkpoint, state = setup.resumed(options, logdir, runner)
+    checkpoint, state = training_setup.resumed(options, logdir, runner)
     logdir = logdir.of_run(state)
     specs = settle_precision(specs, runner, state)
-    seed = setup.shared_seed(specs["train"], state, runner)
+    seed = training_setup.shared_seed(specs["train"], state, runner)
     if state is not None and (dtype := kept_dtype(specs["train"].params, state)):
         deco_print(f"dtype: this run fell back to {dtype}, which is kept as long as on_divergence is lower_precision")
         specs = _in_dtype(specs, dtype)
-    models = setup.build_models(specs, seed, runner)
-    trainer = setup.make_trainer(options, models, logdir, seed, runner)
-    setup.start(trainer, logdir, checkpoint, state)
-    if setup.nothing_left(trainer, logdir):
+    models = training_setup.build_models(specs, seed, runner)
+    trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
+    training_setup.start(trainer, logdir, checkpoint, state)
+    if training_setup.nothing_left(trainer, logdir):
         return 0
     while True:
         try:
@@ -134,10 +134,10 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
         del trainer, models
         gc.collect()
         specs = _in_dtype(specs, dtype)
-        models = setup.build_models(specs, seed, runner, inputs)
-        trainer = setup.make_trainer(options, models, logdir, seed, runner)
+        models = training_setup.build_models(specs, seed, runner, inputs)
+        trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
         restart.put_into(trainer)
-    return setup.finish(trainer, signum)
+    return training_setup.finish(trainer, signum)
 
 
 def _in_dtype(specs: Specs, dtype: str) -> Specs:
@@ -163,7 +163,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
 
 def load_model(options: RunOptions) -> Model:
     """Builds and restores the model of an inference mode, for use from Python."""
-    spec = setup.describe_sections(options)[options.mode]
+    spec = training_setup.describe_sections(options)[options.mode]
     set_up_process([spec.params])
     runner = Runner()
     spec = settle_precision({options.mode: spec}, runner)[options.mode]

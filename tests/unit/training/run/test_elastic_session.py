@@ -8,7 +8,7 @@ import pytest
 
 from open_seq2seq.parts.component import Module
 from open_seq2seq.runners.elastic import HostsChanged, Membership, RanksLost
-from open_seq2seq.training.run import setup
+from open_seq2seq.training.run import training_setup
 from open_seq2seq.training.run.elastic_session import MOST_VAIN_MEETINGS, CommitHook, ElasticTraining, Kept
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
@@ -63,7 +63,7 @@ def test_errors_of_this_process_end_the_run(error):
 def test_a_model_that_carries_state_is_refused(monkeypatch):
     model = Module()
     model.hidden = model.carried_state([2])
-    monkeypatch.setattr(setup, "build_models", lambda *_: (model, None))
+    monkeypatch.setattr(training_setup, "build_models", lambda *_: (model, None))
     with pytest.raises(ConfigError, match=r"--elastic .* \(hidden\)"):
         training()._make_trainer(None, 0)
 
