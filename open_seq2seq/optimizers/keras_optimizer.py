@@ -15,7 +15,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def is_keras_optimizer(value: Any) -> bool:
-    """Whether a class is a Keras optimizer; found out without importing Keras."""
+    """Whether a class is a Keras optimizer, without importing Keras."""
     return isinstance(value, type) and any(
         c.__name__ == "Optimizer" and c.__module__.startswith(("keras.", "tensorflow.keras")) for c in value.__mro__)
 
@@ -23,8 +23,7 @@ def is_keras_optimizer(value: Any) -> bool:
 def _on_each_device(optimizer_class: Any) -> Any:
     """Returns a Keras optimizer class that updates the variables of one device.
 
-    Keras' own classes, where a variable has copies on several devices, update all of them at each
-    call; here each replica makes its own update of its own copy.
+    Keras' own classes update all copies of a variable on several devices; here each replica updates its own copy.
     """
 
     class OnEachDevice(optimizer_class):
@@ -46,11 +45,10 @@ def _on_each_device(optimizer_class: Any) -> Any:
 
 
 class KerasOptimizer(Optimizer):
-    """Makes a Keras optimizer an optimizer of the toolkit.
+    """Adapts a Keras optimizer to the toolkit.
 
-    The learning rate is the policy's. Weight decay, clipping and the like are
-    Keras' own arguments and act on the unscaled, already clipped gradients. Gradients of
-    embedding lookups are made dense.
+    The learning rate is that of the policy. Keras arguments such as weight decay and clipping act on the unscaled,
+    already clipped gradients. Gradients of embedding lookups are made dense.
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
@@ -88,10 +86,9 @@ class KerasOptimizer(Optimizer):
         self._keras.apply_gradients([(self.prepare(g), variables[name]) for name, g in gradients.items()])
 
     def _named_state(self, names: list[str]) -> Iterator[tuple[str, tf.Variable]]:
-        """Yields (slot/variable name, variable): Keras' own names tell neither apart reliably.
+        """Yields (slot/variable name, variable), because Keras' own names are not unique.
 
-        Keras keeps slots in lists, one entry for each trained variable in order; what is
-        in no such list is named by its place among the optimizer's variables.
+        Keras keeps slots in lists with one entry for each trained variable, in order; other variables are numbered.
         """
         known = {id(v) for v in (self._keras.iterations, self._keras.learning_rate)}
         own = {id(v) for v in self._keras.variables}

@@ -1,4 +1,4 @@
-"""Which layer a variable belongs to, for summaries and reports that speak of layers."""
+"""The layer of a variable, for summaries and reports by layer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _DEPTH = 2  # part of the model / module: encoder/embedding
 def layer_group(name: str) -> str:
     """Returns the layer that a variable or a module's output belongs to.
 
-    It is the path up to the first numbered module (``encoder/layer_0/self_attention/query``
-    belongs to ``encoder/layer_0``), or, where no module is numbered, the part of the model
-    and the module in it (``encoder/embedding/table``: ``encoder/embedding``). The last word
-    is the variable's own and never part of the group (``decoder/kernel``: ``decoder``),
-    except that a name of one word is its own group.
+    It is the path up to the first numbered module (``encoder/layer_0`` for ``encoder/layer_0/self_attention/query``),
+    or, without a numbered module, the part of the model and the module in it (``encoder/embedding`` for
+    ``encoder/embedding/table``). The variable's own name is not part of the group (``decoder`` for ``decoder/kernel``),
+    unless it is the whole path.
 
     Args:
       name: path from the model down, as in ``parts.component.named_variables``.
@@ -31,7 +30,7 @@ def layer_group(name: str) -> str:
 
 
 def group_names(names: Iterable[str]) -> dict[str, list[str]]:
-    """Returns group → its names, both in the order in which they first come."""
+    """Returns group → its names, both in order of first occurrence."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(layer_group(name), []).append(name)

@@ -1,9 +1,8 @@
 """Learning-rate policies: functions of the number of updates made so far.
 
-A policy is any function ``(global_step, learning_rate, …) -> rate`` of TensorFlow ops,
-``global_step`` being an int64 scalar, 0 at the first update. A config names one of
-these (or gives a function of its own) as ``lr_policy`` and its other arguments as
-``lr_policy_params``.
+A policy is any function ``(global_step, learning_rate, …) -> rate`` of TensorFlow operations, where ``global_step`` is
+an int64 scalar, 0 at the first update. A config names one of these policies, or a user's function, as ``lr_policy``,
+and gives its other arguments as ``lr_policy_params``.
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ def fixed_lr(global_step: tf.Tensor, learning_rate: float) -> tf.Tensor:
 
 def piecewise_constant(global_step: tf.Tensor, learning_rate: float, boundaries: Sequence[float],
                        decay_rates: Sequence[float], steps_per_epoch: int | None = None) -> tf.Tensor:
-    """Multiplies the rate by ``decay_rates[i]`` once step ``boundaries[i]`` is passed.
+    """Multiplies the rate by ``decay_rates[i]`` after step ``boundaries[i]``.
 
     Args:
       global_step: int64 scalar.
-      learning_rate: the rate up to the first boundary, that step included.
-      boundaries: where the rate changes, rising: in epochs when ``steps_per_epoch`` is
-        known, else in steps.
+      learning_rate: the rate up to and including the first boundary.
+      boundaries: increasing; in epochs if ``steps_per_epoch`` is given, otherwise in steps.
       decay_rates: factors of ``learning_rate``, one for each boundary.
       steps_per_epoch: filled in by the toolkit in runs measured in epochs.
     """
@@ -45,7 +43,7 @@ def piecewise_constant(global_step: tf.Tensor, learning_rate: float, boundaries:
                            "give one rate for each boundary."])
     if list(boundaries) != sorted(boundaries):
         raise ConfigError([f"'lr_policy_params/boundaries' are {list(boundaries)!r} but have to rise."])
-    # floor: a step is past a fractional boundary when it is past its whole part.
+    # A step is after a fractional boundary if it is after its integer part.
     steps = [math.floor(b * (steps_per_epoch or 1)) for b in boundaries]
     passed = tf.reduce_sum(tf.cast(global_step > tf.constant(steps, tf.int64), tf.int32))
     return tf.gather(tf.constant([learning_rate * rate for rate in (1.0, *decay_rates)], tf.float32), passed)
@@ -83,9 +81,9 @@ def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int,
                  begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
     """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
 
-    ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``: here
-    ``min_lr`` is a *fraction* of ``learning_rate``, as in recipes of the original, whose
-    other arguments are those of ``poly_decay``; ``power`` has no effect.
+    ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``: here ``min_lr`` is a *fraction* of
+    ``learning_rate``, as in the TensorFlow 1 toolkit. Other arguments are those of ``poly_decay``; ``power`` has no
+    effect.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:
         return learning_rate * ((1.0 - min_lr) * 0.5 * (1.0 + tf.cos(math.pi * progress)) + min_lr)
@@ -98,9 +96,8 @@ def transformer_policy(global_step: tf.Tensor, learning_rate: float, d_model: in
                        dtype: tf.DType = tf.float32) -> tf.Tensor:
     """Rises linearly for ``warmup_steps``, then falls as 1/sqrt(step) (Vaswani et al. 2017, section 5.3).
 
-    ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)``
-    with ``s = step + 1``, at most ``max_lr``. The rate is FP32 whatever ``dtype``, which
-    is accepted for configs of the original.
+    ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)`` with ``s = step + 1``, at most
+    ``max_lr``. The rate is always FP32; ``dtype`` is accepted for old configs.
     """
     step = _as_float(global_step) + 1.0
     rate = learning_rate * coefficient * d_model**-0.5 * tf.minimum(step * warmup_steps**-1.5, tf.math.rsqrt(step))
@@ -111,8 +108,8 @@ def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: in
                    power: float = 1.0, begin_decay_at: int = 0, warmup_steps: int = 0) -> tf.Tensor:
     """Lowers the rate as ``learning_rate / (1 + k·step)^power``, which is ``min_lr`` at ``decay_steps``.
 
-    ``min_lr`` is taken to lie between 1e-8 and ``learning_rate``. ``begin_decay_at`` and
-    ``warmup_steps`` only shorten the ``decay_steps`` that the toolkit fills in.
+    ``min_lr`` is clipped to 1e-8 … ``learning_rate``. ``begin_decay_at`` and ``warmup_steps`` only shorten the
+    ``decay_steps`` that the toolkit fills in.
     """
     if power <= 0.0:
         raise ConfigError([f"'lr_policy_params/power' is {power!r} but has to be positive."])
@@ -154,14 +151,14 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
                   steps_per_epoch: int | None = None) -> Schedule:
     """Binds a policy's arguments.
 
-    Arguments that the policy has and the config lacks are filled in: ``decay_steps``
-    with what is left of the run after ``begin_decay_at`` and ``warmup_steps``, and
-    ``steps_per_epoch``.
+    Missing arguments of the policy are filled in: ``decay_steps`` by the rest of the run after ``begin_decay_at`` and
+    ``warmup_steps``, and ``steps_per_epoch``.
 
     Args:
       policy: a function, the name of one above, ``package.module.function`` or ``path/to/file.py:function``.
-      last_step: number of updates in the run.
-      steps_per_epoch: updates an epoch; None in runs that are measured in steps.
+      params: ``lr_policy_params``.
+      last_step: number of updates of the run.
+      steps_per_epoch: updates of an epoch; None in runs that are measured in steps.
 
     Returns:
       Function from an int64 scalar (updates made so far) to an FP32 scalar.
@@ -174,7 +171,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     filled, problems = _checked_arguments(function, arguments, dict(params))
     if "decay_steps" in arguments and "decay_steps" not in filled and not problems:
         begins = [filled.get(name, 0) for name in ("begin_decay_at", "warmup_steps") if name in arguments]
-        # A run that ends before the decay begins never uses it.
+        # At least 1, for a run that ends before the decay begins.
         filled["decay_steps"] = max(1, last_step - max(begins, default=0))
     if "steps_per_epoch" in arguments and steps_per_epoch is not None:
         filled.setdefault("steps_per_epoch", steps_per_epoch)
@@ -185,12 +182,12 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     if problems:
         raise ConfigError(problems)
     schedule = _bind(function, filled)
-    schedule(tf.constant(0, tf.int64))  # what a policy checks by itself is reported now, not in training
+    schedule(tf.constant(0, tf.int64))  # so that errors of the policy are raised now, not in training
     return schedule
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
-    """Returns a schedule with rates so many times as high: linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
+    """Returns a schedule with rates multiplied by ``factor``: linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
     return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
 
 
@@ -200,7 +197,7 @@ def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
 
 def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, inspect.Parameter],
                        params: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Fits values to the declared types (YAML reads 1e-3 as a string): (values, problems)."""
+    """Converts values to the declared types (YAML reads 1e-3 as a string); returns (values, problems)."""
     names = list(arguments)[1:]  # the first is the step
     takes_any = any(a.kind is a.VAR_KEYWORD for a in arguments.values())
     hints = typing.get_type_hints(function) if function in POLICIES.values() else {}

@@ -1,4 +1,4 @@
-"""From a config's ``optimizer`` and ``freeze_variables_regex`` to objects."""
+"""The optimizer and the trainable variables that a config names."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | 
     """Makes the optimizer that a config names.
 
     Args:
-      optimizer: a name of ``OPTIMIZERS``, ``tf.keras.optimizers.Lion``,
-        ``package.module.Class``, ``path/to/file.py:Class``, or a class: a subclass of ``Optimizer`` or of Keras' one.
+      optimizer: a name of ``OPTIMIZERS``, a name like ``tf.keras.optimizers.Lion``, ``package.module.Class`` or
+        ``path/to/file.py:Class``, or a subclass of ``Optimizer`` or of Keras' base class.
 
     Raises:
       ConfigError: no such optimizer, or arguments that it does not have.
@@ -43,7 +43,7 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
 
     Args:
       variables: all variables of the model by name (``named_variables``).
-      freeze_variables_regex: variables whose name starts with a match stay as they are.
+      freeze_variables_regex: variables whose name starts with a match are not trained.
 
     Raises:
       ConfigError: the expression is malformed, matches nothing, or leaves nothing to train.
@@ -66,7 +66,7 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
 
 
 def _spread(names: list[str], count: int = 4) -> list[str]:
-    """Returns a few names from all over the list."""
+    """Returns a few names from the whole list."""
     return names[::max(1, len(names) // count)][:count]
 
 
