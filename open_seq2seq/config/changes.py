@@ -1,4 +1,4 @@
-"""What differs between two configs of one run, as far as its results depend on it; decided by declarations."""
+"""Differences between two configs of one run that its results depend on, decided by the declarations of parameters."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Change:
 
 def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], resolve: Resolve,
             part: tuple[str, ...] = ()) -> Iterator[Change]:
-    """Yields what differs in the parameters of a part, and of parts inside it.
+    """Yields the differences in the parameters of a part, and of parts inside it.
 
-    Names of files are left out: it is their content that counts. A part of another class is one change.
+    Names of files are left out, because only the content of files matters. A part of another class is one change.
 
     Args:
       part_class: a model, or another part.
       before: its parameters as plain values; defaults may be missing.
-      now: likewise, or with objects in the places of their names.
+      now: likewise, or with objects instead of their names.
       resolve: finds the class of a part inside.
       part: where the parameters stand.
     """
@@ -69,7 +69,7 @@ def _fitted(params: Mapping[str, Any], name: str, spec: Param) -> Any:
 
 
 def _differences(spec: Param, before: Any, now: Any, path: tuple[str, ...]) -> Iterator[Change]:
-    """Yields what differs in one parameter: entry by entry where it is a dict, or a list of dicts."""
+    """Yields the differences in one parameter: entry by entry if it is a dict or a list of dicts."""
     if isinstance(spec.file, str) and spec.file:
         return
     if _are_dicts(before, now):
@@ -93,7 +93,7 @@ def _are_dicts(*values: Any) -> bool:
 
 
 def _comparable(value: Any, spec: Param) -> Any:
-    """A class or function is the same wherever its file has been moved to; lambdas cannot be told apart."""
+    """Returns a value for comparison: a class is the same wherever its file is, and all lambdas are equal."""
     if isinstance(value, list):
         return [_comparable(item, spec) for item in value]
     if not isinstance(value, str):

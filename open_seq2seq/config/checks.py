@@ -1,4 +1,4 @@
-"""Checks of the model's parameters that need no component class: run length, cadences, precision."""
+"""Checks of the model's parameters that need no component class: run length, intervals, devices, precision."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from open_seq2seq.utils.errors import did_you_mean
 
 DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
 LOSS_SCALERS = ("Backoff", "LogMax")
+
 
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:
     """Checks the model-level parameters of one mode, and writes them in their standard form.
@@ -106,7 +107,7 @@ def _loss_scaling_problems(params: dict[str, Any]) -> list[str]:
         params["loss_scaling"] = number
         return []
     if isinstance(given, type) or (isinstance(given, str) and "." in given and number is None):
-        return []  # a scaler of one's own, or its name
+        return []  # a user's own scaler, or its name
     hint = did_you_mean(given, LOSS_SCALERS) if isinstance(given, str) else ""
     return [f"'loss_scaling' is {given!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]
 

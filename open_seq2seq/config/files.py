@@ -9,11 +9,11 @@ from typing import Any
 from open_seq2seq.config.params import Param
 
 ASSET, LARGE = "asset", "large"
-# Files with the examples: those whose lines are read again during a run, and those that are read once.
+# Files with examples: DATA is read again during a run, LIST is read once.
 DATA, LIST = "data", "list"
 PARAMS = "_params"
 
-# (what a config names, the kind of part) → its class, or the value itself where that is no part.
+# (value in a config, kind of part) → its class, or the value itself if it names no part.
 Resolve = Callable[[Any, str], Any]
 
 
@@ -40,7 +40,7 @@ class NamedFile:
 
 
 def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
-    """Returns the parameters of one part that name files, whether or not they do here.
+    """Returns the parameters of one part that are declared to name files; their value may be None.
 
     Args:
       part_class: what declares them.
@@ -86,7 +86,7 @@ def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resol
 
 
 def _declared(part_class: Any) -> dict[str, Param]:
-    """A part's declarations that are more than a type."""
+    """Returns a part's declarations that are a ``Param``, not only a type."""
     required, optional = part_class.declared_params()
     specs = {**optional, **required}
     return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

@@ -22,7 +22,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 _MOST_BYTES = 1 << 22
-# What the toolkit writes beside a config: the first in a checkpoint, the second with a batch that a run diverged on.
+# Files that the toolkit writes beside a config: the first in checkpoints, the second with the batch of a divergence.
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Folders of a logdir that hold checkpoints; "" is the logdir itself.
 _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
@@ -37,11 +37,10 @@ class ConfigFile:
     Attributes:
       path: the file's absolute path.
       base_model: a model class, or its name.
-      sections: ``base_params`` and those of ``train_params``, ``eval_params``,
-        ``infer_params``, ``interactive_infer_params`` that are there.
+      sections: ``base_params``, and ``train_params``, ``eval_params``, ``infer_params`` and
+        ``interactive_infer_params`` if the file has them.
       trusted: whether it may name code from outside the package.
-      checkpoint: folder of the checkpoint that it was taken from together with all else; None for a file that the user
-        named.
+      checkpoint: folder of the checkpoint that it belongs to; None for a file that the user named.
     """
 
     path: str
@@ -60,7 +59,7 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
 
     Args:
       path: ``.py`` (executed, with the name ``tf`` ready for use) or ``.yaml``/``.yml`` (only read).
-      trusted: whether it may name code from outside the package; by default all may but YAML files in logdirs.
+      trusted: whether it may name code from outside the package; by default all files except YAML files in logdirs.
 
     Raises:
       ConfigError: no such file, not readable, or something is missing in it.
@@ -83,7 +82,7 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
 
 
 def lies_in_logdir(path: str | os.PathLike[str]) -> bool:
-    """Whether a file lies in a checkpoint, beside a batch that a run diverged on, or beside checkpoints."""
+    """Returns whether a file lies in a checkpoint, beside the batch of a divergence, or beside checkpoints."""
     folders = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
     return any(os.path.lexists(os.path.join(folder, name)) for folder in folders for name in _WRITTEN_BESIDE) or any(
         _holds_checkpoints(os.path.join(folder, name)) for folder in folders for name in _CHECKPOINTS_IN)
@@ -154,7 +153,7 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
 
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
-    """Returns (a section as plain dicts and lists, what is wrong with it)."""
+    """Returns (a section as plain dicts and lists, what is wrong with it, or an empty string)."""
     try:
         wrong = [key for key in section if not isinstance(key, str)]
         if wrong:
@@ -176,7 +175,7 @@ def _read_yaml(path: str) -> dict[str, Any]:
 
 
 def parse_config(text: str, path: str) -> ConfigFile:
-    """Returns the config that YAML text holds; nothing in it is resolved.
+    """Returns the config in YAML text, without resolving names.
 
     Args:
       text: as ``serialize.to_yaml`` writes it.

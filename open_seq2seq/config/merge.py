@@ -1,4 +1,4 @@
-"""Nested merging of a config's sections, and the difference that undoes it."""
+"""Nested merging of a config's sections, and the inverse: the section that is the difference of two configs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
-# Far beyond what a config has; whatever walks through its values does so by recursion, and visits each of them.
+# Far more than a config has. Functions that visit its values are recursive.
 DEEPEST = 50
 _MOST_VALUES = 1_000_000
 
 
 def size_problem(value: Any) -> str:
-    """Returns what keeps a value from being a config's, as in ``holds itself``; nothing for those that can be.
+    """Returns why a value cannot be part of a config, such as ``holds itself``, or an empty string.
 
-    A value that stands in several places counts in each, as in a copy.
+    A value that occurs in several places counts in each, as in a copy.
     """
     level, count = [value], 0
     for _ in range(DEEPEST):
@@ -83,7 +83,7 @@ def _short(value: Any) -> str:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two config values are equal; arrays and other odd objects only when identical."""
+    """Returns whether two config values are equal; arrays and other objects are equal only to themselves."""
     if a is b:
         return True
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -98,7 +98,7 @@ def same(a: Any, b: Any) -> bool:
 def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the smallest section that ``merge_params(base, section)`` turns into ``merged``.
 
-    A key that ``merged`` lacks becomes ``None``, which is how a section switches something off.
+    A key that ``merged`` lacks becomes ``None``, by which a section switches something off.
     """
     section: dict[str, Any] = {}
     for key, value in merged.items():

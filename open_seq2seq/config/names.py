@@ -1,8 +1,8 @@
-"""One resolver for whatever a config names by string: parts, optimizers, policies, hooks, initialisers, and so on.
+"""Finds what a config names by a string: parts, optimizers, policies, hooks, initialisers and others.
 
 A string is an exported name (``TransformerEncoder``), ``package.module.Name`` or ``path/to/file.py:Name``. Names are of
-a *kind*, such as ``encoder``: the rooms of the package ``register`` what they export under a kind, a parameter says by
-``Param(names="encoder")`` what its strings name, and ``resolve_name`` finds it and checks that it is of the kind.
+a *kind*, such as ``encoder``. Packages ``register`` what they export under a kind, a parameter declares by
+``Param(names="encoder")`` what its strings name, and ``resolve_name`` finds the object and checks its kind.
 
 Registered names are found without importing anything from outside the package. All others are code that is executed,
 which ``user_code`` refuses while the config in use is data.
@@ -26,19 +26,19 @@ Catalogue = Callable[[], Mapping[str, Any]]
 _PACKAGE = __name__.partition(".")[0]
 _IDENTIFIERS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IN_FILE = re.compile(r"([^\x00-\x1f]+\.py):(.*)", re.DOTALL)
-# TensorFlow's names as configs may write them, and the one spelling that is looked up.
+# Prefixes of TensorFlow's names that configs may use, and the one that is looked up.
 _SPELLINGS = (("tensorflow.", "tf."), ("keras.", "tf.keras."))
 
 
 @dataclass
 class Kind:
-    """What strings of one kind name.
+    """Objects that strings of one kind can name.
 
     Attributes:
       noun: for messages: ``encoder``.
-      base: the class that what they name is a subclass of; None where it is something else.
+      base: their base class; None if they are not classes.
       fits: whether an object is of the kind; by default whether it is a subclass of ``base``.
-      wanted: what it has to be, for messages: ``a subclass of Encoder``.
+      wanted: what an object must be, for messages: ``a subclass of Encoder``.
       catalogues: functions that give the registered objects by name.
     """
 
@@ -50,9 +50,9 @@ class Kind:
     _read: dict[Catalogue, dict[str, Any]] = field(default_factory=dict)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yields what the catalogues hold, in every spelling: ``Adam``, ``open_seq2seq.optimizers.adam.Adam``."""
+        """Yields the registered objects under every spelling: ``Adam``, ``open_seq2seq.optimizers.adam.Adam``."""
         for catalogue in self.catalogues:
-            if catalogue not in self._read:  # Keras is imported only where the names before it do not suffice
+            if catalogue not in self._read:  # imports Keras only if no earlier catalogue has the name
                 self._read[catalogue] = dict(self._spellings(catalogue()))
             yield self._read[catalogue]
 
@@ -64,7 +64,7 @@ class Kind:
                     yield f"{value.__module__}.{value.__qualname__}", value
 
     def nearest(self, name: str) -> str:
-        """Returns ``" Did you mean 'Adam'?"`` for a name that is nearly a registered one, else ``""``."""
+        """Returns ``" Did you mean 'Adam'?"`` if a registered name is similar, else ``""``."""
         known = [known for names in self.entries() for known in names if "." not in known or known.startswith("tf.")]
         same = [one for one in known if one.lower() == name.lower()]
         return f" Did you mean '{same[0]}'?" if same else did_you_mean(name, known)
@@ -78,11 +78,11 @@ def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None
     """Declares a kind of name, or adds names to one.
 
     Args:
-      kind: ``encoder``, ``lr_policy``; messages say it with spaces for underscores.
+      kind: ``encoder`` or ``lr_policy``, for example; messages replace underscores by spaces.
       catalogue: gives objects by name; called when a name is looked up for the first time.
-      base: what the objects are subclasses of.
-      fits: whether an object is of the kind, where ``base`` does not say it.
-      wanted: what ``fits`` asks for, in words.
+      base: base class of the objects.
+      fits: whether an object is of the kind, if ``base`` does not decide it.
+      wanted: what ``fits`` requires, in words.
     """
     known = _KINDS.setdefault(kind, Kind(kind.replace("_", " ")))
     if base is not None:
@@ -127,10 +127,10 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
     """Returns what a config value names.
 
     Args:
-      value: a string; anything else stands for itself, and is checked.
+      value: a string; anything else is checked and returned.
       kind: what it names: ``encoder``; "" for anything that a module or a file holds.
-      path: where it stands in the config, for messages: ``decoder_params/ctc_decoder``.
-      base: class that it has to be a subclass of, where that is more than the kind asks for.
+      path: its place in the config, for messages: ``decoder_params/ctc_decoder``.
+      base: required base class, if it is narrower than that of the kind.
 
     Raises:
       ConfigError: nothing of that name, something of another kind, or code that must not run.
@@ -145,12 +145,12 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
 
 
 def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Puts what strings name in their places, as far as parameters are declared to be names.
+    """Replaces strings by the objects that they name, in parameters that are declared to be names.
 
-    The parameters of a class that is found, ``<name>_params``, are treated alike.
+    The parameters of a class that is found, ``<name>_params``, are treated in the same way.
 
     Args:
-      params: of a model or a part; not changed. Values of types that no name has are left alone.
+      params: of a model or a part; not changed. Values that are neither strings nor callable stay as they are.
       specs: their declarations.
       path: where they stand in the config, for messages: ``decoder_params``.
 
@@ -212,6 +212,6 @@ def _found(text: str, kind: Kind, path: str) -> Any:
 
 
 def _some(kind: Kind) -> str:
-    """The exported names, where they are few enough to read."""
+    """Returns a sentence with the exported names if there are at most 20."""
     names = sorted({name for names in kind.entries() for name in names if "." not in name})
     return f" There are {', '.join(names)}." if 0 < len(names) <= 20 else ""

@@ -1,4 +1,4 @@
-"""What one run was asked to do: the command line, understood."""
+"""The options of one run, from the command line and the config."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunOptions:
       infer_files: what it reads instead of the config's data; empty without ``--infer_files``.
       continue_learning: resume training from the newest checkpoint of the logdir.
       no_dir_check: problems of the logdir are warnings; implied by ``benchmark``.
-      benchmark: the config was rewritten for timing.
+      benchmark: measure speed; the config was changed for it.
       enable_logs: save output, config, command line and git state; checkpoints go to ``<logdir>/logs``.
       elastic: processes may be lost and may join while training goes on.
       check: build and check everything, then stop before the first step.

@@ -59,10 +59,10 @@ def parse_value(text: str) -> Any:
 
 
 def typed_like(text: str, old: Any) -> Any:
-    """Reads a value and fits it to the one it replaces where that is certain.
+    """Reads a value and converts it to the type of the one it replaces if that is unambiguous.
 
-    Text stays text, ``1`` becomes True for a bool, and ``1e5`` an int for an int. What is
-    left is decided by the declared type when the parameters are checked.
+    Text stays text, ``1`` becomes True for a bool, and ``1e5`` an int for an int. The declared type decides other
+    cases when the parameters are checked.
     """
     value = parse_value(text)
     if isinstance(old, str) and value is not None and not isinstance(value, (str, list, dict)):
@@ -75,14 +75,14 @@ def typed_like(text: str, old: Any) -> Any:
 
 
 def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list[Override]:
-    """Turns the arguments that are no flags of the command into overrides.
+    """Turns arguments that are not flags of the command into overrides.
 
     Args:
       arguments: ``--a/b=value``, or ``--a/b`` followed by ``value``.
-      flags: the command's own flags, ``--mode``, to suggest when one was misspelt.
+      flags: the command's own flags, such as ``--mode``, for suggestions.
 
     Raises:
-      ConfigError: arguments of another form; all of them together.
+      ConfigError: arguments of another form; it lists all of them.
     """
     problems: list[str] = []
     overrides: list[Override] = []
@@ -112,7 +112,7 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
         elif not below:
             problems.append(f"'{name}' names a whole section: write {name}/key=value.")
         else:
-            # What holds in base_params holds in every section.
+            # A value of base_params holds in every section.
             overrides.append(Override(None if section == "base_params" else section, below, text))
     if problems:
         raise ConfigError(problems)
@@ -168,8 +168,3 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
         return problems[0] if problems else None
     place[key] = value
     return None
-
-
-def as_params(overrides: Iterable[Override], sections: Iterable[str]) -> dict[str, Any]:
-    """Returns the overrides of some sections as a nested dict of their own."""
-    return apply_overrides({}, overrides, sections)[0]

@@ -1,4 +1,4 @@
-"""Declared parameters: what a component accepts, and the check of what it is given.
+"""Declared parameters: what a component accepts, and checks of given values.
 
 A component declares its parameters by ``get_required_params`` and
 ``get_optional_params``, each a dict from name to a *spec*:
@@ -7,8 +7,8 @@ A component declares its parameters by ``get_required_params`` and
 * a list of allowed values: ``["layernorm_L1", "layernorm_L2"]``;
 * ``Param(spec, default, doc, unit)``, which adds a default, a description, and the range of numbers.
 
-Numbers have to be finite in FP32, whole ones to fit into 64 bits, and text must not hold the character NUL, which no
-file name may. A bound of ``math.inf`` allows infinity.
+Numbers must be finite in FP32, integers must fit into 64 bits, and text must not contain the character NUL, which file
+names cannot contain. A bound of ``math.inf`` allows infinity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Specs = Mapping[str, Any]
 
 _LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
 _LARGEST_INT = 2 ** 63 - 1
-# What a changed value means where a run goes on, or its weights are used: see ``Param.on_change``.
+# What a changed value means when a run is resumed or its weights are used: see ``Param.on_change``.
 REFUSE, SAY, FREE = "refuse", "say", "free"
 _SHOWN = 200  # characters of a value in a message
 
@@ -41,19 +41,19 @@ class Param:
       doc: one sentence for the generated parameter reference.
       unit: what a number counts: ``tokens``, ``seconds``, ``steps``, ``examples``.
       derived: whether the model fills it in, so that a config need not give it.
-      names: what a string names, such as ``encoder`` or ``initializer``; "" where strings are just text.
-      file: whether it names a file that inference needs: ``asset`` for one that each checkpoint has a copy of,
-        ``large`` for one that is kept once beside the checkpoints; for a dict, which of its entries do:
-        ``{"model": "asset"}``. See ``config.files``. Files with the examples are ``data``, or ``list`` where they are
-        read but once; a checkpoint has fingerprints of them.
-      on_change: what another value than a checkpoint's means: ``refuse`` where the weights would compute another
-        function, or read another kind of input; ``say`` where a resumed run would go on in another way, which is the
-        default; ``free`` where results do not depend on it, or searching alone does. For a dict, or a list of dicts,
-        also by the entry: ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
+      names: what a string names, such as ``encoder`` or ``initializer``; "" if strings are only text.
+      file: the kind of file that it names: ``asset`` is needed by inference, and each checkpoint has a copy; ``large``
+        is needed too, and is kept once beside the checkpoints; ``data`` holds examples, and ``list`` holds examples
+        and is read only once; checkpoints have fingerprints of both. For a dict, the kinds by entry:
+        ``{"model": "asset"}``. See ``config.files``.
+      on_change: what happens if the value differs from that of a checkpoint: ``refuse`` if the weights would compute
+        another function, or read another kind of input; ``say`` (the default) if a resumed run would continue
+        differently; ``free`` if results do not depend on it, or only those of the search do. For a dict or a list of
+        dicts also by entry: ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
       minimum: smallest number allowed; the bounds hold for each number of a list too.
       maximum: largest number allowed.
-      above: number that it has to be more than.
-      below: number that it has to be less than.
+      above: lower bound that is not allowed itself.
+      below: upper bound that is not allowed itself.
     """
 
     type: Any
@@ -76,7 +76,7 @@ def as_param(spec: Any) -> Param:
 
 
 def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
-    """Returns declarations with the same ``on_change``, all but those that have one of their own."""
+    """Returns declarations with this ``on_change``, except those that have their own."""
     return {name: replace(spec, on_change=spec.on_change or on_change) if isinstance(spec, Param) else spec
             for name, spec in specs.items()}
 
@@ -154,11 +154,11 @@ def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tup
     Args:
       value: what the user gave.
       spec: a type, a tuple of types, a list of allowed values, or a ``Param``.
-      path: where it stands in the config.
-      required: whether None, of which the type says nothing, is no value.
+      path: its place in the config.
+      required: whether None is refused unless the type allows it.
 
     Returns:
-      (the fitted value, what is wrong with it: one sentence, or nothing).
+      (the fitted value, what is wrong with it: one sentence, or an empty string).
     """
     param = as_param(spec)
     fitted, fits = coerce(value, Param(param.type, 0) if required else spec)
@@ -172,22 +172,22 @@ def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tup
 
 
 def shown(value: Any) -> str:
-    """Returns a value as messages show it: its repr, shortened where it is long."""
+    """Returns a value as text for messages: its repr, shortened if it is long."""
     try:
         text = repr(value)
     except Exception as error:
-        # Python writes no whole number of so many digits; and a class that the config defines may fail.
+        # Python does not convert integers of thousands of digits, and a class that the config defines may fail.
         digits = isinstance(error, ValueError) and "digits" in str(error)
         text = f"a {type(value).__name__} " + ("with a number of thousands of digits" if digits else "without a text")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 
 def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
-    """Checks arguments of something that declares none: numbers have to be finite, text without the character NUL.
+    """Checks arguments that are not declared: numbers must be finite, and text must not contain the character NUL.
 
     Args:
       arguments: what the user gave.
-      path: where they stand in the config.
+      path: their place in the config.
 
     Returns:
       One sentence for each mistake.
@@ -199,7 +199,7 @@ def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yields numbers and text; those in dicts are checked by the declarations of what is in them."""
+    """Yields the values in lists and tuples; values in dicts have declarations of their own."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
@@ -208,11 +208,11 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _fault(param: Param) -> Callable[[Any], str]:
-    """Returns the function from a number or text to what it has to be instead, or nothing."""
+    """Returns a function from a number or text to what it must be instead; empty if nothing is wrong."""
     or_none = " or None" if isinstance(param.type, tuple) and type(None) in param.type else ""
 
     def fault(value: Any) -> str:
-        if isinstance(value, str):  # what a name may be, the resolver says
+        if isinstance(value, str):  # names are checked when they are resolved
             return "text without the character NUL" if "\0" in value and not param.names else ""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return ""
@@ -242,7 +242,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
       params: what the user gave.
       required: name to spec of the parameters that must be present.
       optional: name to spec of the others; their defaults fill what is absent.
-      path: where the dict stands in the config, for messages: ``encoder_params``.
+      path: the dict's place in the config, for messages: ``encoder_params``.
 
     Returns:
       (params with defaults filled in, problems: one sentence each).
@@ -277,11 +277,11 @@ def check_entries(entries: Sequence[Any], required: Specs, optional: Specs, path
       entries: what the user gave.
       required: of each entry.
       optional: of each entry.
-      path: where the list stands in the config.
-      problems_of: (entry, where it stands) → what else is wrong with an entry whose names and types are right.
+      path: the list's place in the config.
+      problems_of: (entry, its place) → further problems of an entry whose names and types are right.
 
     Returns:
-      (the entries without problems, with defaults filled in, by where they stand; problems: one sentence each).
+      (entries without problems, with defaults filled in, by their place; problems: one sentence each).
     """
     checked: dict[str, dict[str, Any]] = {}
     problems: list[str] = []

@@ -34,7 +34,7 @@ class Benchmark:
 
 
 def sections_of(mode: str) -> tuple[str, ...]:
-    """Returns whose parameters a run in ``mode`` needs: ``train_eval`` needs two."""
+    """Returns the sections that a run in ``mode`` needs: ``train_eval`` needs two."""
     return ("train", "eval") if mode == "train_eval" else (mode,)
 
 
@@ -62,14 +62,14 @@ class ResolvedConfig:
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """Whose parameters this run needs, of ``train``, ``eval``, ``infer``, ``interactive_infer``."""
+        """The sections that this run needs, of ``train``, ``eval``, ``infer``, ``interactive_infer``."""
         return sections_of(self.mode)
 
     def params(self, section: str) -> dict[str, Any]:
         """Returns the parameters of ``train``, ``eval``, ``infer`` or ``interactive_infer``: a new dict each time.
 
         Raises:
-          ConfigError: a section this run does not need, so that was not checked before, cannot be merged.
+          ConfigError: a section that this run does not need, and that was not checked before, cannot be merged.
         """
         if section not in self._checked:
             params, problems = self.merge(section)
@@ -80,11 +80,11 @@ class ResolvedConfig:
         return copy_nested(self._checked[section])
 
     def given(self, section: str) -> dict[str, Any]:
-        """Returns what the section and the command line gave, without what is inherited from base_params.
+        """Returns the values that the section and the command line give, without those inherited from base_params.
 
-        A value that only repeats base_params (``decoder`` named again) is left out. So when
-        ``decoder`` is in it, the class was swapped, and inherited ``decoder_params`` that the
-        new class does not know may be dropped; those in here may not.
+        A value that only repeats base_params (``decoder`` named again) is left out. So if ``decoder`` is in the
+        result, the class was replaced, and inherited ``decoder_params`` that the new class does not know may be
+        dropped; those in the result may not.
         """
         own = self.config_file.sections.get(_source(self.config_file, section), {})
         given, _ = apply_overrides(own, self.overrides, _names(self.config_file, section))
@@ -109,7 +109,7 @@ class ResolvedConfig:
         """
         file = self.config_file
         base, _ = apply_overrides(file.sections["base_params"], self.overrides, ())
-        model_problems(base, "base", self.mode)  # for the standard forms alone: the sections have them too
+        model_problems(base, "base", self.mode)  # only for the standard forms, which the sections have too
         result: dict[str, Any] = {"base_model": file.base_model, "base_params": base}
         for section in ("train", "eval", "infer", "interactive_infer"):
             if section in self.sections or f"{section}_params" in file.sections:
@@ -119,7 +119,7 @@ class ResolvedConfig:
 
 
 def _source(file: ConfigFile, section: str) -> str:
-    """Name of the section of the file; interactive inference falls back on inference."""
+    """Returns the name of the section in the file; interactive inference uses that of inference by default."""
     if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
         return "infer_params"
     return f"{section}_params"

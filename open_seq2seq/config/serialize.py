@@ -54,7 +54,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Splits ``initializer: GlorotUniform(seed=1)`` into the class's name and its ``initializer_params``."""
+    """Yields the items; ``initializer: GlorotUniform(seed=1)`` becomes a class name and ``initializer_params``."""
     split = {key: value for key, value in params.items()
              if not isinstance(value, type) and callable(getattr(value, "get_config", None))
              and not params.get(f"{key}_params")}
@@ -69,7 +69,7 @@ def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _without_generator(value: Any) -> Any:
-    """Keras' generator of seeds, as a dict that names a class, becomes its seed."""
+    """Returns the seed of a Keras SeedGenerator that is given as a dict; other values unchanged."""
     if isinstance(value, Mapping) and value.get("class_name") == "SeedGenerator":
         return value.get("config", {}).get("seed")
     return value
@@ -97,7 +97,7 @@ def _name_of(value: Any) -> str:
 
 
 def _exported_name(value: Any, module: str, name: str) -> str:
-    """The bare name when the package's room exports it: config strings are looked up there."""
+    """Returns the bare name if a package exports it, where strings in configs are looked up."""
     room = sys.modules.get(".".join(module.split(".")[:2]))
     return name if getattr(room, name, None) is value else f"{module}.{name}"
 

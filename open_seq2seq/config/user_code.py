@@ -1,7 +1,7 @@
-"""Code from outside the package: the one place that imports or executes what a config is, or names.
+"""Code from outside the package: the only module that executes configs, and imports what they name.
 
-A config that a user gives may name any code. A config that lies in a logdir is data: somebody else may have made it.
-Under ``untrusted`` nothing outside the package is imported or executed, whichever function asks for it.
+A config that a user gives may name any code. A config in a logdir is data, because somebody else may have made it.
+Within ``untrusted`` nothing outside the package is imported or executed, whichever function asks for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _siblings: dict[str, str] = {}
 _named: dict[str, str] = {}
 # What has been executed, by file: a name means the same object as long as the file is not executed again.
 _namespaces: dict[str, Mapping[str, Any]] = {}
-# The configs that are data and in use at the moment. Of the process, not of a thread: models are traced in threads too.
+# The configs that are data and in use now. A state of the process, because models are traced in threads too.
 _data: list[str] = []
 
 
@@ -37,7 +37,7 @@ def untrusted(config: str | None) -> Iterator[None]:
     """Within this context no code from outside the package is imported or executed, in any thread.
 
     Args:
-      config: the config that is data, for messages; None for one that is trusted, which changes nothing.
+      config: the config that is data, for messages; None for a trusted one, for which nothing changes.
     """
     if config is None:
         yield
@@ -50,7 +50,7 @@ def untrusted(config: str | None) -> Iterator[None]:
 
 
 def untrusted_config() -> str | None:
-    """Returns the config in use that is data, or None while all code is trusted."""
+    """Returns the config in use that is data; None if all code is trusted."""
     return _data[-1] if _data else None
 
 
@@ -90,7 +90,7 @@ def names_of_file(path: str, what: str) -> Mapping[str, Any]:
       what: who asks for it, for messages.
 
     Raises:
-      ConfigError: it is not there, cannot be executed, or must not be.
+      ConfigError: it does not exist, cannot be executed, or must not be.
     """
     require_trust(what)
     full = os.path.abspath(os.path.expanduser(path))
@@ -111,7 +111,7 @@ def names_of_file(path: str, what: str) -> Mapping[str, Any]:
 
 
 def _module_of_package(path: str, what: str, others: list[str]) -> ModuleType | None:
-    """Imports a file of a package, which may import its neighbours by dots; None for a file of none."""
+    """Imports a file that belongs to a package, and may use relative imports; None for other files."""
     root, names = os.path.dirname(path), [os.path.splitext(os.path.basename(path))[0]]
     while os.path.isfile(os.path.join(root, "__init__.py")):
         names.insert(0, os.path.basename(root))
@@ -161,7 +161,7 @@ def imported(dotted: str, what: str) -> Any:
 
 
 def _innermost_module(parts: list[str], what: str) -> tuple[ModuleType, int]:
-    """Imports as many of the parts as are packages and modules; returns the last one, and how many they are."""
+    """Imports the leading parts that are packages and modules; returns the last one and their number."""
     module: Any = None
     for depth in range(1, len(parts)):
         inner = getattr(module, parts[depth - 1], None)
@@ -172,14 +172,14 @@ def _innermost_module(parts: list[str], what: str) -> tuple[ModuleType, int]:
             with _reported("", what, (UserError, KeyboardInterrupt, ModuleNotFoundError)):
                 module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if module is None or error.name != name:  # the latter: a module that is there lacks one
+            if module is None or error.name != name:  # the second: an existing module lacks an import
                 raise ConfigError([f"{what}: {error}."]) from error
             return module, depth - 1
     return module, len(parts) - 1
 
 
 def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
-    """Follows names from an object, or from a namespace, which is a mapping.
+    """Looks names up one after the other, from an object or a mapping.
 
     Raises:
       ConfigError: a name is missing; ``what`` begins the sentence.
@@ -197,7 +197,7 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
 @contextmanager
 def _reported(path: str, what: str,
               passed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
-    """Turns what goes wrong in code that is executed into one sentence."""
+    """Turns an error of executed code into a ConfigError of one sentence."""
     try:
         yield
     except passed:
@@ -213,7 +213,7 @@ def _reported(path: str, what: str,
 
 
 def describe_error(error: BaseException) -> str:
-    """Returns an error as Python shows it, whatever class the config has made it of: ``ValueError: text``."""
+    """Returns an error as Python shows it, ``ValueError: text``; its class may be the config's own."""
     try:
         text = str(error)
     except Exception:
@@ -222,12 +222,12 @@ def describe_error(error: BaseException) -> str:
 
 
 def _begin(path: str, what: str) -> str:
-    """Nothing before the place in a config file, which says enough."""
+    """Returns the beginning of a sentence; empty if the place in the config file follows."""
     return "" if path and what.endswith(path) else f"{what}, but " if path else f"{what}: "
 
 
 def _where(path: str, error: BaseException) -> str:
-    """The innermost line of the file, or of one beside it, that the error passed through."""
+    """Returns the innermost line in the file, or in one beside it, that the error passed through."""
     folder = os.path.dirname(path)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if path and os.path.dirname(f.filename) == folder]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else f"{path}: " if path else ""
@@ -248,12 +248,12 @@ def _hint(error: BaseException) -> str:
 
 @contextmanager
 def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) -> Iterator[None]:
-    """Lets code import files beside it, as a script could.
+    """Lets code import files beside it, as a script can.
 
     Args:
       folder: of the file that is executed.
-      forgotten: names of modules to import anew. Another config's file of the same name must not be taken for this
-        one's; a file that a config names shares modules with the config beside it.
+      forgotten: names of modules to import again, because another config may have a file of the same name. A file that
+        a config names shares modules with the config beside it.
     """
     for name in forgotten:
         sys.modules.pop(name, None)
@@ -266,8 +266,8 @@ def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) 
             sys.path = []
         if folder in sys.path:
             sys.path.remove(folder)
-        # Behind everything else it still serves imports that run later, inside functions. What the code took away, the
-        # toolkit's own imports need.
+        # At the end of the path the folder still serves later imports, inside functions. Entries that the code
+        # removed are put back, because the toolkit's own imports need them.
         sys.path.extend(place for place in dict.fromkeys((*places, folder)) if place not in sys.path)
         new = set(sys.modules) - before - set(_named)
         _siblings.update({name: str(sys.modules[name].__file__) for name in new if _lies_in(name, folder)})
@@ -283,7 +283,7 @@ def _lies_in(name: str, folder: str) -> bool:
 
 
 def source_file(module: str) -> str | None:
-    """Returns the file of a module that is a config, lies beside one, or is named in one; None for all others.
+    """Returns the file of a module that is a config, lies beside one, or is named in one; None for others.
 
     Args:
       module: ``__module__`` of a class or function.

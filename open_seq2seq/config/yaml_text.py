@@ -8,24 +8,22 @@ from typing import Any
 
 import yaml
 
-# PyYAML follows YAML 1.1, where 1e-3 is a string for want of a dot.
+# PyYAML follows YAML 1.1, in which 1e-3 is a string because it has no dot.
 _FLOAT = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$")
 _NONE = re.compile(r"None$")
-
-
-# Far more than any config has; a page of anchors can stand for more values than a machine can hold.
+# Far more than any config has. A few lines of anchors can stand for more values than fit into memory.
 _MOST_VALUES = 100_000
 
 
 class Loader(yaml.SafeLoader):
-    """Safe loader that also reads ``1e-3`` and ``None``, and refuses repeated keys and values without end."""
+    """Safe loader that also reads ``1e-3`` and ``None``, and refuses repeated keys and too many values."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._composed = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Reads a value; the limit holds before the rest of a long text is read."""
+        """Reads a value; checks the limit before the rest of a long text is read."""
         self._composed += 1
         if self._composed > _MOST_VALUES:
             raise yaml.composer.ComposerError(None, None, f"it has more than {_MOST_VALUES:,} values",
@@ -33,23 +31,23 @@ class Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def get_single_node(self) -> yaml.Node | None:
-        """Reads the document; refuses one that anchors blow up."""
+        """Reads the document; refuses one whose anchors stand for too many values."""
         root = super().get_single_node()
         if root is not None:
             _count_values(root, {})
         return root
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Makes a value; what is written as a number, a date or the like and is none is an error with its place."""
+        """Makes a value; an invalid number or date, for example, is an error with its place."""
         try:
             return super().construct_object(node, deep=deep)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # PyYAML lets them all through
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # PyYAML does not catch them
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
                 None, None, f"{repr(node.value)[:60]} cannot be read as {kind}", node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Makes a dict; a key that comes twice is an error, not a silent replacement."""
+        """Makes a dict; a repeated key is an error."""
         seen: set[Any] = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
@@ -60,10 +58,10 @@ class Loader(yaml.SafeLoader):
 
 
 class Dumper(yaml.SafeDumper):
-    """Safe dumper that quotes exactly what ``Loader`` would read as something else."""
+    """Safe dumper that quotes exactly the strings that ``Loader`` would read as something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Writes every value out in full: anchors help no reader of a config."""
+        """Returns True, so that every value is written in full, without anchors."""
         return True
 
 
@@ -73,11 +71,11 @@ for _class in (Loader, Dumper):
 
 
 def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
-    """Returns how many values a node stands for once anchors are written out.
+    """Returns how many values a node stands for if anchors are expanded.
 
     Args:
       node: a part of a document.
-      counts: of the nodes counted before, by identity; 0 marks those that hold this one.
+      counts: of nodes counted before, by identity; 0 marks nodes that contain this one.
 
     Raises:
       yaml.YAMLError: an anchor within itself, or too many values.
@@ -104,8 +102,8 @@ def load_yaml(text: str) -> Any:
     """Reads a YAML document.
 
     Raises:
-      yaml.YAMLError: it is not YAML, names Python objects, repeats a key, is nested too deeply, or has values without
-        end.
+      yaml.YAMLError: it is not YAML, names Python objects, repeats a key, is nested too deeply, or has too many
+        values.
     """
     loader = None
     try:

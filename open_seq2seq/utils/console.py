@@ -1,4 +1,4 @@
-"""Lines for the terminal: every line of the toolkit starts with ``*** ``. And streams that nobody may be reading."""
+"""Printing: lines that start with ``*** ``, and standard streams whose failures do not end a run."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
 
 
 class EnduringStream:
-    """A text stream whose failures end no work: the reader went away, the disk is full, the stream was never open.
+    """A text stream whose failures do not end a run: no reader, a full disk, or a stream that was never open.
 
-    What cannot be written is lost, and a warning says so once. What the encoding lacks is written as an escape.
+    Text that cannot be written is lost, and one warning says so. Characters that the encoding lacks are escaped.
 
     Args:
-      stream: where text goes; None where it is closed.
+      stream: where text goes; None if it is closed.
       name: for the warning.
 
     Attributes:
-      needed: whether what is written is what the command is for; then a failure ends it, in silence where the
-        reader went away, as ``head`` does.
+      needed: whether the output is the purpose of the command; then a failure ends it, silently if the reader closed
+        the pipe, as ``head`` does.
     """
 
     def __init__(self, stream: TextIO | None, name: str) -> None:
@@ -54,7 +54,7 @@ class EnduringStream:
         return len(text)
 
     def flush(self) -> None:
-        """Hands on what is buffered, or loses it."""
+        """Writes what is buffered, or loses it."""
         self._attempt(self._stream.flush)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class EnduringStream:
         self._attempt(self._stream.close)
 
     def finish(self) -> None:
-        """Flushes for the last time: the interpreter's own flush at its end finds nothing that could fail."""
+        """Flushes for the last time, so that the interpreter's own flush at its end cannot fail."""
         self.needed = False
         self.flush()
         if self._has_failed and not self._is_closed:
@@ -74,15 +74,15 @@ class EnduringStream:
             if self._is_closed:
                 raise OSError("it is closed")
             action()
-        except (OSError, ValueError) as error:  # ValueError: somebody closed it
+        except (OSError, ValueError) as error:  # ValueError: it was closed
             self._fail(error)
-        except RuntimeError:  # a signal's handler, called while this very stream is written
+        except RuntimeError:  # a signal handler prints while this stream is being written
             pass
 
     def _fail(self, error: OSError | ValueError) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         if self.needed:
-            self.needed, self._has_failed = False, True  # once: what reports it flushes
+            self.needed, self._has_failed = False, True  # only once, because the report of it flushes
             if isinstance(error, BrokenPipeError):
                 raise SystemExit(128 + signal.SIGPIPE) from None
             raise UserError(f"{self._name} cannot be written: {reason}.") from error
@@ -97,10 +97,10 @@ class EnduringStream:
 
 @contextlib.contextmanager
 def enduring_output(needed: bool = False) -> Iterator[None]:
-    """Within this context nothing that is printed, by whomever, ends the process; a closed standard input is empty.
+    """Within this context no print, by any code, ends the process; a closed standard input is empty.
 
     Args:
-      needed: whether standard output is what the command is for; see ``need_output``.
+      needed: whether standard output is the purpose of the command; see ``need_output``.
     """
     _fill_closed_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
@@ -118,21 +118,21 @@ def enduring_output(needed: bool = False) -> Iterator[None]:
 
 
 def need_output(needed: bool) -> None:
-    """Says whether standard output is what the command is for: figures and answers, not the progress of a training."""
+    """Sets whether standard output is the purpose of the command: results, not the progress of training."""
     if isinstance(sys.stdout, EnduringStream):
         sys.stdout.needed = needed
 
 
 def _fill_closed_descriptors() -> None:
-    """Takes the numbers of standard streams that are closed, lest files opened later get them and what is printed.
+    """Opens the descriptors of standard streams that are closed, so that files opened later do not get their numbers.
 
-    Each becomes the end of a pipe without a writer: it reads as empty, and cannot be written.
+    Each becomes the reading end of a pipe without a writer: it is empty, and cannot be written.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            reading, writing = os.pipe()  # the lowest number that is free, which is this one
+            reading, writing = os.pipe()  # gets the lowest free number, which is this one
             os.close(writing)
             os.set_inheritable(reading, True)
 
@@ -141,14 +141,14 @@ _muted: list[TextIO] = []
 
 
 def mute() -> None:
-    """Throws away from now on what this process prints; errors, on stderr, still appear."""
+    """Discards what this process prints from now on; stderr is not affected."""
     sys.stdout.flush()
     _muted.append(sys.stdout)
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until it is unmuted, mostly never)
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until it is unmuted)
 
 
 def unmute() -> None:
-    """Prints again what this process prints; does nothing where that was never thrown away."""
+    """Ends ``mute``; does nothing if the process is not muted."""
     if _muted:
         sys.stdout.close()
         sys.stdout = _muted[0]

@@ -1,4 +1,4 @@
-"""Data files that a user names: opened without waiting, read within bounds, and refused in words for people."""
+"""Data files that a user names: opened without waiting, read within limits, with errors that name file and line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import BinaryIO
 from open_seq2seq.utils.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
-"""What some programs write at the beginning of a file to say that it is UTF-8."""
+"""The byte-order mark that some programs write at the beginning of UTF-8 files."""
 MOST_LINE_BYTES = 1 << 24
-"""A longer line is no line of a text: a few bytes of gzip can stand for one that no memory holds."""
+"""Limit of a line: a few bytes of gzip can stand for one that does not fit into memory."""
 
 
 def open_regular(path: str) -> BufferedReader:
@@ -28,9 +28,9 @@ def open_regular(path: str) -> BufferedReader:
     """
     try:
         _check_kind(os.stat(path).st_mode, path)
-        # Something else may have come in its place since.
+        # It may have been replaced since it was checked.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # a NUL, or characters that are none
+    except ValueError as error:  # NUL, or invalid characters
         raise FileNotFoundError(errno.ENOENT, "no file can have this name", path) from error
     try:
         _check_kind(os.fstat(descriptor).st_mode, path)
@@ -48,7 +48,7 @@ def _check_kind(mode: int, path: str) -> None:
 
 @contextlib.contextmanager
 def opened_data(path: str, what: str = "The file") -> Iterator[BinaryIO]:
-    """Opens a data file for reading; nothing but reading belongs into this context.
+    """Opens a data file for reading; every OSError within the context counts as an error of reading.
 
     Args:
       path: the file; see ``open_regular``.
@@ -67,7 +67,7 @@ def opened_data(path: str, what: str = "The file") -> Iterator[BinaryIO]:
 
 
 def read_data(path: str, what: str = "The file", most_bytes: int = 1 << 30) -> bytes:
-    """Returns the content of a file that has to fit into memory.
+    """Returns the content of a file, which must fit into memory.
 
     Raises:
       DataError: it cannot be read, or has more than ``most_bytes``.
@@ -85,10 +85,11 @@ def read_lines(path: str, what: str = "The file", unpack: bool = True) -> Iterat
     Args:
       path: the file.
       what: what it is, for messages.
-      unpack: whether a name that ends in ``.gz`` is that of a gzipped file.
+      unpack: whether files whose name ends in ``.gz`` are unpacked.
 
     Raises:
-      DataError: it is missing or no file, not gzip although named so, not UTF-8, or has a line without end.
+      DataError: it is missing or not a file, not gzip although named ``.gz``, not UTF-8, or has a line that is too
+        long.
     """
     with opened_data(path, what) as file:
         packed = unpack and path.endswith(".gz")
@@ -123,7 +124,7 @@ def not_utf8(path: str, number: int) -> DataError:
 
 
 def shown(name: str) -> str:
-    r"""Returns a file's name as text that can be written anywhere.
+    r"""Returns a file's name as text that can be printed in any encoding of Unicode.
 
     Bytes of a name that are not UTF-8, which Python keeps as lone surrogates, become ``\xe9`` and so on.
     """

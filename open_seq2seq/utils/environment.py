@@ -1,4 +1,4 @@
-"""What the system grants a process: limits that are checked, failures told in a sentence, the home folder."""
+"""The system around the process: limits, system errors as sentences, the home folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HINTS = {
 
 
 def check_limits() -> None:
-    """Raises UserError where a limit leaves TensorFlow no room; to be called before it is imported."""
+    """Raises UserError if a limit is too low to import TensorFlow; to be called before that."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
         raise UserError(f"The process may use {limit / 2**30:.2f} GiB of address space (ulimit -v), but TensorFlow "
@@ -47,9 +47,9 @@ def accept_missing_temporary_folder() -> None:
 
 
 def problem_of(error: BaseException) -> str | None:
-    """Returns what the system refused, as a sentence; None for errors that are not the system's.
+    """Returns an error of the system as a sentence; None for other errors.
 
-    Files that went away, full disks, missing rights and limits are no defects of a program.
+    Missing files, full disks, missing rights and limits are not defects of a program.
     """
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return "The system lets the process start no more threads: raise the number of processes (ulimit -u)."
@@ -70,7 +70,7 @@ def failing_line(error: BaseException) -> str:
 
 
 def with_home(argument: str) -> str:
-    """Does for ``--key=~/x`` what shells do for ``--key ~/x``; returns other arguments as they are.
+    """Expands ``--key=~/x`` as shells expand ``--key ~/x``; returns other arguments unchanged.
 
     Raises:
       UserError: there is no such home folder.
@@ -85,7 +85,7 @@ def with_home(argument: str) -> str:
 
 
 def scratch_file() -> BinaryIO:
-    """Opens a file without a name for what is needed for a while: in memory, so that no folder has to be writable."""
+    """Opens a temporary file without a name, in memory if possible, so that no folder needs to be writable."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("open_seq2seq"), "w+b")
     return tempfile.TemporaryFile()  # type: ignore[return-value]

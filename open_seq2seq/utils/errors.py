@@ -1,7 +1,7 @@
 """Errors that are meant for the person at the keyboard.
 
 Everything derived from ``UserError`` is reported by the command line as one
-sentence (what, where, how to mend) with exit code 2 and without a traceback.
+sentence (what, where, how to fix it) with exit code 2 and without a traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake that the user can mend; its text is the whole message."""
+    """A mistake that the user can fix; its text is the whole message."""
 
 
 class ConfigError(UserError):

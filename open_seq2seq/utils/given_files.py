@@ -19,7 +19,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
 _PATIENCE = 5.0
-"""Seconds in which somebody has to begin to write into a named pipe."""
+"""Seconds in which a writer must open a named pipe."""
 
 
 def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
@@ -32,14 +32,14 @@ def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
 
 
 def spooled_input(name: str, flag: str = "--infer_files") -> str:
-    """Puts what comes by standard input into a file that lives as long as the process; returns its path.
+    """Copies standard input to a file that exists as long as the process; returns its path.
 
     Args:
-      name: of the file.
-      flag: that asked for it, for messages.
+      name: name of the file.
+      flag: the flag that asked for it, for messages.
 
     Raises:
-      UserError: nothing came.
+      UserError: it is closed, a device, or empty.
     """
     if sys.stdin is None or _is_device(sys.stdin.buffer):
         raise UserError(f"{flag} - reads from standard input, but that is closed, or a device.")
@@ -52,26 +52,26 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
 
 
 def _new_name(name: str) -> str:
-    """Returns a path that lives as long as the process, for a file of this name."""
+    """Returns a path for a file of this name that exists as long as the process."""
     return os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
 
 
 def _is_device(stream: BinaryIO) -> bool:
-    """Whether a stream comes from a device but a terminal: ``/dev/zero`` has no end."""
-    with contextlib.suppress(OSError, ValueError):  # of something in the place of a stream
+    """Returns whether a stream is a device other than a terminal: ``/dev/zero`` has no end."""
+    with contextlib.suppress(OSError, ValueError):  # not a real stream
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not os.isatty(stream.fileno())
     return False
 
 
 def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
-    """Returns a text file with the lines of text files, one after another: the file itself where there is one.
+    """Returns a text file with the lines of all text files; if there is only one, that file itself.
 
     Args:
       files: paths; ``-`` is standard input.
-      flag: that named them, for messages.
+      flag: the flag that named them, for messages.
 
     Raises:
-      UserError: a folder or a device, or nothing came by standard input.
+      UserError: a folder or a device, or standard input is empty.
       DataError: one of several files is empty, or not UTF-8.
     """
     folders = [name for name in files if os.path.isdir(name)]
@@ -89,7 +89,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
 
 def _append(out: BinaryIO, name: str, path: str) -> None:
-    """Copies a file's lines; mistakes in it are found here, where its name is still known."""
+    """Copies a file's lines, and checks them while its name is known."""
     number, line = 0, b""
     with opened_data(path, "The text file") as file:
         while more := file.readline(MOST_LINE_BYTES + 1):
@@ -108,17 +108,17 @@ def _append(out: BinaryIO, name: str, path: str) -> None:
 
 
 def _spooled_pipe(name: str) -> str:
-    """Copies what comes through a named pipe, as the shell's ``<(command)`` makes one, to a file; returns its path.
+    """Copies a named pipe, such as that of the shell's ``<(command)``, to a file; returns its path.
 
     Raises:
-      DataError: nobody has opened the pipe for writing within some seconds.
+      DataError: no writer opened the pipe within some seconds.
     """
     path = _new_name("pipe.txt")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     until, has_begun = time.monotonic() + _PATIENCE, False
     with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
         while True:
-            block = pipe.read(1 << 20)  # None: there is a writer, who takes his time; empty: there is none
+            block = pipe.read(1 << 20)  # None: the writer has sent nothing yet; empty: there is no writer
             if block:
                 out.write(block)
             elif block is None:

@@ -1,4 +1,4 @@
-"""What mpiexec or horovodrun tells a process that it started, and how one of several processes ends."""
+"""Processes that a launcher started: their rank, and how one of several ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK",
 _GRACE_SECONDS = 3.0
 _FLUSH_SECONDS = 1.0
 
-# (what went wrong in a sentence, exit code): tells the other processes, before this one ends.
+# (problem in a sentence, exit code) → tells the other processes, before this one ends.
 Announcer = Callable[[str, int], None]
 _announcers: list[Announcer] = []
 
@@ -32,7 +32,7 @@ def _number(name: str) -> int | None:
 
 def launched_as() -> tuple[int, int]:
     """Returns (rank, number of processes); (0, 1) for a process that no launcher started."""
-    with contextlib.suppress(UserError):  # whoever uses TF_CONFIG says what is wrong with it
+    with contextlib.suppress(UserError):  # the runner reports what is wrong with TF_CONFIG
         if (task := cluster_task()) is not None:
             return task.rank, len(task.hosts)
     for rank_name, size_name in _VARIABLES:
@@ -43,25 +43,25 @@ def launched_as() -> tuple[int, int]:
 
 
 def is_alone() -> bool:
-    """Whether no other process belongs to the run, nor can join it."""
+    """Returns whether no other process belongs to the run or can join it."""
     return launched_as()[1] == 1 and os.environ.get("HOROVOD_ELASTIC") != "1"
 
 
 def who() -> str:
-    """Returns `` (rank 1 on host a)`` where there are several processes, else nothing."""
+    """Returns `` (rank 1 on host a)`` if there are several processes, else an empty string."""
     rank, size = launched_as()
     return f" (rank {rank} on host {socket.gethostname()})" if size > 1 else ""
 
 
 def let_others_speak(after_collective: bool = False) -> None:
-    """Waits for the end that the failure of another rank brings to this one.
+    """Waits some seconds, in which the failure of another rank may end this one.
 
-    A mistake in the config is found by all ranks alike: the first says so and ends, upon which the
-    others are ended before they repeat it. And when one rank is gone, collective operations fail on all
-    others. Whoever is still there after some seconds has something of its own to say.
+    All ranks find the same mistake in a config: rank 0 reports it and ends, and the launcher ends the others before
+    they repeat it. When one rank has ended, collective operations fail on all others. A rank that is still there
+    afterwards has an error of its own to report.
 
     Args:
-      after_collective: this rank's error can be such a consequence, so that the first rank waits too.
+      after_collective: whether this rank's error may be such a consequence, so that rank 0 waits too.
     """
     rank, size = launched_as()
     if size > 1 and (rank > 0 or after_collective):
@@ -69,7 +69,7 @@ def let_others_speak(after_collective: bool = False) -> None:
 
 
 def announce_by(announcer: Announcer) -> Callable[[], None]:
-    """Registers how the other processes are told of a failure of this one; returns what takes it back."""
+    """Registers a function that tells the other processes of a failure; returns the function that removes it."""
     _announcers.append(announcer)
 
     def forget() -> None:
@@ -86,7 +86,7 @@ def announce(problem: str, code: int) -> None:
 
 
 def say(text: str) -> None:
-    """Writes to stderr from any thread; gives up where nobody reads, so that a full pipe holds up no end."""
+    """Writes to stderr from any thread; gives up after a second, so that a full pipe does not delay the end."""
     def write() -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -95,9 +95,9 @@ def say(text: str) -> None:
 
 
 def end_all(code: int) -> NoReturn:
-    """Ends this process at once, as one of several, with a non-zero status: the launcher then ends the others.
+    """Ends this process at once, so that the launcher ends the others.
 
-    An orderly end would wait for them, and they may be waiting for this one.
+    A normal exit would wait for the others, which may be waiting for this one.
     """
     for stream in (sys.stdout, sys.stderr):
         _within_limit(stream.flush)

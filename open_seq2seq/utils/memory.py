@@ -9,12 +9,12 @@ GIB = 2 ** 30
 
 
 def available_bytes(root: str = "/") -> int | None:
-    """Returns what the machine, and the control groups that this process is in, have left; None where neither tells.
+    """Returns the memory that is available in the machine and in this process's control groups; None if unknown.
 
-    Memory that holds copies of files counts as left, and so does unused swap space.
+    Memory that holds cached files counts as available, and so does unused swap space.
 
     Args:
-      root: of the file system that says so; another one in tests.
+      root: root of the file system that is read; another one in tests.
     """
     left = [*_of_machine(Path(root)), *_of_groups(Path(root))]
     return max(0, min(left)) if left else None
@@ -27,7 +27,7 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Yields what each group on the way up from this process's has left."""
+    """Yields what is available in this process's control group and in each group above it."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -1,4 +1,4 @@
-"""Files and folders that results go to: checked before the work, written aside, and visible when they are whole."""
+"""Output files and folders: checked before the work starts, and visible under their names only when complete."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MOST_MARK_BYTES = 1 << 28
 
 
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
-    """Raises UserError where results could not be written to what a flag names; its folder may be missing.
+    """Raises UserError if results cannot be written to the path that a flag names; its folder may be missing.
 
-    A folder of earlier results passes: whether it is replaced is known when the model opens it.
+    A folder of earlier results is accepted here, and checked again when the model opens it.
     """
     if not name:
         raise UserError(f"{flag} is empty: name the file that results are written to.")
@@ -58,7 +58,7 @@ def _check_place(name: str, flag: str) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Whether there is something, found without hiding that a name is impossible."""
+    """Returns whether the path exists; raises an error for impossible names."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -67,7 +67,7 @@ def _exists(path: Path) -> bool:
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether a file system has no block or no file left for this user; some do not tell."""
+    """Returns whether a file system has no block or no file left for this user; some do not report it."""
     found = os.statvfs(folder)
     root = os.geteuid() == 0
     blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
@@ -75,17 +75,29 @@ def _is_full(folder: Path) -> bool:
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
-    """Raises UserError where a file that is going to be written is one of those that are read; None counts for none."""
-    there = [path for path in inputs if path is not None and os.path.exists(path)]
+    """Raises UserError if an output is also an input; None stands for no file."""
+    paths = [path for path in inputs if path is not None]
     for output in outputs:
-        if output is not None and os.path.isfile(output):
-            for path in there:
-                if os.path.samefile(output, path):
-                    raise UserError(f"{output} would be written, but it is {path}, which is read: name another place.")
+        if output is not None and (path := _same_file(output, paths)) is not None:
+            raise UserError(f"{output} would be written, but it is {path}, which is read: name another place.")
+
+
+def _same_file(name: str, paths: Iterable[str]) -> str | None:
+    """Returns the first of the paths that is the same regular file, by a link or another spelling too."""
+    try:
+        status = os.stat(name)
+    except (OSError, ValueError):
+        return None
+    if stat.S_ISREG(status.st_mode):
+        for path in paths:
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.samestat(status, os.stat(path)):
+                    return path
+    return None
 
 
 def passes_through(name: str) -> bool:
-    """Whether what is written there goes on at once: a pipe, a terminal, ``/dev/null``, or this process's output."""
+    """Returns whether the path is a pipe, a terminal, ``/dev/null`` or this process's output, and not a file."""
     with contextlib.suppress(OSError, ValueError):
         mode = os.stat(name).st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
@@ -93,10 +105,10 @@ def passes_through(name: str) -> bool:
 
 
 def beside(name: str, ending: str) -> str:
-    """Returns the name of a file that goes with another one: ``out.csv`` with another ending, like ``out.words.csv``.
+    """Returns the name of a further output file: ``out.csv`` with another ending, such as ``out.words.csv``.
 
     Raises:
-      UserError: the other is a pipe or the like, which has no place beside it.
+      UserError: the results go to a pipe or a device, which has no folder.
     """
     if passes_through(name):
         raise UserError(f"The results go to {name}, which has no place beside it for *{ending}: name a file.")
@@ -104,7 +116,7 @@ def beside(name: str, ending: str) -> str:
 
 
 def _standard_stream(name: str) -> int | None:
-    """The descriptor of this process's output that the name stands for, as ``/dev/stdout`` does; None for others."""
+    """Returns the descriptor of this process's output that a path such as ``/dev/stdout`` leads to; None for others."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError, ValueError):
             if os.path.samestat(os.stat(name), os.fstat(descriptor)):
@@ -113,7 +125,7 @@ def _standard_stream(name: str) -> int | None:
 
 
 def is_standard_output(name: str) -> bool:
-    """Whether what is written there goes to this process's standard output."""
+    """Returns whether the path leads to this process's standard output."""
     return _standard_stream(name) == 1
 
 
@@ -122,10 +134,10 @@ _protected: list[Callable[[], Iterable[str]]] = []
 
 @contextlib.contextmanager
 def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Within this context no output may be one of these files, whatever name it is given.
+    """Within this context no output may be one of these files, under any name.
 
     Args:
-      paths: gives the files that are read, or kept; called for each output that is there already.
+      paths: returns the files that are read or kept; called for each output that exists already.
     """
     _protected.append(paths)
     try:
@@ -135,26 +147,20 @@ def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
 
 
 def check_not_protected(name: str) -> None:
-    """Raises UserError where an output is a file that must not change, by a link or another spelling, too."""
-    try:
-        status = os.stat(name)
-    except (OSError, ValueError):
-        return
-    if stat.S_ISREG(status.st_mode):
-        for path in (path for paths in _protected for path in paths()):
-            with contextlib.suppress(OSError, ValueError):
-                if os.path.samestat(status, os.stat(path)):
-                    raise UserError(f"The results would overwrite {name}, which this run reads or "
-                                    f"keeps{'' if path == name else f' as {path}'}: name another file.")
+    """Raises UserError if an output is one of the files of ``never_written``."""
+    path = _same_file(name, (path for paths in _protected for path in paths()))
+    if path is not None:
+        raise UserError(f"The results would overwrite {name}, which this run reads or "
+                        f"keeps{'' if path == name else f' as {path}'}: name another file.")
 
 
 def _is_replaceable(folder: str) -> bool:
-    """Whether a folder is empty, or all that is in it are results as inference wrote them."""
+    """Returns whether a folder is empty, or holds only unchanged results of inference."""
     return not os.listdir(folder) or results_in(Path(folder)) is not None
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the files of a folder of results; None where it holds anything else, or a changed one."""
+    """Returns the files of a folder of results; None if it holds anything else, or a changed file."""
     try:
         listed = json.loads(read_own(folder, MARK, _MOST_MARK_BYTES))["files"]
         found = _checksums(folder)
@@ -164,10 +170,10 @@ def results_in(folder: Path) -> list[str] | None:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """Returns the checksums of all files below a folder but its mark, by path.
+    """Returns the checksums of all files below a folder except its mark, by path.
 
     Raises:
-      NotOwnFileError: something in it is a link, or no file.
+      NotOwnFileError: something in it is a link, or not a file.
     """
     found = {}
     for parent, folders, names in os.walk(folder):
@@ -184,8 +190,8 @@ class _Pending:
     """One output that is being written.
 
     Attributes:
-      work: where it is until it has its name.
-      file: what writes it; None for a folder.
+      work: where it is until it gets its name.
+      file: the open file; None for a folder.
     """
 
     work: disk.Workplace
@@ -193,14 +199,14 @@ class _Pending:
 
 
 class OutputFiles:
-    """Files and folders that get their names together, when all are whole; a context manager.
+    """Files and folders that get their names together, when all are complete; a context manager.
 
-    Each is written beside its place in a folder ``.<name>.unfinished``. Leaving the context syncs them to disk and
-    renames them one right after the other, the first opened last; an error removes them, and what stood there stays. A
-    process that is killed leaves that folder, which the next one that writes the same output clears and uses again.
+    Each is written in a folder ``.<name>.unfinished`` beside its place. Leaving the context syncs them to disk and
+    renames them one after the other, the first opened last. After an error they are removed, and earlier results stay.
+    A process that is killed leaves that folder, which the next one that writes the same output clears and uses again.
 
-    Links are followed, and what they lead to is replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` get
-    everything at once, line by line.
+    Links are followed, and their targets are replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` are written
+    directly, line by line.
     """
 
     def __init__(self) -> None:
@@ -209,12 +215,12 @@ class OutputFiles:
         self._names: list[str] = []
 
     def open(self, name: str, mode: str = "w", newline: str | None = None) -> IO[Any]:
-        """Opens a file for writing and makes its folder; it is closed here, too.
+        """Opens a file for writing and makes its folder; leaving the context closes it.
 
         Args:
           name: its final name.
           mode: ``w`` for UTF-8 text, ``wb`` for bytes.
-          newline: as the function ``open`` has it.
+          newline: as in the function ``open``.
 
         Raises:
           UserError: it cannot be written, is a folder, or is being written by another process.
@@ -236,12 +242,12 @@ class OutputFiles:
             self._pending.append(pending)
             pending.file = disk.new_file(pending.work.written, mode.replace("w", "x"),
                                          **({"newline": newline} if text else {}))
-            with contextlib.suppress(FileNotFoundError):  # it is replaced, not made anew: who may read it stays
+            with contextlib.suppress(FileNotFoundError):  # a file that is replaced keeps its permissions
                 os.fchmod(pending.file.fileno(), stat.S_IMODE(os.stat(place).st_mode))
             return pending.file
 
     def folder(self, name: str) -> Path:
-        """Makes a folder for results, and returns where it is until it gets its name as a whole.
+        """Makes a folder for results, and returns its path until it is complete and gets its name.
 
         Args:
           name: its final name; a folder of earlier results is replaced, and so is an empty one.
@@ -262,7 +268,7 @@ class OutputFiles:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Within this context an error of the system, a full disk for instance, is the user's to fix: a UserError."""
+        """Turns system errors within this context, such as a full disk, into a UserError."""
         try:
             yield
         except OSError as error:
@@ -270,7 +276,7 @@ class OutputFiles:
                             f"{error.strerror or error}.") from error
 
     def commit(self) -> None:
-        """Gives everything its name.
+        """Gives all files and folders their names.
 
         Raises:
           UserError: it cannot be written.
@@ -289,7 +295,7 @@ class OutputFiles:
                 self._pending.pop().work.close()
 
     def discard(self) -> None:
-        """Removes what has not got its name."""
+        """Removes files and folders that do not have their names yet."""
         for file in self._direct:
             with contextlib.suppress(OSError):
                 file.close()
@@ -314,7 +320,7 @@ class OutputFiles:
 
 
 def _claim(place: str, name: str) -> disk.Workplace:
-    """Makes the folder beside a place where it is written, which keeps other processes out."""
+    """Makes the folder in which an output is written, and locks other processes out of it."""
     folder, last = os.path.split(place)
     if len(os.fsencode(last)) > _LONGEST_NAME:
         last = hashlib.sha256(os.fsencode(last)).hexdigest()
@@ -332,7 +338,7 @@ def _claim(place: str, name: str) -> disk.Workplace:
 
 
 def _check_folder(place: str, name: str) -> None:
-    """Raises UserError where a folder of results must not get this place."""
+    """Raises UserError if a folder of results cannot have this path."""
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
         raise UserError(f"The results are a folder, but {name} is none: remove it, or name another place.")
     if os.path.isdir(place) and not _is_replaceable(place):
@@ -340,7 +346,7 @@ def _check_folder(place: str, name: str) -> None:
 
 
 def _sync(pending: _Pending) -> None:
-    """Syncs an output to disk; a folder gets the list by which it is known to be one of results."""
+    """Syncs an output to disk; a folder gets the list that marks it as results."""
     written = pending.work.written
     if pending.file is not None:
         pending.file.close()

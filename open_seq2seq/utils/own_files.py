@@ -1,4 +1,4 @@
-"""Files of a folder that may come from somebody else: read without following links, waiting, or reading without end."""
+"""Files of a folder that may come from a stranger: read without following links, without waiting, and within limits."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path, PurePosixPath
 
 
 class NotOwnFileError(Exception):
-    """What stands under a name is no file of the folder itself; the text says which name, and what stands there."""
+    """A name in a folder is not a regular file of that folder; the text says which name, and what it is."""
 
 
 def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
     """Opens a file below a folder for reading.
 
-    The folder itself may be reached by links; below it none is followed.
+    The path of the folder may contain links; below the folder none is followed.
 
     Args:
-      folder: where names begin.
+      folder: the folder.
       name: path below it, with slashes.
 
     Raises:
-      NotOwnFileError: a name that leaves the folder, a link, or something that is no file, such as a pipe.
+      NotOwnFileError: a name that leaves the folder, a link, or not a regular file, such as a pipe.
       OSError: it is missing, or cannot be read.
     """
     parts = _parts(name)
@@ -33,7 +33,7 @@ def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
             inner = _open_at(place, part, os.O_DIRECTORY, Path(folder, name))
             os.close(place)
             place = inner
-        # A pipe without a writer would keep an ordinary call of open waiting.
+        # An ordinary open would wait for the writer of a pipe.
         descriptor = _open_at(place, parts[-1], os.O_NONBLOCK, Path(folder, name))
     finally:
         os.close(place)
@@ -44,9 +44,9 @@ def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
 
 
 def without_links(path: str, flags: int) -> int:
-    """Opens a file for ``open(…, opener=without_links)``: not through a link, and without waiting at a pipe.
+    """Opens a file for ``open(…, opener=without_links)``: without following a link, or waiting for a pipe.
 
-    Through a link another file would be written to.
+    Following a link could write to another file.
     """
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
@@ -76,7 +76,7 @@ def _open_at(place: int, name: str, flags: int, path: Path) -> int:
     try:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=place)
     except OSError as error:
-        # Linux says ELOOP of a link, and ENOTDIR of one in the place of a folder.
+        # On Linux a link gives ELOOP, and a link instead of a folder ENOTDIR.
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
             raise NotOwnFileError(f"{path.name} is a link, or is reached by one") from error
         if error.errno == errno.ENXIO:

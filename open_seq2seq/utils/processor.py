@@ -1,4 +1,4 @@
-"""What the CPU can do."""
+"""Properties of the CPU: its name and instructions, and whether TensorFlow uses oneDNN on it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ import platform
 _UNKNOWN = "unknown processor"
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
-# Those for which TensorFlow turns oneDNN on by itself (IsMklEnabled in tensorflow/core/util/port.cc).
+# Instructions with which TensorFlow uses oneDNN by default (IsMklEnabled in tensorflow/core/util/port.cc).
 _ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
-
-
-# One name may stand for virtual machines with and without these.
+# Virtual machines of one processor name may differ in these.
 _SPEED_FLAGS = _BFLOAT16_FLAGS | _ONEDNN_FLAGS | {"avx2", "avx512f", "avx512_fp16"}
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
 
 @functools.cache
 def has_bfloat16() -> bool:
-    """Returns whether the CPU has bfloat16 instructions; True where the system does not tell."""
+    """Returns whether the CPU has bfloat16 instructions; True if the system does not report them."""
     flags = cpu_flags()
     return not flags or bool(flags & _BFLOAT16_FLAGS)
 
 
 def has_onednn() -> bool:
-    """Returns whether TensorFlow computes with oneDNN on this CPU; True where the system does not tell."""
+    """Returns whether TensorFlow computes with oneDNN on this CPU; True if the system does not report its flags."""
     wanted = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "").lower()
     if wanted in ("0", "false", "1", "true"):
         return wanted in ("1", "true")
@@ -41,22 +39,22 @@ def onednn_setting() -> str:
 
 
 def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Returns the CPU's feature flags; none where the system does not tell."""
+    """Returns the CPU's feature flags; empty if the system does not report them."""
     return frozenset((_first_value(("flags", "Features"), path) or "").split())
 
 
 def cpu_name(path: str = "/proc/cpuinfo") -> str:
-    """Returns the CPU's model name, or what the system says of it otherwise."""
+    """Returns the CPU's model name, or else its architecture."""
     return _first_value(("model name",), path) or platform.processor() or platform.machine() or _UNKNOWN
 
 
 def speed_flags() -> list[str]:
-    """Returns those of the CPU's instructions that decide how fast it multiplies in half precision, sorted."""
+    """Returns the CPU's flags that decide how fast it multiplies in half precision, sorted."""
     return sorted(cpu_flags() & _SPEED_FLAGS)
 
 
 def _first_value(keys: tuple[str, ...], path: str) -> str | None:
-    """Returns the value of the first line with one of these keys; None where there is none."""
+    """Returns the value of the first line with one of these keys; None without one."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:

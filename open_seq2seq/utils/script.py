@@ -1,4 +1,4 @@
-"""How the programs in ``scripts/`` begin and end."""
+"""Running the main function of a program in ``scripts/``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from open_seq2seq.utils.errors import UserError
 def run_script(main: Callable[[], None]) -> None:
     """Runs a script's main function; a user's mistake ends it with one sentence and exit code 2.
 
-    Where nobody reads what it prints it ends as other programs do.
+    If nobody reads its output it ends silently, as other programs do.
     """
     sys.argv[1:] = map(with_home, sys.argv[1:])
     with enduring_output(needed=True):

@@ -1,4 +1,4 @@
-"""Checksums at the end of files that can be made anew: what differs from what was written is not used."""
+"""Checksums at the end of cache files, so that damaged ones are not used but made again."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _CHECK_BYTES = 4
 
 
 def sealed(content: bytes) -> bytes:
-    """Returns a content with its CRC32 behind it, of which readers of NumPy's and HDF5's files take no notice."""
+    """Returns content followed by its CRC32, which readers of NumPy's and HDF5's files ignore."""
     return content + _check(content)
 
 
 def unsealed(content: bytes) -> bytes | None:
-    """Returns what was sealed, or None where it is not as it was."""
+    """Returns the sealed content, or None if it has changed."""
     inner, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
     return inner if inner and check == _check(inner) else None
 
 
 def read_sealed(path: str) -> bytes | None:
-    """Returns the content of a sealed file, or None where it is not as it was written, a link, or no file.
+    """Returns the content of a sealed file, or None if it has changed, is a link, or is not a file.
 
     Raises:
       OSError: it is missing, or cannot be read.

@@ -7,13 +7,13 @@ from typing import Any
 
 
 class Stack(threading.local):
-    """A list that each thread has for itself.
+    """A list of each thread's own.
 
-    The replicas of a process are traced by a thread each, and take turns wherever they meet: what
-    one of them has entered must not hold for another.
+    Each replica of a process is traced by a thread of its own, and the threads take turns: a context that one of them
+    has entered must not hold for another.
 
     Attributes:
-      entries: the last one is the innermost.
+      entries: the contexts, the innermost last.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""``TF_CONFIG``: what a cluster's launcher tells each of its processes, in TensorFlow's own way."""
+"""``TF_CONFIG``, the variable by which a cluster tells each process its role, as TensorFlow defines it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClusterTask(NamedTuple):
     Attributes:
       rank: its number among all, from 0.
       hosts: addresses of all, in order of rank.
-      chiefs: how many tasks the job ``chief`` has: those of the job ``worker`` are counted after them.
+      chiefs: number of tasks of the job ``chief``; those of the job ``worker`` are counted after them.
     """
 
     rank: int
@@ -30,7 +30,7 @@ class ClusterTask(NamedTuple):
 
 
 def cluster_task() -> ClusterTask | None:
-    """Returns which process of a cluster this one is; None where ``TF_CONFIG`` tells of one process at most.
+    """Returns which process of a cluster this one is; None if ``TF_CONFIG`` names at most one process.
 
     Raises:
       UserError: ``TF_CONFIG`` cannot be understood, or gives this process a role that does not train.

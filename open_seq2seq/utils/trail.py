@@ -16,8 +16,8 @@ class Place:
     """One batch, or the micro-batches of one update.
 
     Attributes:
-      work: what is done with it: ``step``, ``evaluation batch``.
-      number: which of them, from 1.
+      work: what it is used for: ``step``, ``evaluation batch``.
+      number: its number, from 1.
       ids: the examples' ids, an array ``[batch]`` for each micro-batch.
       describe: names an example in words, or None.
     """
@@ -41,18 +41,18 @@ class Place:
 
 
 def _is_empty(example: Any) -> bool:
-    """Whether it is an empty row that fills a static shape, whose id is -1."""
+    """Returns whether it is an empty row that fills a static shape, whose id is -1."""
     return not isinstance(example, (str, bytes)) and int(example) < 0
 
 
 class Trail:
-    """A ring of the last few batches; written by the main thread, read by any.
+    """The last few batches; written by the main thread, read by any.
 
     Args:
       size: how many are kept.
 
     Attributes:
-      count: how many have been noted so far: it changes with each of them.
+      count: number of changes so far.
     """
 
     def __init__(self, size: int = 4) -> None:
@@ -60,12 +60,12 @@ class Trail:
         self._places: deque[Place] = deque(maxlen=size)
 
     def note(self, work: str, number: int, ids: Iterable[Any], describe: Callable[[int], str] | None = None) -> None:
-        """Notes what the process is about to work on; costs next to nothing. See ``Place`` for the arguments."""
+        """Notes the batch that the process is about to work on; see ``Place`` for the arguments."""
         self._places.append(Place(work, number, tuple(ids), describe))
         self.count += 1
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forgets all places."""
         self._places.clear()
         self.count += 1
 
@@ -81,5 +81,5 @@ class Trail:
         return list(self._places)
 
 
-# A process does one thing at a time.
+# One for the process, which works on one batch at a time.
 TRAIL = Trail()

@@ -18,10 +18,11 @@ from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.trainer import Trainer
 
 FOLDER = Path(__file__).parents[3] / "example_configs/speech2text"
-# What tells these from other recipes does not show at a small width, or is tried by those: the number of layers in a
-# block, what is done to features, and mixed precision of the same layers.
-LIKE_OTHERS = {"jasper10x3_LibriSpeech", "jasper10x5_LibriSpeech_nvgrad_masks", "w2lplus_large_8gpus_mp",
-               "ds2_large_8gpus_mp"}
+# At a small width these train the same layers as other recipes: they differ in the number of layers in a block, in
+# features, or in mixed precision. Tests of whole commands train toy-w2l.
+LIKE_OTHERS = {"jasper10x3_LibriSpeech", "jasper10x5_LibriSpeech", "jasper10x5_LibriSpeech_nvgrad_masks",
+               "jasper-Mini-for-Jetson", "toy-w2l", "w2l_large_8gpus", "w2lplus_large_8gpus_mp", "ds2_large_8gpus_mp",
+               "ds2_small_1gpu", "digits-jca"}
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
 
 
