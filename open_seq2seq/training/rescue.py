@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from open_seq2seq.runners.elastic import Regroup
+from open_seq2seq.runners.horovod.elastic import Regroup
 from open_seq2seq.training.divergence import Divergence
 from open_seq2seq.utils.errors import CheckpointError, UserError
 

@@ -18,7 +18,7 @@ from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
-from open_seq2seq.runners.watchdog import watched
+from open_seq2seq.runners.watchdog.watchdog import watched
 from open_seq2seq.training import saving
 from open_seq2seq.training.changed_config import check_config
 from open_seq2seq.training.checkpoints import Checkpoint
