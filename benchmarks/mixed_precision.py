@@ -30,7 +30,7 @@ from benchmarks.measuring.processes import call
 from benchmarks.measuring.programs import run_program
 from benchmarks.measuring.settings import Setting, default_names, make_setting
 from benchmarks.measuring.turns import workers_in_turns
-from open_seq2seq.runners.speed_probe import measure_speeds
+from open_seq2seq.runners.processor_speed.probe import measure_speeds
 from open_seq2seq.utils.errors import UserError
 
 

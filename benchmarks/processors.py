@@ -29,8 +29,8 @@ from benchmarks.measuring.programs import run_program
 from benchmarks.measuring.settings import make_setting
 from benchmarks.measuring.small_models import TRANSFORMER, write_small_models
 from benchmarks.measuring.turns import workers_in_turns
-from open_seq2seq.runners.speed_cache import Speeds
-from open_seq2seq.runners.speed_probe import intra_op_threads, measure_speeds
+from open_seq2seq.runners.processor_speed.cache import Speeds
+from open_seq2seq.runners.processor_speed.probe import intra_op_threads, measure_speeds
 from open_seq2seq.utils.errors import UserError
 
 TYPES = ("float32", "mixed")

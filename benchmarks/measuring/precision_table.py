@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from benchmarks.measuring.programs import markdown_table
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
-from open_seq2seq.runners.speed_cache import TYPES, Speeds
-from open_seq2seq.runners.speed_probe import ratios
+from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds
+from open_seq2seq.runners.processor_speed.probe import ratios
 
 # Seconds for each kind of raw operation, and rounds: more than a run takes for its choice.
 RAW_LIMITS = (2.0, 100)

@@ -33,7 +33,7 @@ def time_reductions(trainer: Any, repetitions: int) -> Reductions:
     """Times the reduction that an update makes, and one raw ``hvd.grouped_allreduce``, in turns."""
     import horovod.tensorflow as hvd
 
-    from open_seq2seq.runners.reduction import groups
+    from open_seq2seq.runners.horovod.reduction import groups
 
     gradients = {name: tf.random.stateless_normal(v.shape, [1, 2]) for name, v in trainer.trainable.items()}
     sizes = {name: 4 * int(g.shape.num_elements() or 0) for name, g in gradients.items()}

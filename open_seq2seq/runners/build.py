@@ -1,4 +1,4 @@
-"""Which runner a config asks for."""
+"""Makes the runner that a config asks for."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _INSTALL = "run make horovod, or scripts/install_horovod.sh path/to/python"
 
 
 def make_runner(params: Mapping[str, Any]) -> Runner:
-    """Returns the runner that a model's parameters ask for; to be called before TensorFlow uses a device.
+    """Returns the runner that a model's parameters ask for; call it before TensorFlow uses a device.
 
     Raises:
-      UserError: Horovod, or a device, is asked for but is not there, or several processes were started without it.
+      UserError: Horovod or a device is missing, or several processes were started without Horovod.
       ConfigError: parameters that do not work on several ranks.
     """
     task = cluster_task()
@@ -32,8 +32,8 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
     elif task is not None:
         runner = _cluster_runner(params, task)
     elif (size := launched_as()[1]) > 1:
-        raise UserError(f"This is one of {size} processes, but 'use_horovod' is False, so each would train by "
-                        "itself: add --use_horovod=True, or start one process.")
+        raise UserError(f"This is one of {size} processes, but 'use_horovod' is False, so each would train its "
+                        "own model: add --use_horovod=True, or start one process.")
     else:
         runner = _own_runner(params)
     check_params(params, runner)
@@ -41,7 +41,7 @@ def make_runner(params: Mapping[str, Any]) -> Runner:
 
 
 def _own_runner(params: Mapping[str, Any]) -> Runner:
-    """Returns the runner of a process that is by itself."""
+    """Returns the runner of a single process."""
     devices = take_devices(params)
     if len(devices) == 1:
         return Runner()
@@ -63,14 +63,14 @@ def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
 
 def _horovod_runner(params: Mapping[str, Any]) -> Runner:
     hvd = load_horovod()
-    from open_seq2seq.runners.horovod import HorovodRunner
+    from open_seq2seq.runners.horovod.runner import HorovodRunner
 
     with time_limit(params.get("connect_seconds")):
         return HorovodRunner(hvd, params.get("hvd_compression"))
 
 
 def load_horovod() -> Any:
-    """Returns the module ``horovod.tensorflow``; raises UserError where it is not there or does not load."""
+    """Returns the module ``horovod.tensorflow``; raises UserError if it is not installed or fails to load."""
     if importlib.util.find_spec("horovod") is None:
         raise UserError(f"'use_horovod' is True but Horovod is not installed for this Python: {_INSTALL}.")
     try:
@@ -82,15 +82,14 @@ def load_horovod() -> Any:
 
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:
-    """Raises ConfigError for parameters that do not work on several ranks."""
+    """Raises ConfigError for parameters that do not work with the runner's number of ranks."""
     if runner.world_size > 1 and params.get("sync_batch_norm") and params.get("use_xla_jit"):
-        raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but what XLA compiles cannot meet other "
-                           "replicas in the middle: set one of them to False."])
+        raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but a function compiled by XLA cannot "
+                           "communicate with other replicas: set one of them to False."])
     if runner.world_size > 1 and params.get("hvd_compression") and not params.get("use_horovod"):
-        raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but these replicas add gradients up "
-                           "without Horovod, which never compresses them: leave it out, or start one process a device "
-                           "with --use_horovod=True."])
+        raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but only Horovod compresses them: "
+                           "leave it out, or start one process for each device with --use_horovod=True."])
     policy = params.get("on_divergence", "stop")
     if runner.num_processes > 1 and policy != "stop":
-        raise ConfigError([f"'on_divergence' is {policy!r}, but several processes can only stop: leave it out, and go "
-                           "on from a checkpoint by --continue_learning."])
+        raise ConfigError([f"'on_divergence' is {policy!r}, but several processes can only stop: leave it out, and "
+                           "resume from a checkpoint with --continue_learning."])

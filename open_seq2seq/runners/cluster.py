@@ -1,4 +1,4 @@
-"""Several processes without Horovod: each with one or more replicas, by tf.distribute's MultiWorkerMirroredStrategy."""
+"""Several processes without Horovod, each with one or more replicas (``MultiWorkerMirroredStrategy``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.launcher import let_others_speak
 from open_seq2seq.utils.tf_config import ClusterTask
 
-# What collective operations raise when a process does not answer: one that ended, was stopped, or cannot be reached.
+# What collective operations raise when a process has ended, is stopped or cannot be reached.
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
 _TASK = re.compile(r"/job:(chief|worker)/replica:0/task:(\d+)")
 
@@ -26,8 +26,8 @@ _TASK = re.compile(r"/job:(chief|worker)/replica:0/task:(\d+)")
 class ClusterRunner(TowerRunner):
     """The processes that ``TF_CONFIG`` names, with their towers; see ``Runner``.
 
-    Making one waits until all processes are there. It has to be made before TensorFlow uses a
-    device. All processes but the first are silent; errors still appear.
+    The constructor waits for all processes, and has to be called before TensorFlow uses a device. Only rank 0 prints;
+    errors appear on all ranks.
 
     Args:
       task: which of the processes this is.
@@ -56,20 +56,20 @@ class ClusterRunner(TowerRunner):
 
     @contextlib.contextmanager
     def _naming_the_lost(self) -> Iterator[None]:
-        """Turns the errors that the end of another process brings here into one sentence."""
+        """Context that turns errors caused by the end of another process into one sentence."""
         try:
             yield
         except tf.errors.OpError as error:
             if not isinstance(error, _LOST) and "ollective" not in str(error):
                 raise
-            let_others_speak(after_collective=True)  # the watchdog may know better
+            let_others_speak(after_collective=True)  # the watchdog may know the cause
             own = self._task.rank
             ranks = [self._task.rank_of(job, int(index)) for job, index in _TASK.findall(str(error))]
             lost = next((rank for rank in ranks if rank != own and rank < len(self._task.hosts)), None)
             which = "another process of the cluster" if lost is None else (
                 f"another process of the cluster, it seems rank {lost} ({self._task.hosts[lost]}),")
-            raise UserError(f"Stopped, because {which} ended or does not answer: its own output says why. Start all "
-                            "processes again; --continue_learning goes on from the last checkpoint.") from error
+            raise UserError(f"Stopped, because {which} ended or does not answer: see its output for the cause. Start "
+                            "all processes again; --continue_learning resumes from the last checkpoint.") from error
 
     def gather(self, results: list[Any]) -> list[Any]:
         lists = self._gather_objects(results)
@@ -85,38 +85,38 @@ class ClusterRunner(TowerRunner):
             for name, value in values.items():
                 variables[name].assign(value)
 
-        def take_over() -> None:
-            chief = tf.equal(self.replica_rank, 0)
+        def assign_first() -> None:
+            is_first = tf.equal(self.replica_rank, 0)
             values: dict[str, dict[str, tf.Tensor]] = {}
-            for name, variable in variables.items():  # whoever is not the chief adds zeros
+            for name, variable in variables.items():  # all other replicas add zeros
                 own = variable.read_value()
-                values.setdefault(own.dtype.name, {})[name] = tf.where(chief, own, tf.zeros_like(own))
+                values.setdefault(own.dtype.name, {})[name] = tf.where(is_first, own, tf.zeros_like(own))
             for of_type in values.values():
                 self.update(assign, self.reduce(of_type))
 
-        self.compile(take_over, [])()
+        self.compile(assign_first, [])()
 
     def _gather_objects(self, value: Any) -> list[Any]:
-        """Returns the values of all processes: any Python objects that pickle."""
+        """Returns the values of all processes: any Python objects that can be pickled."""
         data = pickle.dumps(value)
-        words = np.frombuffer(data + b"\0" * (-len(data) % 8), np.int64)  # collective operations know no bytes
+        words = np.frombuffer(data + b"\0" * (-len(data) % 8), np.int64)  # collective operations do not support bytes
         sizes = self._concatenate(np.array([len(words)], np.int64))
         pieces = np.split(self._concatenate(words), np.cumsum(sizes)[:-1])
         return [pickle.loads(piece.tobytes()) for piece in pieces]
 
     def _concatenate(self, values: np.ndarray) -> np.ndarray:
-        """Joins what the processes have, int64 ``[n]``, in order of rank."""
+        """Returns the concatenation of all processes' values, int64 ``[n]`` of each, in order of rank."""
         with self._naming_the_lost():
             return self._join(values).numpy()
 
     def _join_first(self, values: tf.Tensor) -> tf.Tensor:
-        # The first replica of a process has something, the others have nothing.
+        # Only the first replica of a process contributes.
         of_replicas = [values, *[values[:0]] * (self.local_replicas - 1)]
         return self._strategy.gather(self._deal(of_replicas), axis=0)
 
 
 class _Guarded(Compiled):
-    """A function of which errors are told in words."""
+    """A compiled function whose errors become sentences."""
 
     def __init__(self, function: Compiled, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
         super().__init__(function)

@@ -1,4 +1,4 @@
-"""Which devices of this machine a process takes."""
+"""Chooses the devices of this machine that a process uses."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import tensorflow as tf
 
 from open_seq2seq.utils.errors import UserError
 
-_STARTED = ("TensorFlow has started in this process with other devices than the config asks for: give num_gpus, "
+_STARTED = ("TensorFlow has already started in this process with other devices than the config asks for: set num_gpus, "
             "gpu_ids and num_cpu_towers before anything else uses TensorFlow.")
 
 
 def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a model's parameters, changed so that they ask for one device."""
+    """Returns a model's parameters changed to ask for one device."""
     ids = params.get("gpu_ids")
     return {**params, "num_gpus": None, "num_cpu_towers": None, "gpu_ids": ids[:1] if ids else None}
 
 
 def take_devices(params: Mapping[str, Any]) -> list[str]:
-    """Takes the devices that a config asks for, and hides the machine's other GPUs from this process.
+    """Selects the devices that a config asks for, and hides the other GPUs from this process.
 
-    To be called before TensorFlow uses a device.
+    Call it before TensorFlow uses a device.
 
     Args:
       params: the model's: ``num_gpus``, ``gpu_ids``, ``num_cpu_towers``.
@@ -31,7 +31,7 @@ def take_devices(params: Mapping[str, Any]) -> list[str]:
       Their names within this process: ``["GPU:0", "GPU:1"]``; ``["CPU:0"]`` where there is no GPU.
 
     Raises:
-      UserError: there are not as many.
+      UserError: there are fewer devices.
     """
     towers = params.get("num_cpu_towers")
     if towers:
@@ -57,7 +57,7 @@ def _asked(params: Mapping[str, Any]) -> str:
 
 
 def _show_gpus(chosen: list[Any]) -> list[str]:
-    """Makes these GPUs the visible ones; returns their names."""
+    """Makes only these GPUs visible; returns their names."""
     if tf.config.get_visible_devices("GPU") != chosen:
         try:
             tf.config.set_visible_devices(chosen, "GPU")
@@ -69,7 +69,7 @@ def _show_gpus(chosen: list[Any]) -> list[str]:
 
 
 def _divide_cpu(towers: int) -> None:
-    """Makes so many devices of the CPU; all compute with the same threads."""
+    """Splits the CPU into so many logical devices, which share the threads."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or [None]) >= towers:
         return

@@ -1,4 +1,4 @@
-"""What is made sure of before any data is loaded: that all ranks are there, and that they run the same."""
+"""Checks before any data is loaded: all ranks have joined, and run the same code and config."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _SHOWN = 3
 
 @contextlib.contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Context in which ranks wait for one another; after so many seconds the process ends with a sentence.
+    """Context in which ranks wait for one another; after so many seconds the process prints an error and ends.
 
-    It ends even where it is stuck in a library: no error could be raised there.
+    It ends even where it is stuck in a library, in which no exception could be raised.
 
     Args:
       seconds: the limit; None for none.
@@ -48,7 +48,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
             "'connect_seconds' says how long they wait.\n")
         end_all(1)
 
-    # The launcher ends all when one of them gives up, so mostly one alone says so.
+    # The launcher ends all ranks when one of them gives up; the delay keeps most of them from printing the same.
     timer = threading.Timer(seconds + min(rank, _MOST_TURNS) * _TURN_SECONDS, give_up)
     timer.daemon = True
     timer.start()
@@ -63,14 +63,14 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
 
     Args:
       runner: the runner; only ``gather`` is used.
-      config: everything that decides what is computed: plain values.
-      dtype: the type of the arithmetic.
+      config: everything that decides what is computed, as plain values.
+      dtype: the type of numbers that is computed in.
 
     Returns:
-      Lines for the log about differences that change results in their last digits at most.
+      Lines for the log about differences that change results at most in their last digits.
 
     Raises:
-      UserError: processes that would not compute the same; on all of them alike.
+      UserError: the processes would not compute the same; raised on all of them.
     """
     if runner.num_processes == 1:
         return []
@@ -82,7 +82,7 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
 
 
 def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
-    """Returns what has to be the same on all ranks."""
+    """Returns name and value of everything that has to be the same on all ranks."""
     return {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash(), "TensorFlow": tf.__version__,
             "Python": platform.python_version(), "dtype": dtype,
             "config": hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()}
@@ -95,7 +95,7 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
     Args:
       runner: the runner.
       required: name → value of what has to be the same; ``config`` is the hash of the config.
-      config: its keys and values, which are exchanged only where the hash differs.
+      config: its keys and values, which are exchanged only if the hash differs.
       wished: name → value of what should be the same.
     """
     hosts, all_required, all_wished = zip(*runner.gather([(socket.gethostname(), required, wished)]), strict=True)
@@ -113,16 +113,16 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
 
 
 def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:
-    """Makes sure that all ranks have the same examples, since each makes its plan by itself; a collective operation.
+    """Checks that all ranks have the same examples, since each makes its own plan; a collective operation.
 
     Args:
       runner: the runner; only ``gather`` is used.
       section: whose data they are: ``train``, ``eval``, ``infer``.
-      lengths: of the examples, as the data layer tells them.
-      costs: likewise.
+      lengths: of the examples, from the data layer.
+      costs: of the examples, from the data layer.
 
     Raises:
-      UserError: they differ; on all ranks alike.
+      UserError: they differ; raised on all ranks.
     """
     if runner.num_processes == 1:
         return
@@ -150,17 +150,17 @@ def _refuse_configs(hosts: tuple[str, ...], configs: list[dict[str, str]]) -> No
 
 
 def differences(ranks: Any) -> list[tuple[int, str]]:
-    """Returns (rank, name) of what is not as on rank 0.
+    """Returns (rank, name) of everything that differs from rank 0.
 
     Args:
-      ranks: for each of them, name → value.
+      ranks: name → value for each rank.
     """
     return [(rank, name) for rank, own in enumerate(ranks) for name in sorted({*own, *ranks[0]})
             if own.get(name) != ranks[0].get(name)]
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (path, text) of everything in nested dicts: ``base_params/encoder_params/hidden_size``."""
+    """Yields (path, text) of all values in nested dicts; a path is ``base_params/encoder_params/hidden_size``."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flatten(item, f"{path}/{key}" if path else str(key))

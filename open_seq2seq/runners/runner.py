@@ -1,4 +1,4 @@
-"""Who computes: the training loop knows devices and processes only through a runner."""
+"""The interface through which the training loop uses devices and processes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import tensorflow as tf
 
 Gradients = dict[str, Any]
 
+GROUP_BYTES = 64 * 2**20  # gradients are exchanged in groups of about this size
+
 
 class Compiled:
-    """A function for replicas: each of this process's replicas runs it on arguments of its own.
+    """A function that each of this process's replicas runs on its own arguments.
 
     Args:
       function: compiled; it takes one replica's arguments.
@@ -26,12 +28,11 @@ class Compiled:
         """Runs the function.
 
         Args:
-          arguments: for each of the function's arguments, a list of what each replica gets. Where there
-            is less than there are replicas, which is allowed to functions without collective
-            operations, there are as many results.
+          arguments: for each argument of the function, a list with one value for each replica. Functions without
+            collective operations accept shorter lists.
 
         Returns:
-          The replicas' results, in their order.
+          The results of the replicas that got values, in order.
         """
         return [self._function(*(values[0] for values in arguments))]
 
@@ -44,17 +45,18 @@ class Compiled:
 class Runner:
     """One process, one device: every collective operation is the identity.
 
-    Where there are several processes, all of them have to call the collective operations
-    (``reduce``, ``agree``, ``gather``, ``share``, ``broadcast``) in the same order.
+    All processes have to call the collective operations (``reduce``, ``agree``, ``gather``, ``share``, ``broadcast``)
+    in the same order.
 
     Attributes:
       process_rank: number of this process.
       num_processes: how many processes there are.
-      replica_rank: number of the replica that is running or being traced; outside of one, of this process's first.
+      replica_rank: number of the replica that is running or being traced; outside of a replica, number of the first one
+        of this process.
       local_replicas: how many replicas this process has; their numbers are consecutive.
-      world_size: how many replicas take a micro-batch each in one step.
+      world_size: number of replicas in all processes; each takes one micro-batch in a step.
       overlaps: whether ``reduce`` and ``agree`` may be called in the function that computes the gradients, so that
-        those which are ready travel while others are computed.
+        communication overlaps with computation.
     """
 
     process_rank = 0
@@ -66,25 +68,25 @@ class Runner:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process prints and writes."""
+        """Whether this is rank 0, the process that prints and writes files."""
         return self.process_rank == 0
 
     def describe(self) -> list[str]:
-        """Returns lines for the log that say who computes; none where there is nothing to say."""
+        """Returns lines for the log that describe devices and processes; none for one process with one device."""
         return []
 
     def scope(self) -> AbstractContextManager[None]:
-        """Within this context variables are made: models, optimizers, training steps."""
+        """Returns the context in which variables are created: models, optimizers, training steps."""
         return contextlib.nullcontext()
 
     def compile(self, function: Callable[..., Any], signature: Sequence[Any] | None = None,
                 use_xla_jit: bool = False) -> Any:
-        """Makes a function for this process's replicas.
+        """Compiles a function that this process's replicas run.
 
         Args:
-          function: what one replica does; in it the collective operations are allowed.
+          function: what one replica computes; it may call the collective operations.
           signature: the specs of its arguments; by default they follow from the first call.
-          use_xla_jit: compile it by XLA; then collective operations are not allowed in it.
+          use_xla_jit: compile it with XLA; then it may not call the collective operations.
 
         Returns:
           A ``Compiled``.
@@ -92,28 +94,28 @@ class Runner:
         return Compiled(compiled_graph(function, signature, use_xla_jit))
 
     def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Runs a function that assigns variables, in a function for replicas; each replica has its own variables.
+        """Runs a function that assigns variables, each replica its own; to be called within a compiled function.
 
         Args:
-          function: called without collective operations.
+          function: it may not call the collective operations.
           arguments: tensors, or nests of them, equal on all replicas.
         """
         return function(*arguments)
 
     def local_copies(self, variable: tf.Variable) -> list[tf.Variable]:
-        """Returns the copies of a variable that this process's replicas have, to be read and assigned one by one."""
+        """Returns the copies of a variable that this process's replicas have, which can be read and assigned."""
         return [variable]
 
     def check_ranks(self) -> None:
-        """To be called where a process works by itself for long: raises where the others are not to be waited for."""
+        """Raises an error if another process is lost; to be called during long work without collective operations."""
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
-        """Adds tensors up over all replicas.
+        """Returns the sums of tensors over all replicas.
 
         Args:
           tensors: FP32, dense or ``IndexedSlices``, by name; the same names on all replicas.
-          name: of this reduction: those that can be under way together have different names.
-          exact: in FP32, whatever is asked for gradients.
+          name: of this reduction; reductions that may run at the same time need different names.
+          exact: use FP32, whatever compression is set for gradients.
         """
         return tensors
 
@@ -125,19 +127,19 @@ class Runner:
         """Collects the results of all processes, in the order of their batches.
 
         Args:
-          results: of batches that were dealt out in turn: rank r has those of the batches r, r + world size, …
+          results: rank r has those of the batches r, r + world size, …
         """
         return results
 
     def share(self, value: Any) -> Any:
-        """Returns the value that the chief has: any Python object that pickles."""
+        """Returns rank 0's value on all ranks: any Python object that can be pickled."""
         return value
 
     def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Gives variables the values that they have in the chief's process."""
+        """Assigns rank 0's values to the variables of all ranks."""
 
 
 def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None, use_xla_jit: bool = False) -> Any:
-    """Returns the ``tf.function`` of a function: one trace, whatever the sizes that vary."""
+    """Returns the ``tf.function`` of a function, traced once for all sizes."""
     return tf.function(function, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,
                        reduce_retracing=signature is None)

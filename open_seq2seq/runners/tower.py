@@ -1,4 +1,4 @@
-"""Several devices in one process: a replica, called a tower, on each, by tf.distribute's MirroredStrategy."""
+"""Several devices in one process, each with a replica called a tower (``MirroredStrategy``)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.runners.reduction import GROUP_BYTES
-from open_seq2seq.runners.runner import Compiled, Gradients, Runner, compiled_graph
+from open_seq2seq.runners.runner import GROUP_BYTES, Compiled, Gradients, Runner, compiled_graph
 
 
 class TowerRunner(Runner):
     """The replicas of a ``MirroredStrategy``; see ``Runner``.
 
-    Each replica has a copy of every variable. It reads its own, and updates its own: gradients
-    are added up over all replicas, and the same update is then computed on every device from the
-    same numbers, so that weights never travel. Variables that are not trained (moving statistics,
-    counters, carried states) may be assigned anywhere in a replica; read from outside they are the first replica's, and
-    each replica's by ``local_copies``.
+    Each replica reads and updates its own copy of every variable: gradients are summed over all replicas, and every
+    device computes the same update from these sums, so weights are never sent. Variables that are not trained (moving
+    statistics, counters, carried states) may be assigned anywhere in a replica. Reading one outside of a replica gives
+    the first replica's value; ``local_copies`` gives all.
 
     Args:
       strategy: a strategy with at least one device in this process.
@@ -39,7 +37,7 @@ class TowerRunner(Runner):
 
     @property
     def replica_rank(self) -> Any:  # type: ignore[override]
-        """Number of the replica that is being traced; outside of one, of this process's first."""
+        """Number of the replica that is being traced; outside of a replica, of the first one of this process."""
         context = tf.distribute.get_replica_context()
         inside = context is not None and context.strategy is self._strategy
         return context.replica_id_in_sync_group if inside else self._first
@@ -59,14 +57,14 @@ class TowerRunner(Runner):
 
     def compile(self, function: Callable[..., Any], signature: Sequence[Any] | None = None,
                 use_xla_jit: bool = False) -> Any:
-        # A function within the function: each replica's part is compiled, and what joins them is not.
+        # XLA compiles what each replica computes, but not the exchange between them.
         inner = compiled_graph(function, signature, True) if use_xla_jit else function
 
         def replicas(*arguments: Sequence[Any]) -> Any:
             outputs = self._strategy.run(lambda *own: inner(*own), args=[self._deal(values) for values in arguments])
             return self._strategy.experimental_local_results(outputs)
 
-        # TensorFlow tells functions apart by their code, and would take all of these for one that is traced again.
+        # TensorFlow identifies functions by their code, and would report all of these as one that is retraced.
         functools.update_wrapper(replicas, function)
         everyone = None if signature is None else [[spec] * self.local_replicas for spec in signature]
         return _Towers(compiled_graph(replicas, everyone), self.local_replicas)
@@ -74,7 +72,7 @@ class TowerRunner(Runner):
     def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
         def everywhere(strategy: tf.distribute.Strategy, *arguments: Any) -> Any:
             results: list[Any] = []
-            # In this context a variable is its copy on the device in question, in conditional branches too.
+            # In this context a variable is its copy on the current device, in conditional branches too.
             strategy.extended.update(
                 self._anchor, lambda anchor, *own: results.append(function(*own)), args=arguments, group=False)
             return self._deal(results)
@@ -86,22 +84,22 @@ class TowerRunner(Runner):
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=GROUP_BYTES)
-        # An argument of the function is on no device, and it is by their devices that tensors meet.
+        # all_reduce groups tensors by device, but arguments of the function have none.
         here = tf.nest.map_structure(tf.identity, list(tensors.values()), expand_composites=True)
         sums = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, here, options)
         return dict(zip(tensors, sums, strict=True))
 
-    # A condition on what has been reduced: the sums are the same bits everywhere, so ``agree`` has nothing to do.
+    # ``agree`` stays the identity: conditions depend on reduced sums, which are the same bits on all replicas.
 
     def _deal(self, values: Sequence[Any]) -> Any:
-        """Gives each replica of this process one of the values."""
+        """Distributes the values to the replicas of this process."""
         first = self._first
         return self._strategy.experimental_distribute_values_from_function(
             lambda context: values[context.replica_id_in_sync_group - first])
 
 
 class _Towers(Compiled):
-    """A function of all replicas at once, which takes for each argument the list of the replicas' values."""
+    """A function that runs all replicas; each argument is the list of the replicas' values."""
 
     def __init__(self, function: Any, replicas: int) -> None:
         super().__init__(function)
@@ -109,14 +107,14 @@ class _Towers(Compiled):
 
     def __call__(self, *arguments: Sequence[Any]) -> list[Any]:
         held = min((len(values) for values in arguments), default=self._replicas)
-        # A replica without anything to do repeats the last one's work.
+        # Replicas without a value repeat the last one.
         full = [[*values, *[values[-1]] * (self._replicas - len(values))] for values in arguments]
-        with tf.device("CPU:0"):  # batches go from the host to each device, not by way of the first one
+        with tf.device("CPU:0"):  # batches are copied from the host to each device directly
             return list(self._function(*full))[:held]
 
 
 def _create(create: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
-    """Makes a variable that is not trained one that each replica may assign for itself."""
+    """Creates a variable; if it is not trained, each replica may assign its own copy."""
     if settings.get("trainable") is False:
         settings["synchronization"] = tf.VariableSynchronization.ON_READ
         settings["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -124,7 +122,7 @@ def _create(create: Callable[..., tf.Variable], **settings: Any) -> tf.Variable:
 
 
 def mirrored_strategy(devices: Sequence[str]) -> tf.distribute.Strategy:
-    """Returns the strategy for some of this process's devices, like ``["GPU:0", "GPU:1"]``."""
+    """Returns the strategy for some of this process's devices, such as ``["GPU:0", "GPU:1"]``."""
     on_cpu = devices[0].startswith("CPU")
     return tf.distribute.MirroredStrategy(
         list(devices), cross_device_ops=tf.distribute.ReductionToOneDevice() if on_cpu else None)

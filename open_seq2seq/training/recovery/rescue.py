@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from open_seq2seq.runners.elastic import Regroup
+from open_seq2seq.runners.horovod.elastic import Regroup
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.recovery.divergence import Divergence
 from open_seq2seq.utils.errors import CheckpointError, UserError

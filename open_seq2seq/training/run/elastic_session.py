@@ -11,9 +11,9 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec
 from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import carried_states
-from open_seq2seq.runners.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
+from open_seq2seq.runners.horovod.elastic import ElasticRunner, HostsChanged, Membership, RanksLost, Regroup, join
 from open_seq2seq.runners.preflight import check_agreement
-from open_seq2seq.runners.watchdog import Watchdog, watched
+from open_seq2seq.runners.watchdog.watchdog import Watchdog, watched
 from open_seq2seq.training.checkpoints.choosing import written_last
 from open_seq2seq.training.hooks import Hook
 from open_seq2seq.training.loop.run_variables import RunPosition

@@ -14,7 +14,7 @@ from open_seq2seq.optimizers.dtype import resolve_dtype
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
-from open_seq2seq.runners.watchdog import watched
+from open_seq2seq.runners.watchdog.watchdog import watched
 from open_seq2seq.training.checkpoints import choosing
 from open_seq2seq.training.inference.interactive import InteractiveModel, prompt
 from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass

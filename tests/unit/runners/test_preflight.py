@@ -12,7 +12,7 @@ import pytest
 
 from open_seq2seq.runners import Runner, preflight
 from open_seq2seq.utils.errors import UserError
-from tests.unit.runners.test_horovod_runner import Meeting
+from tests.unit.runners.horovod.test_runner import Meeting
 
 
 class OneOfSome(Runner):

@@ -94,7 +94,7 @@ def test_a_search_keeps_no_more_than_its_prefixes_need():
         growing.advance(logits_of(seed, 50, 4.0))
         growing.decide()
         growing = growing.fork()
-        sizes.append(growing._search._num_nodes)
+        sizes.append(growing._search._tree._count)
     assert len(growing.text()) > 500 and max(sizes) < 16 * 64
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from open_seq2seq.parts.component import Module
-from open_seq2seq.runners.elastic import HostsChanged, Membership, RanksLost
+from open_seq2seq.runners.horovod.elastic import HostsChanged, Membership, RanksLost
 from open_seq2seq.training.run import training_setup
 from open_seq2seq.training.run.elastic_session import MOST_VAIN_MEETINGS, CommitHook, ElasticTraining, Kept
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError

@@ -1,4 +1,4 @@
-"""The user's cache of what machines can do: small JSON files, which are data and never trusted."""
+"""A cache of measured speeds in the user's home: small JSON files, which are checked when read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils import disk
 
 TYPES = ("float32", "bfloat16")
-# GFLOP/s by kind of operation and type.
+# GFLOP/s by kind of operation and type of numbers.
 Speeds = dict[str, dict[str, float]]
 Identity = Mapping[str, str | int]
 _MOST_BYTES = 1 << 16
-_LEAST, _MOST = 1e-6, 1e9  # GFLOP/s of anything that may be called a processor
+_LEAST, _MOST = 1e-6, 1e9  # plausible GFLOP/s
 
 
 def cache_folder() -> Path | None:
-    """Returns the folder: in ``XDG_CACHE_HOME``, or in ``~/.cache``; None where there is no home."""
+    """Returns the folder, in ``XDG_CACHE_HOME`` or ``~/.cache``; None if there is no home."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(given):  # as the XDG specification says of relative ones
+    if not os.path.isabs(given):  # the XDG specification ignores relative paths
         home = os.path.expanduser("~")
         if not os.path.isabs(home):
             return None
@@ -33,17 +33,17 @@ def cache_folder() -> Path | None:
 
 
 def speeds_file(identity: Identity) -> Path | None:
-    """Returns the file for a machine and its settings; each has its own, so that processes need no lock."""
+    """Returns the file of a machine and its settings; each has its own, so processes need no lock."""
     folder = cache_folder()
     name = hashlib.sha256(json.dumps(sorted(identity.items())).encode()).hexdigest()[:16]
     return None if folder is None else folder / f"speeds-{name}.json"
 
 
 def read_speeds(identity: Identity) -> Speeds | None:
-    """Returns the speeds that are kept; None where there are none, or anything about the file is not as it should be.
+    """Returns the cached speeds; None if there are none, or the file is not valid in any way.
 
     Args:
-      identity: of the machine and its settings, which the file has to name.
+      identity: of the machine and its settings; the file has to contain the same.
     """
     path = speeds_file(identity)
     if path is None:
@@ -58,11 +58,11 @@ def read_speeds(identity: Identity) -> Speeds | None:
 
 
 def write_speeds(identity: Identity, speeds: Speeds) -> bool:
-    """Keeps speeds; returns whether that was possible. The file is written aside and renamed.
+    """Writes speeds to the cache, atomically; returns whether that was possible.
 
     Args:
       identity: of the machine and its settings.
-      speeds: of it.
+      speeds: of the machine.
     """
     path = speeds_file(identity)
     if path is None:
@@ -77,7 +77,7 @@ def write_speeds(identity: Identity, speeds: Speeds) -> bool:
 
 
 def _read_file(path: Path) -> bytes:
-    """Reads a regular file of this user; a pipe would wait, a device never end."""
+    """Reads a regular file of this user; reading a pipe or a device might never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
@@ -87,7 +87,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def _checked(speeds: Any) -> Speeds | None:
-    """Returns what a file has, if that is a positive number for each kind and type."""
+    """Returns the speeds of a file if they have a plausible number for each kind and type, else None."""
     checked: Speeds = {}
     for kind in KINDS:
         by_type = speeds.get(kind) if isinstance(speeds, dict) else None

@@ -1,4 +1,4 @@
-"""Adding gradients up over the processes of Horovod: what travels together, in how many bits, and as what."""
+"""Sums of gradients over the processes of Horovod: in groups, in 32 or 16 bits, as rows or as whole tables."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, UniqueRows, sum_duplicates
-from open_seq2seq.runners.rows import add_rank_by_rank, spread, travel_as_rows
-from open_seq2seq.runners.wire import peaks, wire_scales
+from open_seq2seq.runners.horovod.fp16_scales import peaks, wire_scales
+from open_seq2seq.runners.horovod.row_gradients import add_rank_by_rank, spread, travel_as_rows
+from open_seq2seq.runners.runner import GROUP_BYTES
 
-# Tensors of a group set out together.
-GROUP_BYTES = 64 * 2**20
-# Smaller ones (biases, norms) make groups of their own, and so lie side by side when Horovod fuses them.
+# Smaller tensors (biases, norms) form groups of their own, so that Horovod fuses neighbours.
 SMALL_BYTES = 64 * 2**10
 
 
 class Reduction:
     """Sums of named tensors over all ranks; the same bits on each of them.
 
-    Dense tensors travel in groups that follow from their shapes. Rows of lookups travel as rows
-    or as the whole table, whichever is fewer bytes, and come out as rows either way, so that an optimizer
-    which heeds rows alone does what it does in one process.
+    Dense tensors are sent in groups that follow from their shapes. Gradients of lookups are sent as rows or as the
+    whole table, whichever is fewer bytes. The result has rows either way, so an optimizer that updates only these does
+    the same as in one process.
 
-    With ``fp16`` a tensor travels in 16 bits, multiplied by a power of two of its own. That follows
-    from the sum over ranks of the largest absolute values, which no sum of any of the values can
-    exceed: so finite gradients never overflow on the wire, with up to 1,400 ranks whatever the rounding, and what
-    is lost are bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound. Where a value is inf or NaN, so is the sum.
-    Scalars (the loss, its units, tallies) travel in FP32.
+    With ``fp16`` a tensor is sent in 16 bits, multiplied by its own power of two. This factor follows from the sum over
+    ranks of the largest absolute values, which bounds all sums: finite gradients never overflow with up to 1,400 ranks
+    whatever the rounding, and only bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound are lost. Where a value is inf or
+    NaN, so is the sum. Scalars (the loss, its units, tallies) are sent in FP32.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
@@ -44,12 +42,12 @@ class Reduction:
         Args:
           tensors: FP32, dense or ``IndexedSlices``, by name; the same names and shapes on all ranks.
           name: of this reduction.
-          exact: do without compression.
+          exact: do not compress.
         """
         rows = {key: sum_duplicates(t) for key, t in tensors.items() if isinstance(t, tf.IndexedSlices)}
         dense = {key: tf.convert_to_tensor(t) for key, t in tensors.items() if key not in rows}
         half = self.compression == "fp16" and not exact
-        # Known before the backward pass ends: on its way first.
+        # Rows are known before the backward pass ends, so they are sent first.
         reduced: Gradients = self._reduce_rows(rows, name, half) if rows else {}
         whole = {key: t for key, t in dense.items() if not half or t.shape.rank == 0}
         reduced.update(self._reduce_groups(whole, f"{name}.exact" if half else name, half=False))
@@ -72,7 +70,7 @@ class Reduction:
         return [tf.cast(total, tf.float32) / scale for total, scale in zip(sums, scales, strict=True)]
 
     def _scales(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
-        """Returns each tensor's power of two, on which all ranks agree."""
+        """Returns the power of two of each tensor, the same on all ranks."""
         bounds = self._hvd.allreduce(peaks(tensors), op=self._hvd.Sum, name=f"{name}.peaks")
         return tf.unstack(wire_scales(bounds), num=len(tensors))
 
@@ -82,7 +80,7 @@ class Reduction:
         reduced: Gradients = {}
         for number, (key, tensor) in enumerate(tensors.items()):
             own, of_tensor = f"{name}.rows.{number}", counts[:, number]
-            # All ranks have the same counts, so all take the same way.
+            # All ranks have the same counts, so all take the same branch.
             values, indices = tf.cond(
                 travel_as_rows(tensor, tf.reduce_sum(of_tensor), 2 if half else 4),
                 lambda t=tensor, n=own, c=of_tensor: self._gather_rows(t, c, n, half),
@@ -109,15 +107,15 @@ class Reduction:
 
 
 def groups(tensors: Mapping[str, tf.Tensor], most: int = GROUP_BYTES, small: int = SMALL_BYTES) -> Iterator[list[str]]:
-    """Yields the names of tensors that travel together: large ones, then small ones, each in their order.
+    """Yields the names of tensors that are sent together: first groups of large ones, then of small ones, in order.
 
-    The order and the sizes are those of the model, so every rank makes the same groups. A group sets out
-    when all of it is there, which for neighbours in the model is about the same time.
+    Order and sizes are those of the model, so every rank makes the same groups. A group is sent when all its tensors
+    are computed; those of neighbouring layers are computed at about the same time.
 
     Args:
       tensors: of static shapes, by name.
-      most: bytes of a group; one tensor may have more.
-      small: bytes of the largest small tensor.
+      most: maximal bytes of a group; a single tensor may have more.
+      small: tensors of up to so many bytes are small.
     """
     sizes = {name: (tensor.shape.num_elements() or 0) * tensor.dtype.size for name, tensor in tensors.items()}
     yield from _cut({name: size for name, size in sizes.items() if size > small}, most)

@@ -1,4 +1,4 @@
-"""The processes of a run watch one another, so that none waits for one that is gone."""
+"""A thread in each process of a run that watches other processes by heartbeats."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from open_seq2seq.runners.failure import DIED, FAILED, SILENT, Failure
-from open_seq2seq.runners.links import Link, Message, Network, listen
-from open_seq2seq.runners.members import Member, neighbours
+from open_seq2seq.runners.watchdog.failure import DIED, FAILED, SILENT, Failure
+from open_seq2seq.runners.watchdog.links import Link, Message, Network, listen
+from open_seq2seq.runners.watchdog.members import Member, neighbours
 from open_seq2seq.utils.launcher import announce_by, end_all, say
 from open_seq2seq.utils.trail import TRAIL, Trail
 
 if TYPE_CHECKING:
     from open_seq2seq.runners.runner import Runner
 
-# How often the thread looks; a process's place is told no more often than that.
+# How often the thread checks; a process reports its place at most that often.
 _TICK_SECONDS = 0.1
 _HEARTBEAT_SECONDS = 1.0
-# How long the next one in line waits for those before it to print the sentence.
+# How long each process in line waits for those before it to print the sentence.
 _TURN_SECONDS = 0.5
 _MOST_TURNS = 8
 _SEND_SECONDS = 1.0
@@ -32,31 +32,31 @@ OnFailure = Callable[[Failure], None]
 
 
 def end_here(failure: Failure) -> None:
-    """What a process does on the failure of another one, unless told otherwise: it ends."""
+    """Ends this process: the default reaction to a failure of another one."""
     end_all(failure.code)
 
 
 class Watchdog:
-    """A thread that hears the heartbeats of neighbouring processes and sends this one's.
+    """A thread that receives the heartbeats of neighbouring processes and sends this one's.
 
-    A neighbour whose connection closes without a goodbye has died; one that gives no sign for too
-    long is stopped, stuck or cut off. Either is told to all processes. One of them prints a
-    sentence: the first rank, or, where that is the one that failed, its neighbours by rank. Each
-    then kills the silent process if that is on its machine, and calls ``on_failure``.
+    A neighbour whose connection closes without a goodbye has died; one without a heartbeat for too long is stopped,
+    stuck or disconnected. Either is reported to all processes. One of them prints a sentence: rank 0, or, if that
+    failed, one of its neighbours, the lowest rank first. Each process then kills the silent one if it runs on the same
+    machine, and calls ``on_failure``.
 
-    Heartbeats come from the thread, whatever the main thread does. The time during which this
-    thread itself was held up (a suspended machine, a long call that keeps Python's lock) hardly counts
-    as silence of others.
+    The thread sends heartbeats whatever the main thread does. Time in which this thread could not run (a suspended
+    machine, a long call that holds Python's lock) hardly counts as silence of others.
 
     Args:
       members: all processes of the run, by rank.
       rank: of this process.
-      listener: the socket that this process's entry in ``members`` names.
+      listener: the listening socket whose port is in this process's entry of ``members``.
       token: a secret that all processes of the run know.
-      seconds: silence that means a failure.
-      on_failure: called once, in the thread, after the first failure anywhere.
-      goes_on: the others go on without a rank that died or is silent, so that it is no error.
-      trail: where this process stands.
+      seconds: time without a heartbeat that counts as a failure.
+      on_failure: called once, in the thread, after the first failure of any process.
+      goes_on: whether the other processes continue without a rank that died or is silent; the sentence is then a
+        warning.
+      trail: records where this process is.
     """
 
     def __init__(self, members: list[Member], rank: int, listener: Any, token: str, seconds: float,
@@ -78,15 +78,15 @@ class Watchdog:
         self._forget: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Starts watching, and telling the others of errors of this process (``launcher.announce``)."""
+        """Starts watching, and reporting errors of this process to the others (``launcher.announce``)."""
         self._thread.start()
         self._forget = announce_by(self.announce)
 
     def announce(self, problem: str, code: int) -> None:
-        """Tells the others that this process ends because of an error of its own, which it has printed.
+        """Reports to the others that this process ends because of its own error, which it has printed.
 
         Args:
-          problem: the error, in a sentence.
+          problem: the error as a sentence.
           code: the exit code.
         """
         me = self._members[self._rank]
@@ -94,7 +94,7 @@ class Watchdog:
         self._own_is_told.wait(_SEND_SECONDS)
 
     def leave(self) -> None:
-        """Says goodbye to the others, whom this process's end is then no failure, and stops watching."""
+        """Says goodbye, so that the end of this process is no failure for the others, and stops watching."""
         self._forget()
         self._leaving.set()
         self._thread.join(_SEND_SECONDS + 10 * self._tick)
@@ -103,7 +103,7 @@ class Watchdog:
         try:
             if self._watch():
                 self._network.broadcast({"bye": True})
-        except Exception:  # a watchdog that fails in silence would look like a process that does
+        except Exception:  # without a goodbye the others would report this process as dead
             self._network.broadcast({"bye": True})
             say(f"WARNING: the watchdog of rank {self._rank} stopped: {traceback.format_exc()}")
         finally:
@@ -111,12 +111,12 @@ class Watchdog:
             self._network.close()
 
     def _watch(self) -> bool:
-        """Watches until this process leaves or another one fails; returns whether it leaves in good order."""
+        """Watches until this process leaves or another one fails; returns True if this process leaves."""
         last = time.monotonic()
         while not self._leaving.is_set():
             news = self._network.poll(self._tick)
             now = time.monotonic()
-            # However late this thread is, what the others sent in the meantime has been read.
+            # If this thread was delayed, what the others sent in the meantime has just been read.
             elapsed, last = min(now - last, self._seconds / 4), now
             self._send_heartbeat(now)
             for link, message in news:
@@ -157,7 +157,7 @@ class Watchdog:
         self._judge_missing(elapsed, now)
 
     def _judge_missing(self, elapsed: float, now: float) -> None:
-        """A neighbour that does not come has died, or is stuck if no firewall can be between."""
+        """Decides about neighbours that never connected: dead, stuck, or behind a firewall if on another network."""
         self._missed += elapsed
         for rank in self._network.missing:
             if self._members[rank].is_gone_for(self._members[self._rank]):
@@ -171,15 +171,15 @@ class Watchdog:
                 self._learn(self._about(rank, SILENT), now)
             else:
                 say(f"WARNING: rank {me.rank} on host {me.host} cannot connect with rank {rank} on host {other.host}, "
-                    f"port {other.port} at {', '.join(other.addresses)}: neither would notice at once that the other "
-                    "is gone.\n")
+                    f"port {other.port} at {', '.join(other.addresses)}: neither notices at once if the other one "
+                    "ends.\n")
         self._network.missing.clear()
 
     def _about(self, rank: int, kind: str) -> Failure:
         return Failure(kind, rank, self._members[rank].host, self._places[rank], seconds=self._seconds)
 
     def _learn(self, failure: Failure, now: float) -> None:
-        """Takes the first failure for the cause of all others, and passes the news on."""
+        """Treats the first failure as the cause of all others, and forwards it."""
         if self._failure is None:
             self._failure = failure
             self._network.broadcast({"failure": failure.message()})
@@ -193,16 +193,16 @@ class Watchdog:
         self._network.flush(_SEND_SECONDS)
 
     def _turn(self, failed: int) -> int:
-        """Returns this process's place in the line of those that may print the sentence."""
+        """Returns this process's position in the line of those that may print the sentence."""
         around = set(neighbours(failed, len(self._members)))
         line = [rank for rank in (0, *sorted(around - {0})) if rank != failed]
         return min(line.index(self._rank) if self._rank in line else len(line), _MOST_TURNS)
 
     def _act(self, now: float) -> bool:
-        """Prints the sentence or waits until another one has; returns whether everything is done."""
+        """Prints the sentence or waits until another process has; returns whether the failure is handled."""
         failure = self._failure
         assert failure is not None
-        if self._own is not None:  # the main thread ends this process, and has said why
+        if self._own is not None:  # the main thread has printed the error and ends this process
             return False
         if not failure.told and now < self._speak_at:
             return False
@@ -213,7 +213,7 @@ class Watchdog:
         if failure.kind == SILENT:
             self._members[failure.rank].kill_from(self._members[self._rank])
         if self._rank > 0 and failure.told:
-            time.sleep(_TURN_SECONDS)  # whoever prints has the time to, before the launcher ends it
+            time.sleep(_TURN_SECONDS)  # time for the process that prints, before the launcher ends it
         self._on_failure(failure)
         return True
 
@@ -223,14 +223,14 @@ def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_h
             goes_on: bool = False) -> Iterator[Watchdog | None]:
     """Context in which the processes of a runner watch one another; all of them have to enter it.
 
-    Leaving it in good order waits for the others, still watched. After an error the watchdog goes on,
-    and with it what the others are told of the error (``launcher.announce``).
+    Leaving it normally waits for the others, still watched. After an exception the watchdog keeps running, so that it
+    can report the error to the others (``launcher.announce``).
 
     Args:
       runner: only ``gather``, ``share`` and ``process_rank`` are used.
-      seconds: silence of a process that means a failure; None for no watchdog.
-      on_failure: what this process does when another one fails.
-      goes_on: the others go on without a rank that is lost.
+      seconds: time without a heartbeat that counts as a failure; None for no watchdog.
+      on_failure: called when another process fails.
+      goes_on: whether the others continue without a lost rank.
     """
     if seconds is None or len(runner.gather([runner.process_rank])) == 1:
         yield None

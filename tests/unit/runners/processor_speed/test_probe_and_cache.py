@@ -12,9 +12,10 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.parts.precision import KINDS
-from open_seq2seq.runners import speed_cache, speed_probe
-from open_seq2seq.runners.speed_cache import TYPES, cache_folder, read_speeds, speeds_file, write_speeds
-from open_seq2seq.runners.speed_probe import machine_identity, machine_speeds, measure_speeds, ratios
+from open_seq2seq.runners.processor_speed import cache as speed_cache
+from open_seq2seq.runners.processor_speed import probe
+from open_seq2seq.runners.processor_speed.cache import TYPES, cache_folder, read_speeds, speeds_file, write_speeds
+from open_seq2seq.runners.processor_speed.probe import machine_identity, machine_speeds, measure_speeds, ratios
 from open_seq2seq.utils.processor import has_onednn
 
 SPEEDS = {kind: {"float32": 100.0, "bfloat16": 150.0} for kind in KINDS}
@@ -36,7 +37,7 @@ def measured(monkeypatch):
         calls.extend([1] if kinds else [])
         return {kind: dict(SPEEDS[kind]) for kind in kinds}
 
-    monkeypatch.setattr(speed_probe, "measure_speeds", measure)
+    monkeypatch.setattr(probe, "measure_speeds", measure)
     return calls
 
 
@@ -69,7 +70,7 @@ def test_a_slow_processor_makes_one_round():
         time.sleep(0.03)
         return values
 
-    least = speed_probe._least_seconds(slow, [np.zeros(2, np.float32)], seconds=0.01, most_rounds=9)
+    least = probe._least_seconds(slow, [np.zeros(2, np.float32)], seconds=0.01, most_rounds=9)
     assert calls == 2 * list(TYPES) and all(0.03 <= seconds < 10 for seconds in least.values())
 
 
@@ -89,7 +90,7 @@ def test_what_is_close_is_measured_twice_and_the_best_counts(cache, monkeypatch)
         return {kind: {"float32": 100.0, "bfloat16": bfloat16} if kind == "convolution" else found[kind]
                 for kind in kinds}
 
-    monkeypatch.setattr(speed_probe, "measure_speeds", measure)
+    monkeypatch.setattr(probe, "measure_speeds", measure)
     assert ratios(machine_speeds()) == {"product": 2.5, "recurrence": 2.5, "convolution": 1.3}
     assert asked == [list(KINDS), ["convolution"]]
 

@@ -1,7 +1,7 @@
-"""How fast this machine computes in float32 and in bfloat16: measured in about half a second, and remembered.
+"""Measures how fast this machine computes in float32 and in bfloat16, in about half a second.
 
-What a processor's flags promise is not what it does: some with bfloat16 instructions take longer in bfloat16 than in
-float32. So each kind of operation that a model is made of is timed, forward and backward, in both types.
+Flags of a processor are not enough: some with bfloat16 instructions are slower in bfloat16 than in float32. So each
+kind of operation that models consist of is timed in both types, forward and backward.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import tensorflow as tf
 from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_time
 from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.parts.rnn.cells import product
-from open_seq2seq.runners.speed_cache import TYPES, Speeds, read_speeds, write_speeds
+from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds, read_speeds, write_speeds
 from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
-# Of which operations and sizes speeds are kept: to be counted up when these change.
+# Version of the operations and sizes that are measured: increase it when they change.
 _PROBE = 1
 _ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
 _BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
-# Operations of each kind: forward, and as much again for the gradient of either factor; a step has no weight gradient.
+# FLOP of each kind: forward, and the same again for each factor's gradient; recurrent steps have no weight gradient.
 _FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
-_SECONDS, _MOST_ROUNDS = 0.12, 12  # for a kind: no round begins later
-_CLOSE = (0.8, 1.4)  # ratios between which other load may turn a choice: such kinds are measured again
+_SECONDS, _MOST_ROUNDS = 0.12, 12  # for each kind; no round starts later
+_CLOSE = (0.8, 1.4)  # other load may change a choice between these ratios: such kinds are measured again
 
 
 def machine_speeds() -> Speeds:
-    """Returns the speeds of this process's processor: those kept in the user's cache, else measured ones."""
+    """Returns the speeds of the processor, from the user's cache or measured."""
     identity = machine_identity()
     speeds = read_speeds(identity)
     if speeds is None:
@@ -46,7 +46,7 @@ def machine_speeds() -> Speeds:
 
 
 def machine_identity() -> dict[str, str | int]:
-    """Returns what the speeds depend on: processor, versions, settings, threads."""
+    """Returns all that the speeds depend on: processor, versions, settings, threads."""
     return {"probe": _PROBE, "processor": cpu_name(), "instructions": " ".join(speed_flags()),
             "tensorflow": tf.__version__, "onednn": onednn_setting(), "threads": intra_op_threads()}
 
@@ -61,14 +61,14 @@ def intra_op_threads() -> int:
 
 def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
                    kinds: Sequence[str] = KINDS) -> Speeds:
-    """Measures each kind of operation in both types, which take turns; the least time counts.
+    """Measures each kind of operation in both types, in turns; the shortest time counts.
 
-    Operations run one by one: nothing is traced, no variable is made, nothing random is drawn.
+    Operations run eagerly: no function is traced, no variable is created, no random number is drawn.
 
     Args:
-      seconds: for each kind; a round that has begun is finished, and one is made in any case.
+      seconds: for each kind; at least one round is made, and the last one is finished.
       most_rounds: for each kind.
-      kinds: which are measured.
+      kinds: what is measured.
 
     Returns:
       GFLOP/s.
@@ -82,7 +82,7 @@ def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
 
 
 def ratios(speeds: Speeds) -> dict[str, float]:
-    """Returns how many times as fast as float32 bfloat16 is, by kind."""
+    """Returns the speed of bfloat16 divided by that of float32, by kind."""
     return {kind: speeds[kind]["bfloat16"] / speeds[kind]["float32"] for kind in KINDS}
 
 
@@ -90,7 +90,7 @@ def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray],
                    most_rounds: int) -> dict[str, float]:
     arguments = {name: [tf.cast(array, name) for array in arrays] for name in TYPES}
     start = time.perf_counter()
-    for values in arguments.values():  # makes kernels
+    for values in arguments.values():  # compiles kernels
         function(*values).numpy()
     least = dict.fromkeys(TYPES, float("inf"))
     for number in range(most_rounds):
@@ -104,12 +104,12 @@ def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray],
 
 
 def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:
-    """Returns a function and its arguments; the result depends on all that is to be timed."""
+    """Returns a function and its arguments; its result depends on everything that is timed."""
     shapes: dict[str, list[tuple[int, ...]]] = {
         "product": [(_ROWS, _WIDTH), (_WIDTH, _COLUMNS)], "recurrence": [(_BATCH, _HIDDEN), (_HIDDEN, _GATES)],
         "convolution": [(_EXAMPLES, _FRAMES, _CHANNELS), (_TAPS, _CHANNELS, _CHANNELS)]}
     generator = np.random.default_rng(0)
-    # Divided so that results stay about 1: numbers near 0 may be computed more slowly.
+    # Scaled so that results are about 1: denormal numbers may be slower.
     arrays = [generator.standard_normal(shape, np.float32) / float(np.sqrt(np.prod(shape[:-1]))) for shape in
               shapes[kind]]
     return {"product": _product, "recurrence": _recurrence, "convolution": _convolution}[kind], arrays

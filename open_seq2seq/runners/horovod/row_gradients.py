@@ -1,4 +1,4 @@
-"""Gradients of lookups on several ranks: whether rows or the whole table are fewer bytes, and their sums."""
+"""Gradients of lookups on several ranks: sent as rows or as the whole table, and summed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import UniqueRows
 
-_FLAG_BYTES = 4  # says of a row of a table whether it was looked up
+_FLAG_BYTES = 4  # for each row of a table: whether it was looked up
 
 
 def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.Tensor:
-    """Returns whether gathering rows moves fewer bytes than adding up whole tables.
+    """Returns whether gathering rows sends fewer bytes than summing whole tables.
 
-    In a ring each rank receives (N - 1) / N of all rows, and of a table twice as much.
+    In a ring of N ranks each one receives (N - 1) / N of all rows, or twice (N - 1) / N of a table.
 
     Args:
       tensor: a gradient.
-      rows: integer scalar, of all ranks together.
-      value_bytes: of one value, as it travels.
+      rows: number of rows of all ranks, an integer scalar.
+      value_bytes: of one value that is sent.
     """
     width = (tensor.values.shape[1:].num_elements() or 0) * value_bytes
     as_rows = tf.cast(rows, tf.int64) * (width + tensor.indices.dtype.size)
@@ -25,16 +25,16 @@ def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.
 
 
 def spread(tensor: UniqueRows) -> list[tf.Tensor]:
-    """Returns the whole table ``[rows, …]``, and for each row 1 where it was looked up, else 0: FP32 ``[rows]``."""
+    """Returns the whole table ``[rows, …]``, and FP32 ``[rows]``: 1 for rows that were looked up, else 0."""
     rows = tf.cast(tensor.dense_shape[0], tf.int32)
     return [tf.math.unsorted_segment_sum(values, tensor.indices, rows)
             for values in (tensor.values, tf.ones_like(tensor.indices, tf.float32))]
 
 
 def add_rank_by_rank(values: tf.Tensor, indices: tf.Tensor, counts: tf.Tensor) -> list[tf.Tensor]:
-    """Adds up rows of equal index, in the order of ranks.
+    """Sums rows of equal index, in the order of ranks, so that all ranks get the same bits.
 
-    A GPU adds many rows at once in any order, and so to other last bits on each rank; of one rank no index comes twice.
+    A GPU adds many rows at once in any order. Within one rank indices are unique.
 
     Args:
       values: ``[rows of all ranks, …]``, those of the first rank first.

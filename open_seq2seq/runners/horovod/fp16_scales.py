@@ -6,7 +6,7 @@ import tensorflow as tf
 
 # FP32: bits of the fraction, and what is added to the exponent.
 _FRACTION, _BIAS = 23, 127
-# A bound times its scale is below 2¹⁵: half of what FP16 holds, for sums that were rounded up at each addition.
+# A bound times its scale is below 2¹⁵, half of FP16's range, because sums may be rounded up at each addition.
 _TOP = 15
 
 
@@ -18,7 +18,7 @@ def peaks(tensors: list[tf.Tensor]) -> tf.Tensor:
 def wire_scales(bounds: tf.Tensor) -> tf.Tensor:
     """Returns the largest powers of two that keep values up to the bounds below 2¹⁵.
 
-    They are made from the bits of the exponents, so they are exact, and dividing by them is.
+    They are computed from the bits of the exponents, so they are exact, and so is dividing by them.
 
     Args:
       bounds: FP32, none negative.

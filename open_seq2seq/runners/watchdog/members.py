@@ -1,4 +1,4 @@
-"""The processes of a run: who they are, on which machine, and how they are reached."""
+"""The processes of a run: their ids, machines and addresses."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Member:
     Attributes:
       rank: its number.
       host: name of its host.
-      pid: its process id, which means something on the same machine only.
-      started: when it started, in the kernel's ticks: tells it from a later process of the same id.
+      pid: its process id on its machine.
+      started: when it started, in the kernel's ticks; distinguishes it from a later process of the same id.
       machine: equal for processes that can send each other signals.
       network: equal for processes that reach each other by the loopback address.
-      addresses: where others may reach it, in the order to be tried.
-      port: where it listens.
+      addresses: its addresses, in the order in which others try them.
+      port: the port at which it listens.
     """
 
     rank: int
@@ -41,21 +41,21 @@ class Member:
 
     @classmethod
     def here(cls, rank: int, port: int) -> Member:
-        """Returns what this process is."""
+        """Returns the entry of this process."""
         host, pid = socket.gethostname(), os.getpid()
         return cls(rank, host, pid, start_time(pid), _space("pid"), _space("net"),
                    (*interface_addresses(), host), port)
 
     def addresses_from(self, other: Member) -> tuple[str, ...]:
-        """Returns the addresses by which another process may reach this one."""
+        """Returns the addresses by which another process can reach this one."""
         return (_LOOPBACK,) if self.network == other.network else self.addresses
 
     def is_gone_for(self, other: Member) -> bool:
-        """Whether the other process, which calls, can see that this one has ended."""
+        """Returns whether the calling process, ``other``, can see that this one has ended."""
         return self.machine == other.machine and bool(self.started) and start_time(self.pid) != self.started
 
     def kill_from(self, other: Member) -> bool:
-        """Kills this process, stopped or not, if the other one, which calls, runs on the same machine."""
+        """Kills this process if the calling one, ``other``, runs on the same machine; returns whether it did."""
         if self.machine != other.machine or not self.started or start_time(self.pid) != self.started:
             return False
         with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ class Member:
 
 
 def start_time(pid: int) -> str:
-    """Returns when a process started, in ticks since boot; empty where there is no such process, or only its shell."""
+    """Returns when a process started, in ticks since boot; empty if there is none, or only a zombie."""
     try:
         # The command's name, in brackets, may hold spaces.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -75,7 +75,7 @@ def start_time(pid: int) -> str:
 
 
 def _space(kind: str) -> str:
-    """Names one of this process's namespaces, unlike any on another machine."""
+    """Returns a name of one of this process's namespaces that is unique across machines."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink(f'/proc/self/ns/{kind}')}"
@@ -84,7 +84,7 @@ def _space(kind: str) -> str:
 
 
 def interface_addresses() -> list[str]:
-    """Returns the IPv4 addresses of this host's network interfaces, without the loopback."""
+    """Returns the IPv4 addresses of this host's network interfaces, except loopback addresses."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
@@ -95,10 +95,10 @@ def interface_addresses() -> list[str]:
 
 
 def neighbours(rank: int, size: int) -> list[int]:
-    """Returns the ranks that one is connected with: those at distance 1, 2, 4, 8, … on a ring.
+    """Returns the ranks that a rank is connected with: those at distance 1, 2, 4, 8, … on a ring.
 
-    Every rank is then watched by 2 log2(size) others (all others up to five ranks), and news reach all
-    ranks within log2(size) hops.
+    About 2 log2(size) others watch every rank (with up to five ranks all others), and messages reach all ranks within
+    log2(size) hops.
     """
     steps = [1 << power for power in range(size.bit_length()) if 1 << power < size]
     return sorted({(rank + sign * step) % size for step in steps for sign in (1, -1)} - {rank})

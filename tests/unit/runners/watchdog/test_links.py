@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from open_seq2seq.runners.links import Network, listen
-from open_seq2seq.runners.members import Member, interface_addresses, neighbours, start_time
+from open_seq2seq.runners.watchdog.links import Network, listen
+from open_seq2seq.runners.watchdog.members import Member, interface_addresses, neighbours, start_time
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 8, 13, 64, 1000, 1024])

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import UniqueRows
-from open_seq2seq.runners.reduction import Reduction, groups
-from open_seq2seq.runners.rows import add_rank_by_rank
-from open_seq2seq.runners.wire import wire_scales
-from tests.unit.runners.test_horovod_runner import FakeHorovod, Meeting
+from open_seq2seq.runners.horovod.fp16_scales import wire_scales
+from open_seq2seq.runners.horovod.reduction import Reduction, groups
+from open_seq2seq.runners.horovod.row_gradients import add_rank_by_rank
+from tests.unit.runners.horovod.test_runner import FakeHorovod, Meeting
 
 
 def reduce_on(ranks, tensors_of, compression=None, exact=False):

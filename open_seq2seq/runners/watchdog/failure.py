@@ -1,4 +1,4 @@
-"""A failure of one process of a run, and what is said of it."""
+"""A failure of one process of a run, and the sentence that reports it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ DIED, SILENT, FAILED = "died", "silent", "failed"
 
 @dataclass(frozen=True)
 class Failure:
-    """What one process heard of the end of another, or says of its own.
+    """What one process knows of the end of another, or of its own.
 
     Attributes:
-      kind: ``died`` (its connections closed without a word), ``silent`` (nothing heard of it for too long), or
-        ``failed`` (it said itself what went wrong).
+      kind: ``died`` (its connections closed without a goodbye), ``silent`` (no heartbeat for too long), or ``failed``
+        (it reported its error).
       rank: the process that failed.
       host: its host.
-      place: where it was last, in words: ``step 7, on examples 3, 17``; may be empty.
-      problem: what went wrong, in its own words.
+      place: where it was last, such as ``step 7, on examples 3, 17``; may be empty.
+      problem: its error message.
       code: the exit code that all processes end with.
       seconds: how long it was silent.
-      told: a sentence about it has been printed, so that nobody else needs to.
+      told: whether a process has already printed a sentence about it.
     """
 
     kind: str
@@ -34,16 +34,16 @@ class Failure:
     told: bool = False
 
     def message(self) -> dict[str, Any]:
-        """Returns what ``from_message`` reads: JSON."""
+        """Returns the JSON object that ``from_message`` reads."""
         return asdict(self)
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Failure:
-        """Raises TypeError when that is none."""
+        """Returns the failure of a message; raises TypeError if the message is not one."""
         return cls(**message)
 
     def sentence(self) -> str:
-        """Returns what the person at the keyboard is told."""
+        """Returns the sentence for the user."""
         who = f"rank {self.rank} on host {self.host}"
         if self.kind == FAILED:
             at = f" at {self.place}" if self.place else ""

@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from open_seq2seq.runners.members import Member, neighbours
+from open_seq2seq.runners.watchdog.members import Member, neighbours
 
 Message = dict[str, Any]
 
-# A peer that does not read, or that sends no end of a line, is not one of ours or is stuck.
+# A peer that does not read, or never ends a line, is stuck or does not belong to the run.
 _MOST_BYTES = 1 << 18
 _HELLO_SECONDS = 5.0
 _REDIAL_SECONDS = 1.0
@@ -27,10 +27,10 @@ class Link:
     """One connection, which never blocks.
 
     Attributes:
-      rank: of the process at the other end; None until it has said so.
-      silence: seconds since it was last heard, as its owner counts them.
-      left: it said goodbye.
-      closed: there is nobody at the other end any more.
+      rank: of the process at the other end; None until it has identified itself.
+      silence: seconds since its last message, counted by the owner of the link.
+      left: whether it said goodbye.
+      closed: whether the connection has ended.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -45,26 +45,26 @@ class Link:
         self._unread: list[Message] = []
 
     def send(self, message: Message) -> None:
-        """Sends a message, or as much of it as there is room for: ``flush`` sends the rest."""
-        if len(self._outgoing) < _MOST_BYTES:  # else it does not read, so it need not know
+        """Sends as much of a message as the socket accepts; ``flush`` sends the rest."""
+        if len(self._outgoing) < _MOST_BYTES:  # else the other end does not read
             self._outgoing += json.dumps(message).encode() + b"\n"
         self.flush()
 
     def flush(self) -> bool:
-        """Sends what still waits, as far as there is room; returns whether nothing is left."""
+        """Sends as much of the pending data as the socket accepts; returns whether none is left."""
         try:
             while self._outgoing and not self.closed:
                 self._outgoing = self._outgoing[self.socket.send(self._outgoing):]
         except BlockingIOError:
             return False
         except OSError as error:
-            # What the other end sent before it went is still to be read, so only reading finds the end.
+            # Data that the other end sent before it closed may still be unread, so ``receive`` sets ``closed``.
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
                 self.closed = True
         return True
 
     def receive(self) -> list[Message]:
-        """Returns the messages that have come; sets ``closed`` at the end."""
+        """Returns the messages received so far; sets ``closed`` if the connection has ended."""
         messages, self._unread = self._unread, []
         while not self.closed:
             try:
@@ -82,11 +82,11 @@ class Link:
         return messages
 
     def put_back(self, messages: list[Message]) -> None:
-        """Lets ``receive`` return these messages once more."""
+        """Makes ``receive`` return these messages again."""
         self._unread = messages + self._unread
 
     def close(self) -> None:
-        """Closes this end."""
+        """Closes the connection."""
         self.closed = True
         self.socket.close()
 
@@ -94,7 +94,7 @@ class Link:
 def listen() -> socket.socket:
     """Returns a socket that listens at a free port on all of the host's addresses."""
     if socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):  # IPv6 may be switched off
+        with contextlib.suppress(OSError):  # IPv6 may be disabled
             return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
     return socket.create_server(("", 0), backlog=128)
 
@@ -102,8 +102,8 @@ def listen() -> socket.socket:
 class Network:
     """A process's links to its neighbours; used from one thread.
 
-    Of two neighbours the higher rank calls the lower one, at each of its addresses in turn, until
-    both have shown that they are of the same run: they know its token.
+    The higher rank of two neighbours calls the lower one, at each of its addresses in turn. Both prove that they belong
+    to the run by its token.
 
     Args:
       listener: where this process listens; see ``listen``.
@@ -112,8 +112,8 @@ class Network:
       token: a secret of this run.
 
     Attributes:
-      links: the links that have been made, by rank.
-      missing: the neighbours with which there has been no link yet.
+      links: established links by rank.
+      missing: ranks of the neighbours that have not been linked yet.
     """
 
     def __init__(self, listener: socket.socket, members: list[Member], rank: int, token: str) -> None:
@@ -128,9 +128,9 @@ class Network:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def poll(self, seconds: float) -> list[tuple[Link, Message]]:
-        """Waits for messages, for so long at most, and returns those of the neighbours.
+        """Waits for messages of neighbours, for so many seconds at most, and returns them.
 
-        The selector is only a bell: whatever has come is read from all links.
+        The selector only wakes this thread up: all links are read then.
         """
         self._call_missing()
         for key, _ in self._selector.select(seconds):
@@ -149,19 +149,19 @@ class Network:
         return news
 
     def broadcast(self, message: Message) -> None:
-        """Sends a message to all neighbours that are there."""
+        """Sends a message to all linked neighbours."""
         for link in self.links.values():
             if not link.closed:
                 link.send(message)
 
     def flush(self, seconds: float) -> None:
-        """Sends what waits, for so many seconds at most."""
+        """Sends pending data, for so many seconds at most."""
         until = time.monotonic() + seconds
         while not all([link.flush() for link in self.links.values()]) and time.monotonic() < until:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Closes everything."""
+        """Closes all connections and the listener."""
         for link in (*self.links.values(), *self._strangers, *(link for link, _ in self._calls.values())):
             self._drop(link)
         self._selector.close()
@@ -215,7 +215,7 @@ class Network:
         return hmac.new(self._token, f"{sender} to {receiver}".encode(), hashlib.sha256).hexdigest()
 
     def _admit(self) -> None:
-        """Makes links of those connections whose other end has shown that it belongs to the run."""
+        """Turns connections into links once the other end has proved that it belongs to the run."""
         for link in list(self._strangers):
             rank = self._identify(link)
             if rank is not None:
@@ -230,13 +230,13 @@ class Network:
                 self._call(rank, addresses)
 
     def _identify(self, link: Link) -> int | None:
-        """Reads the first message, and returns the rank of its sender; a wrong or a late one closes the connection."""
+        """Reads the first message and returns the rank of its sender; closes the connection if it is wrong or late."""
         messages = link.receive()
         if messages:
             rank, proof = messages[0].get("rank"), str(messages[0].get("proof"))
             if isinstance(rank, int) and rank in self.missing and hmac.compare_digest(
                     proof.encode(), self._proof(rank, self._rank).encode()):
-                link.rank, link.closed = rank, False  # if it has ended since, the next reading finds out
+                link.rank, link.closed = rank, False  # if it has ended since, the next ``receive`` notices
                 link.put_back(messages[1:])
                 self.links[rank] = link
                 self.missing.discard(rank)

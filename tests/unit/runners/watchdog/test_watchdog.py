@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from open_seq2seq.runners.failure import DIED, FAILED, SILENT, Failure
-from open_seq2seq.runners.links import listen
-from open_seq2seq.runners.members import Member
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.runners.watchdog import Watchdog, watched
+from open_seq2seq.runners.watchdog.failure import DIED, FAILED, SILENT, Failure
+from open_seq2seq.runners.watchdog.links import listen
+from open_seq2seq.runners.watchdog.members import Member
+from open_seq2seq.runners.watchdog.watchdog import Watchdog, watched
 from open_seq2seq.utils.trail import Trail
-from tests.unit.runners.test_horovod_runner import Meeting
+from tests.unit.runners.horovod.test_runner import Meeting
 
 ROOT = Path(__file__).parents[3]
 # A rank: writes what it is to a file, reads what all are, is watched, and acts as it is told by lines on stdin.
@@ -28,9 +28,9 @@ import pathlib, pickle, sys, time, types
 package = types.ModuleType("open_seq2seq.runners")  # without its __init__, which imports TensorFlow
 package.__path__ = [sys.argv[5]]
 sys.modules[package.__name__] = package
-from open_seq2seq.runners.links import listen
-from open_seq2seq.runners.members import Member
-from open_seq2seq.runners.watchdog import Watchdog
+from open_seq2seq.runners.watchdog.links import listen
+from open_seq2seq.runners.watchdog.members import Member
+from open_seq2seq.runners.watchdog.watchdog import Watchdog
 from open_seq2seq.utils.trail import Trail
 folder, rank, size, seconds = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 listener = listen()

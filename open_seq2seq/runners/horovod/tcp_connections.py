@@ -1,4 +1,4 @@
-"""The TCP connections that a library makes, so that they can be cut when it would wait on them in vain."""
+"""Finds the TCP connections that a library opens, so that they can be closed when it waits on them in vain."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _FILES = Path("/proc/self/fd")
 
 
 class Connections:
-    """TCP connections that were made within a context.
+    """TCP connections that were opened within a context.
 
-    Cutting one closes the connection for both ends, but leaves the file number to its owner, who sees an
-    orderly end and fails in its own way: safe from any thread.
+    ``cut`` shuts a connection down for both ends but leaves the file descriptor to its owner, which sees the connection
+    end and reports an error itself. It is safe from any thread.
     """
 
     def __init__(self) -> None:
-        self._sockets: dict[int, int] = {}  # file number → inode: numbers are given anew, inodes tell who it is
+        self._sockets: dict[int, int] = {}  # descriptor → inode: descriptors are reused, inodes are not
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Context whose new sockets are noted, instead of those of an earlier one."""
+        """Context whose new sockets replace those of an earlier context."""
         before = set(_open_sockets().values())
         self.forget()
         try:
@@ -34,7 +34,7 @@ class Connections:
             self._sockets = {number: inode for number, inode in _open_sockets().items() if inode not in before}
 
     def cut(self) -> None:
-        """Ends the connections that still are; they end at the other side, too."""
+        """Shuts down those connections that are still open, for both ends."""
         now = _open_sockets()
         for number, inode in self._sockets.items():
             if now.get(number) == inode:
@@ -43,12 +43,12 @@ class Connections:
         self.forget()
 
     def forget(self) -> None:
-        """Leaves the connections to themselves."""
+        """Forgets the connections without closing them."""
         self._sockets.clear()
 
 
 def _end(number: int) -> None:
-    """Ends a TCP connection; sockets that listen stay, as their owner may go on using them."""
+    """Shuts a TCP connection down; listening sockets stay open, because their owner may use them again."""
     with socket.socket(fileno=os.dup(number)) as connection:
         is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
         if is_tcp and not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -56,10 +56,10 @@ def _end(number: int) -> None:
 
 
 def _open_sockets() -> dict[int, int]:
-    """Returns the inodes of this process's sockets by file number."""
+    """Returns the inodes of this process's sockets by file descriptor."""
     found = {}
     for name in os.listdir(_FILES):
-        with contextlib.suppress(OSError):  # closed by now
+        with contextlib.suppress(OSError):  # closed in the meantime
             status = os.stat(_FILES / name)
             if stat.S_ISSOCK(status.st_mode):
                 found[int(name)] = status.st_ino

@@ -8,10 +8,10 @@ import socket
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.runners import elastic
-from open_seq2seq.runners.connections import Connections
-from open_seq2seq.runners.elastic import Membership, RanksLost, join
-from open_seq2seq.runners.failure import DIED, FAILED, SILENT, Failure
+from open_seq2seq.runners.horovod import elastic
+from open_seq2seq.runners.horovod.elastic import Membership, RanksLost, join
+from open_seq2seq.runners.horovod.tcp_connections import Connections
+from open_seq2seq.runners.watchdog.failure import DIED, FAILED, SILENT, Failure
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 SHUT_DOWN = "Horovod has been shut down. This was caused by an exception on one of the ranks."
@@ -110,7 +110,7 @@ def test_a_meeting_that_fails_is_a_loss(monkeypatch):
 def test_a_new_meeting_forgets_what_was_known(membership, monkeypatch):
     for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE"):
         monkeypatch.setenv(name, "7")
-    monkeypatch.setattr("open_seq2seq.runners.horovod.take_share", lambda rank, ranks: 1)
+    monkeypatch.setattr("open_seq2seq.runners.horovod.runner.take_share", lambda rank, ranks: 1)
     membership.on_hosts_updated(1.0, 1)
     membership.on_failure(Failure(DIED, 1, "b"))
     assert membership.changed
@@ -126,7 +126,7 @@ def connected(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
 
 
 def test_settings_that_horovod_cannot_start_with_again_are_taken_away(membership, monkeypatch):
-    monkeypatch.setattr("open_seq2seq.runners.horovod.take_share", lambda rank, ranks: 1)
+    monkeypatch.setattr("open_seq2seq.runners.horovod.runner.take_share", lambda rank, ranks: 1)
     for name in elastic.UNUSABLE_SETTINGS:
         monkeypatch.setenv(name, "5")
     for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE"):

@@ -1,4 +1,4 @@
-"""Processes that are lost and that join while a job goes on: horovodrun's elastic mode."""
+"""Jobs that continue when processes are lost or join: horovodrun's elastic mode."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.runners.build import check_params, load_horovod
-from open_seq2seq.runners.connections import Connections
-from open_seq2seq.runners.failure import FAILED, Failure
-from open_seq2seq.runners.horovod import HorovodRunner
+from open_seq2seq.runners.horovod.runner import HorovodRunner
+from open_seq2seq.runners.horovod.tcp_connections import Connections
 from open_seq2seq.runners.runner import Runner
-from open_seq2seq.runners.watchdog import end_here
+from open_seq2seq.runners.watchdog.failure import FAILED, Failure
+from open_seq2seq.runners.watchdog.watchdog import end_here
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 EXAMPLE = ("horovodrun --gloo -np 2 --min-np 1 --max-np 3 --host-discovery-script ./hosts.sh python run.py … "
            "--use_horovod=True --elastic")
-# Horovod 0.28.1 crashes when it starts for the third time with one of them (ParameterManager fixes a value twice),
-# and they have to be the same on newcomers.
+# With one of these set, Horovod 0.28.1 crashes when it starts for the third time (ParameterManager fixes a value
+# twice), and they would have to be the same on processes that join.
 UNUSABLE_SETTINGS = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
-# How long an error waits for the watchdog's word on whether another process is its cause.
+# How long an error waits for the watchdog to report whether another process is the cause.
 _VERDICT_SECONDS = 10.0
 _DOUBTFUL_SECONDS = 3.0
-# How long processes that meet wait for one another where nothing else is said.
+# How long processes wait for one another by default when they join.
 _START_SECONDS = 600
-# What Horovod and Gloo say in errors that come from another process, whatever operation raises them.
+# Text in errors of Horovod and Gloo that another process caused, whatever operation raises them.
 _FROM_OTHERS = re.compile(r"Horovod has been shut down|gloo/(?:transport|rendezvous|common)|HorovodInternalError")
 _DOUBTFUL = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError,
              tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
 class Regroup(Exception):
-    """The processes that are there have to meet anew; the text says why."""
+    """The remaining processes have to form a new group; the message says why."""
 
 
 class RanksLost(Regroup):
-    """A process has been lost: the state has to be put back to what was kept."""
+    """A process was lost: the state has to be restored to the last one kept in memory."""
 
 
 class HostsChanged(Regroup):
-    """Hosts were added or removed; raised by all processes after the same update, with their state kept."""
+    """Hosts were added or removed; raised by all processes after the same update, whose state is kept in memory."""
 
 
 class Membership:
-    """This process's part in an elastic job: who else is in it changes from one ``meet`` to the next.
+    """This process's membership in an elastic job; the group of processes may change with each ``meet``.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
-      notifications: Horovod's notification manager, which hears of hosts from horovodrun.
-      compression: how gradients travel.
+      notifications: Horovod's notification manager, which horovodrun informs of changed hosts.
+      compression: type in which gradients are sent; see ``HorovodRunner``.
 
     Attributes:
-      changed: hosts were added or removed since the last meeting; known to the first process only.
+      changed: whether hosts were added or removed since the last ``meet``; only rank 0 is informed.
     """
 
     def __init__(self, hvd: Any, notifications: Any, compression: str | None = None) -> None:
@@ -68,14 +68,14 @@ class Membership:
         notifications.register_listener(self)
 
     def on_hosts_updated(self, timestamp: float, result: Any) -> None:
-        """Called by Horovod, in a thread of its own."""
+        """Called by Horovod in its own thread."""
         self.changed = True
 
     def on_failure(self, failure: Failure) -> None:
-        """What the watchdog calls: an error of another process ends this one, a loss is gone on from.
+        """Called by the watchdog: an error of another process ends this one; if a process is lost, the job continues.
 
-        The main thread may be waiting for the lost process. Once Horovod's connections are cut, its
-        operations fail instead, here and in the processes that wait for this one.
+        The main thread may be waiting for the lost process. Once Horovod's connections are shut down, its operations
+        fail instead, here and in the processes that wait for this one.
         """
         if failure.kind == FAILED:
             end_here(failure)
@@ -84,10 +84,10 @@ class Membership:
         self._connections.cut()
 
     def meet(self) -> ElasticRunner:
-        """Joins the processes that are there; waits until horovodrun has as many as it needs.
+        """Joins the available processes; waits until horovodrun has as many as it needs.
 
         Raises:
-          RanksLost: one was lost meanwhile.
+          RanksLost: one was lost in the meantime.
         """
         self.changed, self._failure = False, None
         self._verdict.clear()
@@ -95,33 +95,33 @@ class Membership:
             runner = ElasticRunner(self._hvd, self._compression, self, self._connections)
         except UserError as error:
             raise RanksLost(str(error)) from error
-        # Horovod changes the C library's environment, which Python does not see.
+        # Horovod changes the environment of the C library, but not os.environ.
         os.environ.update(HOROVOD_RANK=str(runner.process_rank), HOROVOD_SIZE=str(runner.world_size),
                           HOROVOD_LOCAL_SIZE=str(runner.local_size))
         return runner
 
     def part(self, lost: bool) -> None:
-        """Leaves the processes met, so that all can meet anew.
+        """Leaves the group, so that a new one can be formed.
 
         Args:
-          lost: one of them was lost, so that another may wait for what this one was to send.
+          lost: whether a process was lost; others may then wait for data from this one.
         """
         if lost:
             self._connections.cut()
-        # After an orderly end nothing is to be cut: what is left then is Horovod's to use again.
+        # Without a loss Horovod may use the remaining connections again.
         self._connections.forget()
         self._hvd.shutdown()
 
     def raise_if_lost(self) -> None:
-        """Raises RanksLost where the watchdog has said so."""
+        """Raises RanksLost if the watchdog has reported a lost process."""
         if self._failure is not None:
             raise RanksLost(self._words())
 
     def judge(self, error: Exception) -> Regroup | None:
-        """Returns what an error means for the group; None for an error of this process's own.
+        """Returns what an error means for the group; None if this process caused it (bad data, a bug, no memory).
 
-        Errors are told by what is known of the others and by what the libraries say of connections, not by the
-        name of the operation. Whatever has neither for a cause is this process's own: bad data, a bug, no memory.
+        Only the watchdog's reports and messages of the libraries about connections count, not the name of the operation
+        that failed.
         """
         if isinstance(error, Regroup):
             return error
@@ -140,13 +140,13 @@ class Membership:
 
 
 class ElasticRunner(HorovodRunner):
-    """The processes of one meeting; a new one is made for the next.
+    """The runner of one group of processes; each ``meet`` makes a new one.
 
     Args:
       hvd: the module ``horovod.tensorflow``, started.
-      compression: how gradients travel.
-      membership: knows whether one has been lost.
-      connections: notes those that Horovod makes.
+      compression: type in which gradients are sent.
+      membership: knows whether a process was lost.
+      connections: records those that Horovod opens.
     """
 
     def __init__(self, hvd: Any, compression: str | None, membership: Membership, connections: Connections) -> None:
@@ -163,21 +163,21 @@ class ElasticRunner(HorovodRunner):
         self._membership.raise_if_lost()
 
 
-class _Several(Runner):
-    """What the parameters have to be fit for, however many processes there are now."""
+class _SeveralProcesses(Runner):
+    """Stands for any number of processes above 1 when parameters are checked."""
 
     num_processes = world_size = 2
 
 
 def join(params: Mapping[str, Any], what: str) -> Membership:
-    """Takes part in an elastic job; to be called before TensorFlow uses a device.
+    """Joins an elastic job; call it before TensorFlow uses a device.
 
     Args:
       params: the model's.
-      what: the run is to do: ``the mode train``, ``--check``.
+      what: what the run does, for messages: ``the mode train``, ``--check``.
 
     Raises:
-      UserError: it was not started as one, or the run cannot be elastic.
+      UserError: the process was not started by an elastic launcher, or the run cannot be elastic.
     """
     if what not in ("the mode train", "the mode train_eval"):
         raise UserError(f"--elastic is for the modes train and train_eval, not for {what}: leave it out.")
@@ -188,13 +188,13 @@ def join(params: Mapping[str, Any], what: str) -> Membership:
             "no elastic launcher")
         raise UserError(f"--elastic was given, but the process was started by {by}; start it like this: {EXAMPLE}.")
     if params.get("watchdog_seconds") is None:
-        raise ConfigError(["'watchdog_seconds' is None, but --elastic needs the watchdog to learn who has been lost: "
+        raise ConfigError(["'watchdog_seconds' is None, but --elastic needs the watchdog to find lost processes: "
                            "leave it out, or give a number of seconds."])
-    check_params(params, _Several())
+    check_params(params, _SeveralProcesses())
     hvd = load_horovod()
     if not hvd.gloo_built():
         raise UserError("--elastic needs Horovod with Gloo, which this one was built without: run make horovod.")
-    # Newcomers that start slowly are waited for; whoever is lost is noticed by the watchdog, long before.
+    # Long enough for processes that start slowly; the watchdog notices lost ones much earlier.
     os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(int(params.get("connect_seconds") or _START_SECONDS)))
     from horovod.common.elastic import notification_manager
 

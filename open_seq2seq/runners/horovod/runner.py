@@ -1,4 +1,4 @@
-"""Several processes, joined by Horovod: one replica each."""
+"""Several processes joined by Horovod, with one replica each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.runners.horovod.reduction import Reduction
 from open_seq2seq.runners.preflight import NETWORK_HINTS
-from open_seq2seq.runners.reduction import Reduction
 from open_seq2seq.runners.runner import Gradients, Runner
 from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 
-# Horovod's and Open MPI's settings for ranks that compute on CPUs, where nobody has set them. Horovod's thread wakes
-# at each cycle and meets those of the other ranks, which takes time from the core that computes; a cycle of 1 ms is
-# made for steps of some ms.
+# Defaults of Horovod's and Open MPI's settings for ranks that compute on CPUs. In each cycle Horovod's thread
+# communicates with the other ranks, which takes time from the core that computes; Horovod's default of 1 ms suits steps
+# of a few ms.
 CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5"}
-# Tensors above the threshold go without being copied to a buffer and back; Gloo is quicker with few large ones. Who
-# waits in MPI lets others compute.
+# Tensors above the threshold are sent without a copy to a buffer and back; Gloo is faster with few large ones.
+# Processes that wait in MPI yield the processor.
 MPI_SETTINGS = {"HOROVOD_FUSION_THRESHOLD": str(4 * 2**20), "OMPI_MCA_mpi_yield_when_idle": "1"}
 _MISSING = object()
 
@@ -29,13 +29,12 @@ _MISSING = object()
 class HorovodRunner(Runner):
     """The processes that mpiexec or horovodrun started; see ``Runner``.
 
-    Making one starts Horovod, takes this process's share of the machine (its GPU, or its part of the
-    cores), and silences all processes but the first; errors still appear. It has to be made
-    before TensorFlow uses a device.
+    The constructor starts Horovod and takes this process's share of the machine (its GPU, or its part of the cores); it
+    has to be called before TensorFlow uses a device. Only rank 0 prints; errors appear on all ranks.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
-      compression: how gradients travel: ``fp16``, or None for FP32.
+      compression: type in which gradients are sent: ``fp16``, or None for FP32.
 
     Raises:
       UserError: the ranks cannot be joined.
@@ -91,22 +90,21 @@ class HorovodRunner(Runner):
 
 
 def set_defaults() -> None:
-    """Sets what suits ranks that compute on CPUs, unless the environment has it; to be called before Horovod starts."""
+    """Sets defaults for ranks that compute on CPUs, in the environment; call it before Horovod starts."""
     if tf.config.list_physical_devices("GPU"):
         return
-    by_gloo = os.environ.get("HOROVOD_CONTROLLER") == "gloo"  # which horovodrun --gloo says
+    by_gloo = os.environ.get("HOROVOD_CONTROLLER") == "gloo"  # set by horovodrun --gloo
     for name, value in (CPU_SETTINGS if by_gloo else {**CPU_SETTINGS, **MPI_SETTINGS}).items():
         os.environ.setdefault(name, value)
 
 
 def take_share(local_rank: int, local_size: int) -> int | None:
-    """Takes one of this host's GPUs, and its part of the cores, for this process.
+    """Limits this process to one of this host's GPUs and to its part of the cores.
 
-    The number of threads stays as it is where it has been set (``TF_NUM_INTRAOP_THREADS``,
-    ``OMP_NUM_THREADS``, or from Python).
+    A number of threads that is already set (``TF_NUM_INTRAOP_THREADS``, ``OMP_NUM_THREADS``, or from Python) is kept.
 
     Returns:
-      How many threads compute one operation; None where that was not set here.
+      The number of threads for one operation, or None if it was not changed.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
@@ -116,7 +114,7 @@ def take_share(local_rank: int, local_size: int) -> int | None:
     if given or threading.get_intra_op_parallelism_threads():
         return None
     cores, own = os.cpu_count() or 1, len(os.sched_getaffinity(0))
-    # A launcher that binds ranks to cores has dealt them out already.
+    # A launcher that binds ranks to cores has already divided them.
     threads = own if own <= cores // local_size else max(1, own // local_size)
     threading.set_intra_op_parallelism_threads(threads)
     return threads

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.runners import Runner, build, horovod, make_runner
-from open_seq2seq.runners.horovod import HorovodRunner
+from open_seq2seq.runners.horovod.runner import HorovodRunner
 from open_seq2seq.utils.errors import ConfigError, UserError
 
 

@@ -1,0 +1,1 @@
+"""Processes joined by Horovod: a fixed number of them, or elastic."""
