@@ -78,7 +78,7 @@ def named_in_code() -> set[str]:
     found = set()
     for folder in ("open_seq2seq", "scripts", "benchmarks", "docs", "example_configs", "tests"):
         for path in (ROOT / folder).rglob("*.py"):
-            found.add(path.stem)
+            found |= {path.stem, *path.relative_to(ROOT).parts[:-1]}
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 names = [getattr(node, field, None) for field in ("name", "id", "attr", "arg")]
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
