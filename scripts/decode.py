@@ -35,7 +35,8 @@ from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import Candidate, read_n_best, rescore, write_n_best
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
+from open_seq2seq.decoding.ngram.perplexity import sentence_scores
+from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
@@ -43,7 +44,6 @@ from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_ou
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
-CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 # --n_best names a file here: how many hypotheses are found follows from --dump_all_beams_to.
 SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().items() if name != "n_best"}
 DEFAULTS = {name: param.default for name, param in SEARCH.items()}
@@ -267,11 +267,8 @@ def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
     units = characters_of_lines if options["lm_type"] == "character" else words_of_lines
 
     def log_prob(text: str) -> float:
-        state, total = np.array([model.start_state()]), 0.0
-        for unit in next(units([text])):
-            score, state = model.score(state, np.array([ids.get(unit, -1)]))
-            total += float(score[0])
-        return total + (float(model.score_end(state)[0]) if options["lm_sentence_end"] else 0.0)
+        scores, end = sentence_scores(model, (ids.get(unit, -1) for unit in next(units([text]))))
+        return sum(scores) + (end if options["lm_sentence_end"] else 0.0)
 
     return log_prob
 
