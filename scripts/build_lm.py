@@ -5,7 +5,7 @@ usage: python scripts/build_lm.py --text train.txt.gz transcripts.csv --order 3 
        python scripts/build_lm.py --model words.arpa.gz --perplexity dev.txt
 
 Texts hold one sentence a line, plain or .gz; of a .csv the last column is taken. The model is an interpolated
-modified Kneser-Ney model. With --perplexity it is judged on texts, once estimated or given by --model.
+modified Kneser-Ney model. With --perplexity the model, estimated or given by --model, is evaluated on texts.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--prune", type=int, nargs="+", default=[0], metavar="COUNT",
                         help="leave out n-grams of length 1, 2, … that occur at most so often; the first is 0")
     parser.add_argument("--vocabulary", metavar="FILE", help="the only words to know, separated by white space")
-    parser.add_argument("--model", metavar="FILE", help="a model to judge instead of estimating one")
-    parser.add_argument("--perplexity", nargs="+", default=[], metavar="FILE", help="texts to judge the model on")
+    parser.add_argument("--model", metavar="FILE", help="a model to evaluate instead of estimating one")
+    parser.add_argument("--perplexity", nargs="+", default=[], metavar="FILE", help="texts to evaluate the model on")
     return parser.parse_args(argv)
 
 
 def check(args: argparse.Namespace) -> None:
-    """Finds mistakes before any work.
+    """Checks the command line before any work.
 
     Raises:
-      UserError: options that do not go together, or numbers that are impossible.
+      UserError: options that exclude one another, or invalid numbers.
     """
     if bool(args.text) == bool(args.model):
         raise UserError("Give either --text to estimate a model, or --model to judge one.")
@@ -79,7 +79,7 @@ def build(args: argparse.Namespace) -> LanguageModel:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Does what the command line asks."""
+    """Runs the script."""
     args = parse_args(argv)
     check(args)
     model = load_language_model(args.model) if args.model else build(args)

@@ -1,4 +1,4 @@
-"""Decodes dumped logits by prefix beam search, searches for the best weights, judges by WER.
+"""Decodes dumped logits by prefix beam search; finds the weights of the lowest WER.
 
 usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.arpa.gz
          --alpha 0.2 --alpha_max 1.0 --alpha_step 0.2 --beta 0 --beta_max 2 --beta_step 1
@@ -7,10 +7,10 @@ usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.
        python scripts/decode.py --mode rescore --n_best n_best.tsv --labels dev.csv --lm letters.arpa.gz
          --lm_type character --alpha 0.3 --dump_all_beams_to rescored.tsv
 
-Logits come from `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. In mode eval every pair of the grid
-of alpha and beta is tried, all processors at work, and the best one is used for what is written. In mode rescore an
-n-best list is ordered anew by another language model. References come from lists as the data layer reads them, and are
-changed as it changed them when the logits were dumped. Options of the search have the names and defaults of a config's.
+Logits come from `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. Mode eval tries every pair of the
+grid of alpha and beta on all processors, and writes the results of the best one. Mode rescore sorts an n-best list by
+another language model. References come from lists as the data layer reads them, and are normalised as they were when
+the logits were dumped. Options of the search have the names and defaults of a config's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
 from open_seq2seq.decoding.ctc.n_best import Candidate, read_n_best, rescore, write_n_best
 from open_seq2seq.decoding.ngram import load_language_model
-from open_seq2seq.decoding.ngram.text import characters_of_lines, words_of_lines
+from open_seq2seq.decoding.ngram.perplexity import sentence_scores
+from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
 from open_seq2seq.metrics.wer import ErrorRates, error_rates, report
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError, UserError
@@ -43,7 +44,6 @@ from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_ou
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
-CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 # --n_best names a file here: how many hypotheses are found follows from --dump_all_beams_to.
 SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().items() if name != "n_best"}
 DEFAULTS = {name: param.default for name, param in SEARCH.items()}
@@ -53,7 +53,7 @@ OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line; options of the search that are not given are absent, except alpha and beta."""
+    """Parses the command line; options of the search that are not given are absent, except alpha and beta."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -101,7 +101,7 @@ def search_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Finds mistakes before any work.
+    """Checks the command line before any work.
 
     Raises:
       UserError: something is missing for the mode, a grid is impossible, or results could not be written.
@@ -153,12 +153,12 @@ def grid(args: argparse.Namespace, name: str) -> list[float]:
 
 
 def read_references(args: argparse.Namespace, names: Sequence[str], dumped: Mapping[str, Any]) -> Texts:
-    """Returns the references of utterances, changed as evaluation changes them.
+    """Returns the references of utterances, normalised as in evaluation.
 
     Args:
       args: the command line.
       names: of the utterances.
-      dumped: what the data layer did to transcripts, as the dump tells it.
+      dumped: how the data layer normalised transcripts, from the dump.
 
     Raises:
       DataError: a list cannot be read, or none has a reference of an utterance.
@@ -175,7 +175,7 @@ def read_references(args: argparse.Namespace, names: Sequence[str], dumped: Mapp
 
 
 def greedy_texts(dump: LogitsDump, decoder: CtcDecoder) -> Texts:
-    """Returns what each utterance's likeliest path says."""
+    """Returns the text of each utterance's likeliest path."""
     texts = {}
     for name, logits in dump.logits.items():
         path = logits.argmax(1)
@@ -218,10 +218,10 @@ def write_transcripts(path: str, texts: Texts) -> None:
 
 
 def read_dump(args: argparse.Namespace) -> LogitsDump:
-    """Returns the logits to decode; says when a model that has diverged gave some of them.
+    """Returns the logits to decode; prints a warning if some are not finite.
 
     Raises:
-      DataError: the dump or the alphabet cannot be read, or they do not fit; no utterances.
+      DataError: the dump or the alphabet cannot be read, or they do not match, or there are no utterances.
     """
     labels = make_alphabet(args.vocab, bpe=args.vocab.endswith(".model")).labels if args.vocab else None
     dump = read_logits(args.logits, labels)
@@ -235,7 +235,7 @@ def read_dump(args: argparse.Namespace) -> LogitsDump:
 
 
 def write_results(args: argparse.Namespace, found: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
-    """Writes the files that were asked for, of each utterance's hypotheses, best first."""
+    """Writes the requested files; the hypotheses of each utterance are sorted, best first."""
     if args.infer_output_file is not None:
         write_transcripts(args.infer_output_file, {name: n_best[0].text for name, n_best in found.items()})
     if args.dump_all_beams_to is not None:
@@ -267,11 +267,8 @@ def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
     units = characters_of_lines if options["lm_type"] == "character" else words_of_lines
 
     def log_prob(text: str) -> float:
-        state, total = np.array([model.start_state()]), 0.0
-        for unit in next(units([text])):
-            score, state = model.score(state, np.array([ids.get(unit, -1)]))
-            total += float(score[0])
-        return total + (float(model.score_end(state)[0]) if options["lm_sentence_end"] else 0.0)
+        scores, end = sentence_scores(model, (ids.get(unit, -1) for unit in next(units([text]))))
+        return sum(scores) + (end if options["lm_sentence_end"] else 0.0)
 
     return log_prob
 

@@ -1,4 +1,4 @@
-"""Tells what half precision would lose in a trained model, layer by layer, and advises.
+"""Reports what half precision would lose in a trained model, layer by layer, with advice.
 
 usage: python scripts/precision_report.py --config_file=CONFIG --logdir=RUN [--batches=4] [--data=train|eval]
          [--loss_scales=1024,16384] [--by=layer|tensor] [--output=FILE] [--key/subkey=value ...]
@@ -88,7 +88,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
         if part.follows_dtype:
             given = spec.params.get(f"{name}_params") or {}
             spec.params[f"{name}_params"] = {key: value for key, value in given.items() if key not in LEFT_OUT}
-    # A finished run is read, whatever its data: that is what evaluation does.
+    # As in evaluation, a finished run can be read with any data.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
     checkpoint = choosing.for_inference(logdir.checkpoint_dir, model.params)

@@ -152,7 +152,7 @@ def write_strings(strings: list[tuple[str, np.ndarray, int]], output_dir: str, n
 
 
 def check_args(args: argparse.Namespace, takes: list[Take]) -> None:
-    """Refuses what cannot be done.
+    """Checks the command line.
 
     Raises:
       UserError: an unknown speaker, or numbers that leave nothing.

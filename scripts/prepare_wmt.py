@@ -63,7 +63,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Finds mistakes before hours of work.
+    """Checks the command line before hours of work.
 
     Raises:
       UserError: files without their counterparts, or that do not exist.
@@ -86,18 +86,18 @@ def check(args: argparse.Namespace) -> None:
 
 
 def clean_files(args: argparse.Namespace) -> list[str]:
-    """Returns where the cleaned training text goes, source and target."""
+    """Returns the paths of the cleaned training text, source and target."""
     return [os.path.join(args.output_dir, f"train.clean.{side}") for side in (args.source_lang, args.target_lang)]
 
 
 def plain_files(args: argparse.Namespace, split: str) -> list[str]:
-    """Returns where the text of the development or test set goes, source and target."""
+    """Returns the paths of the text of the development or test set, source and target."""
     stem = f"{getattr(args, f'{split}_name')}-{args.source_lang}-{args.target_lang}"
     return [os.path.join(args.output_dir, f"{stem}.{side}") for side in ("src", "ref")]
 
 
 def encoded_file(args: argparse.Namespace, text: str) -> str:
-    """Returns where the pieces of a text file go."""
+    """Returns the path of a text file's pieces."""
     size = f"{args.vocab_size // 1024}K" if args.vocab_size % 1024 == 0 else str(args.vocab_size)
     return f"{text}.BPE_common.{size}.tok"
 

@@ -1,4 +1,4 @@
-"""Runs a batch on which a training diverged again, and says what in it is not finite.
+"""Repeats a batch on which training diverged, and reports what is not finite.
 
 usage: python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100
        python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100 --dtype=float32
@@ -117,7 +117,7 @@ def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, 
 
 
 def _shortened(message: str) -> str:
-    """Picks operation, line and finding out of TensorFlow's pages."""
+    """Extracts operation, line and finding from TensorFlow's long message."""
     node = re.search(r"Detected at node (\S+?)(?:/CheckNumericsV2)? defined at", message)
     places = re.findall(r'^\s*File "([^"]+)", line (\d+), in (\w+)', message, re.MULTILINE)
     finding = re.search(r"Tensor had (.+?) values", message)

@@ -1,4 +1,4 @@
-"""Transcribes speech while it comes, from recordings that are replayed in steps or from the microphone.
+"""Transcribes speech as it arrives, from recordings replayed in steps or from the microphone.
 
 usage: python scripts/stream.py --logdir=digits-w2l --files one.wav two.flac --step_ms=200
        python scripts/stream.py --logdir=digits-w2l --files strings/*.flac --compare --quiet
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
-    """Reads the command line; config values are what it leaves over."""
+    """Parses the command line; returns the config values separately."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -54,10 +54,10 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
 
 
 def check(args: argparse.Namespace) -> None:
-    """Finds mistakes before anything is loaded.
+    """Checks the command line before anything is loaded.
 
     Raises:
-      UserError: no source of audio, or two; a step of no length.
+      UserError: there is no source of audio, or two, or a step has no length.
     """
     if bool(args.files) == args.microphone:
         raise UserError("Give either recordings by --files, or --microphone.")
@@ -70,7 +70,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def read(path: str, header_only: bool = False) -> tuple[np.ndarray, int]:
-    """Returns a recording ``[samples]`` and its rate, or no samples where the header alone is wanted.
+    """Returns a recording ``[samples]`` and its rate; no samples if only the header is read.
 
     Raises:
       UserError: it cannot be used.
@@ -83,7 +83,7 @@ def read(path: str, header_only: bool = False) -> tuple[np.ndarray, int]:
 
 
 class Clock:
-    """How long steps took, the last one of an utterance by itself."""
+    """Times of steps, and of the ends of utterances."""
 
     def __init__(self) -> None:
         self.steps: list[float] = []
@@ -91,7 +91,7 @@ class Clock:
         self.audio_seconds = 0.0
 
     def describe(self) -> str:
-        """Returns one line for people."""
+        """Returns a line for the log."""
         steps = np.array(self.steps or [0.0]) * 1000
         total = sum(self.steps) + sum(self.ends)
         return (f"latency per step: mean {steps.mean():.1f} ms, p95 {np.percentile(steps, 95):.1f} ms, max "
@@ -103,10 +103,10 @@ def transcribe(asr: FrameASR, pieces: Iterable[np.ndarray], clock: Clock, quiet:
     """Streams one utterance.
 
     Args:
-      asr: set to the rate of the audio, and to the beginning of an utterance.
-      pieces: of audio.
-      clock: takes the times.
-      quiet: whether the growing transcript is not printed.
+      asr: the recogniser, reset, with the rate of the audio.
+      pieces: audio ``[samples]`` each.
+      clock: records the times.
+      quiet: do not print the transcript of each step.
 
     Returns:
       The transcript, and the last one before the end was known.
@@ -134,7 +134,7 @@ def replayed(audio: np.ndarray, step: int) -> Iterator[np.ndarray]:
 
 
 def replay_files(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
-    """Streams recordings, each as an utterance of its own."""
+    """Streams recordings, each as one utterance."""
     found: dict[str, tuple[str, str]] = {}
     for name in args.files:
         audio, rate = read(name)
@@ -160,14 +160,14 @@ def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
 
 
 def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.ndarray]:
-    """Yields what the default microphone hears, in steps of so many samples, until the event is set.
+    """Yields audio of the default microphone ``[step]`` until the event is set.
 
     Raises:
       UserError: the package is missing, or there is no microphone.
     """
     try:
         import sounddevice
-    except (ImportError, OSError) as error:  # OSError: the package is there, the library PortAudio is not
+    except (ImportError, OSError) as error:  # OSError: the library PortAudio is missing
         raise UserError(f"--microphone needs the package sounddevice and the library PortAudio ({error}): run `pip "
                         "install sounddevice`, or replay recordings by --files.") from error
     waiting: queue.Queue[np.ndarray] = queue.Queue()
@@ -187,7 +187,7 @@ def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.nd
 def listen(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
     """Streams from the microphone: one utterance, until Ctrl-C."""
     stopped = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # whatever step it comes in is finished
+    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the current step is finished
     deco_print("Listening; end with Ctrl-C.")
     try:
         step = max(1, round(args.step_ms / 1000 * asr.rate))
@@ -198,7 +198,7 @@ def listen(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Streams what the command line asks for."""
+    """Runs the script."""
     args, overrides = parse_args(argv)
     check(args)
     from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR

@@ -1,4 +1,4 @@
-"""The base of decoders that write one symbol after the other; the search for the best ones is here, once for all."""
+"""The base of decoders that predict one symbol after the other, with the search for the best sequences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PrefixScorer(Protocol):
         """Returns the log probability of each next id ``[batch, beam, vocabulary]``, none above 0."""
 
     def follow(self, state: Any, symbols: tf.Tensor) -> Any:
-        """Returns the state after each hypothesis grew by an id ``[batch, beam]``."""
+        """Returns the state after each hypothesis is extended by an id ``[batch, beam]``."""
 
 
 def sampling_params() -> dict[str, Any]:
@@ -58,14 +58,14 @@ def search_params() -> dict[str, Any]:
 
 
 class AutoregressiveDecoder(Decoder):
-    """Base of decoders that write one symbol after the other.
+    """Base of decoders that predict one symbol after the other.
 
     Subclasses implement ``_teacher_force`` for training, and four hooks for the search: ``prepare``, ``initial_cache``,
     ``step`` and ``limits``. Greedy search, beam search and sampling are chosen by parameters.
 
     Attributes:
       are_log_probs: whether ``step`` returns log probabilities, which count as they are, instead of logits.
-      beam_size_param: name of the parameter that says how many hypotheses are kept.
+      beam_size_param: name of the parameter that sets how many hypotheses are kept.
       alpha_param: name of the parameter that is the exponent of the length penalty.
     """
 
@@ -115,11 +115,11 @@ class AutoregressiveDecoder(Decoder):
 
     @property
     def vocabulary_size(self) -> int:
-        """How many ids ``step`` scores."""
+        """Number of ids that ``step`` scores."""
         return self.params["tgt_vocab_size"]
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> Any:
-        """Returns what the steps share and no hypothesis has for itself, such as memories and weights that are cast.
+        """Returns what all steps and hypotheses share, such as keys of the source and cast weights.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -127,7 +127,7 @@ class AutoregressiveDecoder(Decoder):
         return None
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> Any:
-        """Returns what goes from step to step: a nest of tensors ``[batch, beam, …]``, whose later dimensions may grow.
+        """Returns the state at the first step: a nest of tensors ``[batch, beam, …]``, whose later dimensions may grow.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -141,8 +141,8 @@ class AutoregressiveDecoder(Decoder):
         Args:
           ids: the newest ids ``[batch, beam]`` int32; ``start_id`` at the first step.
           step: how many ids there were before them, an int32 scalar.
-          cache: nest of tensors ``[batch, beam, …]``: from ``initial_cache``, or from the step before, each hypothesis
-            with that of the one that it continues.
+          cache: nest of tensors ``[batch, beam, …]``: from ``initial_cache``, or from the step before, reordered so
+            that each hypothesis has that of the one it extends.
           prepared: from ``prepare``.
 
         Returns:
@@ -152,7 +152,7 @@ class AutoregressiveDecoder(Decoder):
         raise NotImplementedError("An autoregressive decoder implements step(ids, step, cache, prepared).")
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        """Returns how many ids the longest hypothesis of each example may have, the end included, ``[batch]`` int32."""
+        """Returns the maximal length of each example's hypotheses, the end id included: ``[batch]`` int32."""
         raise NotImplementedError("An autoregressive decoder implements limits(encoder_output).")
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class AutoregressiveDecoder(Decoder):
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          scorer: of the same hypotheses: its log probabilities count with ``weight``, the decoder's with the rest.
+          scorer: scores the same hypotheses; its log probabilities have ``weight``, the decoder's 1 - ``weight``.
           weight: from 0 to 1.
           ids: number of each example ``[batch]``, from which samples follow; by default its row in the batch.
 
@@ -242,6 +242,6 @@ class AutoregressiveDecoder(Decoder):
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
-    """Returns the prefixes with the newest ids; at the first step these begin them, and the scorer has no such id."""
+    """Returns the prefixes extended by the newest ids, except at the first step, whose id only starts a hypothesis."""
     grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
     return type(prefixes)(*(tf.ensure_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

@@ -1,4 +1,4 @@
-"""Decoders that are one linear layer."""
+"""Decoders that consist of one linear layer."""
 
 from __future__ import annotations
 
@@ -90,6 +90,6 @@ class FullyConnectedCTCDecoder(Decoder):
         product = tf.cast(tf.matmul(rows, cast_weight(self._kernel, self.compute_dtype)), tf.float32)
         shape = tf.concat([tf.shape(hidden)[:2], [self._kernel.shape[1]]], 0)
         logits = tf.reshape(product + self._bias, shape)
-        # Nobody asks for them in a training step, and XLA cannot compile a search whose result has any length.
+        # Training steps do not need them, and XLA cannot compile results of unknown length.
         outputs = None if self.training else list(greedy_decode(logits, lengths))
         return {"logits": logits, "src_length": lengths, "outputs": outputs}

@@ -29,7 +29,7 @@ _NEVER = -1e9
 
 
 class OutputProjection(NamedTuple):
-    """What logits are made of, for a loss that needs no logits as a whole.
+    """The factors of the logits, for a loss that computes them in parts.
 
     Attributes:
       hidden: ``[batch, time, hidden]`` in the compute type.
@@ -90,7 +90,7 @@ class DecoderLayer(Module):
             self.post_dropout, mask, training)
 
     def prepare(self, encoded: tf.Tensor) -> dict[str, Any]:
-        """Returns what does not change from step to step: memory of the source, weights in the compute type."""
+        """Returns what does not change between steps: keys and values of the source, weights in the compute type."""
         return {
             "memory": self.cross_attention.memory(encoded),
             "self_attention": self.self_attention.kernels(encoded.dtype),
@@ -229,7 +229,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         }
 
     def _hide_padding_ids(self, logits: tf.Tensor) -> tf.Tensor:
-        """Makes the ids beyond the vocabulary impossible, where the table has been rounded up."""
+        """Makes the ids beyond the vocabulary impossible if the table has more rows than it."""
         rows, vocab_size = logits.shape[-1], self.params["tgt_vocab_size"]
         if rows == vocab_size:
             return logits

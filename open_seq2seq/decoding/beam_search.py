@@ -143,7 +143,7 @@ def _initial_state(search: _Search, cache: Any) -> _State:
 
 
 def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
-    """Returns what stays of a shape ``[batch, beam, …]`` from step to step: the rank, and how wide the beam is."""
+    """Returns the part of a shape ``[batch, beam, …]`` that is constant from step to step: the rank, and the beam."""
     rank = tensor.shape.rank
     return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
 
@@ -154,7 +154,7 @@ def _shape_invariants(state: _State) -> _State:
 
 
 def _advance(search: _Search, state: _State) -> _State:
-    """Lengthens every hypothesis by one id."""
+    """Extends every hypothesis by one id."""
     log_probs, parents, ids, cache = _candidates(search, state)
     is_eos = tf.equal(ids, search.settings.eos_id)
     sequences = tf.concat([tf.gather(state.alive_ids, parents, batch_dims=1), ids[:, :, tf.newaxis]], 2)
@@ -166,7 +166,7 @@ def _advance(search: _Search, state: _State) -> _State:
     finished = _merge_finished(search, state, sequences, tf.where(
         is_eos, log_probs / length_penalty(length, search.settings.alpha), NEGATIVE_INFINITY), length)
     done = state.done | (length >= search.max_lengths) | _cannot_improve(search, finished[1], alive_log_probs, length)
-    # The batch goes on for the sake of others; what a done sentence has stays.
+    # The loop continues for other sentences of the batch; the results of a done one stay.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
     alive_ids = tf.where(state.done[:, tf.newaxis, tf.newaxis], _one_longer(state.alive_ids), alive_ids)
     return _State(
@@ -175,7 +175,7 @@ def _advance(search: _Search, state: _State) -> _State:
 
 
 def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
-    """Gives each hypothesis ``[batch, beam, …]`` what its parent ``[batch, beam]`` had."""
+    """Returns for each hypothesis the values ``[batch, beam, …]`` of its parent ``[batch, beam]``."""
     beam = parents.shape[1]
     if beam == 1:
         return tensor
@@ -245,7 +245,7 @@ def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs
 
 
 def _result(search: _Search, state: _State) -> BeamResult:
-    """Puts unfinished hypotheses where finished ones are missing."""
+    """Returns the finished hypotheses, followed by unfinished ones where there are too few."""
     found = state.finished_scores > NEGATIVE_INFINITY
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
     ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))

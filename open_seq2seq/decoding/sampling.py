@@ -1,4 +1,4 @@
-"""Greedy search and sampling: hypotheses that grow by one id at a time and do not compete."""
+"""Greedy search and sampling: hypotheses that are extended independently of one another."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tenso
     kept = min(sampling.top_k or size, size)
     if kept == size and sampling.top_p is None:
         return _inverse(tf.nn.softmax(logits / sampling.temperature), uniform)
-    # Ordered before they are divided, which may make neighbours equal.
+    # Sorted before the division, which may make neighbours equal.
     values, ids = top_k(logits, kept)
     probabilities = tf.nn.softmax(values / sampling.temperature)
     if sampling.top_p is not None:

@@ -17,7 +17,7 @@ def _block_size(size: int, k: int) -> int:
 
 
 def top_k(values: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns what ``tf.math.top_k`` returns, several times sooner on a CPU when k is small.
+    """Returns what ``tf.math.top_k`` returns, several times faster on a CPU when k is small.
 
     The k largest values lie in the k blocks with the largest maxima (of equal ones the
     first), so one cheap pass finds the blocks, and only those are searched.

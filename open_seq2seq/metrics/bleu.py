@@ -17,7 +17,7 @@ class BleuResult(NamedTuple):
       signature: how BLEU was computed, in sacreBLEU's form.
       chrf_signature: how chrF was computed.
       brevity_penalty: 1 when the hypotheses are as long as the references.
-      length_ratio: hypothesis tokens by reference tokens.
+      length_ratio: hypothesis tokens divided by reference tokens.
     """
 
     bleu: float
@@ -29,18 +29,18 @@ class BleuResult(NamedTuple):
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuResult:
-    """Judges detokenised hypotheses against one reference each.
+    """Returns the scores of detokenised hypotheses, each against one reference.
 
     Raises:
       ValueError: the two differ in number.
-      DataError: there are none, so there is no score.
+      DataError: there are no sentences.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"There are {len(hypotheses)} hypotheses but {len(references)} references.")
     if not hypotheses:
         raise DataError("There are no sentences to judge by BLEU: the evaluation set is empty after filtering; correct "
                         "its files or raise max_length.")
-    # Imported here: it takes a noticeable part of a second, which training does not need.
+    # Imported here because it is slow, and training does not need it.
     from sacrebleu.metrics import BLEU, CHRF
 
     bleu, chrf = BLEU(), CHRF()

@@ -16,7 +16,7 @@ class Step(NamedTuple):
     Attributes:
       kind: ``=`` equal, ``S`` substitution, ``D`` deletion, ``I`` insertion.
       reference: the reference's word (or character); empty at an insertion.
-      hypothesis: the hypothesis' one; empty at a deletion.
+      hypothesis: that of the hypothesis; empty at a deletion.
     """
 
     kind: str
@@ -25,13 +25,13 @@ class Step(NamedTuple):
 
 
 class ErrorCounts(NamedTuple):
-    """Errors of one utterance, or of many; ``a + b`` would join the tuples: use ``plus``.
+    """Numbers of errors of one utterance or of many. Add them with ``plus``: ``a + b`` would join the tuples.
 
     Attributes:
       substitutions: units that were replaced.
       deletions: units of the reference that are missing.
-      insertions: units that the reference has not.
-      reference: units of the reference.
+      insertions: units that are not in the reference.
+      reference: length of the reference.
     """
 
     substitutions: int = 0
@@ -46,7 +46,7 @@ class ErrorCounts(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Errors by units of the reference; infinite where there are errors and no reference."""
+        """Errors divided by the length of the reference; infinite for an empty reference with errors."""
         if not self.reference:
             return 0.0 if not self.errors else float("inf")
         return self.errors / self.reference
@@ -57,7 +57,7 @@ class ErrorCounts(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """An utterance that was judged; ``name`` tells which one it is."""
+    """An utterance, its transcripts, and its word errors."""
 
     name: str
     reference: str
@@ -69,9 +69,9 @@ class ErrorRates(NamedTuple):
     """Errors of a corpus.
 
     Attributes:
-      words: errors in words, which white space separates.
-      characters: errors in characters, those of single spaces between words included.
-      worst: the utterances with most word errors, then with the highest rate, first.
+      words: errors in words separated by white space.
+      characters: errors in characters, including single spaces between words.
+      worst: the utterances with the most word errors; of equal ones that with the highest rate first.
     """
 
     words: ErrorCounts
@@ -80,7 +80,7 @@ class ErrorRates(NamedTuple):
 
     @property
     def wer(self) -> float:
-        """Word error rate: the sum of all errors by the sum of all reference words; may exceed 1."""
+        """Word error rate: all errors divided by all reference words; it may exceed 1."""
         return self.words.rate
 
     @property
@@ -111,7 +111,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:
 
 
 def alignment_text(reference: str, hypothesis: str) -> str:
-    """Returns three lines for the terminal: reference, hypothesis and marks, word below word."""
+    """Returns three aligned lines for the terminal: reference, hypothesis and marks."""
     steps = align(reference.split(), hypothesis.split())
     widths = [max(len(step.reference), len(step.hypothesis), 1) for step in steps]
     rows = ([step.reference or "*" * width for step, width in zip(steps, widths, strict=True)],
@@ -124,17 +124,17 @@ def alignment_text(reference: str, hypothesis: str) -> str:
 
 def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Sequence[str] | None = None,
                 worst: int = 10) -> ErrorRates:
-    """Judges a corpus.
+    """Returns the error rates of a corpus.
 
     Args:
-      references: the true transcripts; any white space separates words, any Unicode may stand in them.
-      hypotheses: what was recognised, in the same order.
+      references: the true transcripts; words are separated by any white space.
+      hypotheses: the recognised transcripts, in the same order.
       names: of the utterances; their numbers from 0 by default.
       worst: how many utterances with the most errors are listed.
 
     Raises:
       ValueError: the sequences differ in length.
-      DataError: there is nothing to judge.
+      DataError: there are no utterances.
     """
     if not references:
         raise DataError("There are no utterances to judge by WER: the evaluation set is empty after filtering.")
@@ -152,7 +152,7 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
 
 
 def report(rates: ErrorRates) -> list[str]:
-    """Returns lines for the terminal: both rates with their parts, and the worst utterances aligned."""
+    """Returns lines for the terminal: both rates, their parts, and alignments of the worst utterances."""
     lines = [f"{name}: {counts.rate:.2%}  ({counts.substitutions} substitutions, {counts.deletions} deletions, "
              f"{counts.insertions} insertions in {counts.reference} {unit})"
              for name, counts, unit in (("WER", rates.words, "words"), ("CER", rates.characters, "characters"))]

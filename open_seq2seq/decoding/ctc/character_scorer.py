@@ -1,4 +1,4 @@
-"""A language model over the alphabet's own symbols in the prefix search."""
+"""Scores prefixes by a language model of the alphabet's symbols."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 from open_seq2seq.decoding.ngram.text import SPACE
 
-_MAX_SCORES = 2**22  # so many probabilities are remembered, 64 MB with the states after them
+_MAX_SCORES = 2**22  # size of the cache, 64 MB with the states
 
 
 class CharacterScorer:
     """Adds alpha · ln P(symbol | symbols before) + beta at each symbol; nothing is forbidden.
 
-    The model's words are the alphabet's symbols; a space is ``<space>``. Which words exist it does not know.
+    The model's words are the alphabet's symbols; a space is ``<space>``. There is no lexicon.
 
     Args:
       model: the language model.

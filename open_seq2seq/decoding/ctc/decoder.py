@@ -1,4 +1,4 @@
-"""Prefix beam search with a language model: from logits to texts, offline and inside evaluation alike."""
+"""Prefix beam search with a language model: from logits to texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Transcript(NamedTuple):
       text: its words, separated by single spaces.
       ids: the symbols of its likeliest spelling ``[symbols]``.
       acoustic: log probability of the text by the acoustic model, in nats.
-      lm: what the language model and the bonuses give, weighted.
+      lm: the weighted scores of the language model and the bonuses.
       score: the sum of both.
     """
 
@@ -38,17 +38,17 @@ class Transcript(NamedTuple):
 
 
 class CtcDecoder:
-    """Finds the best texts of utterances.
+    """Finds the likeliest texts of utterances.
 
     Args:
       labels: the alphabet without the blank, in the order of the logits.
-      params: see ``beam_search_params``; defaults fill what is absent.
-      language_model: instead of ``lm_path``.
-      path: where the parameters stand in a config, for messages.
+      params: see ``beam_search_params``; missing ones have their defaults.
+      language_model: used instead of ``lm_path``.
+      path: path of the parameters in a config, for messages.
 
     Raises:
       ConfigError: unknown or impossible parameters.
-      DataError: the language model cannot be read, or shares no word with the alphabet.
+      DataError: the language model cannot be read, or no word of it can be spelled.
     """
 
     def __init__(self, labels: Sequence[str], params: Mapping[str, Any] | None = None,
@@ -94,7 +94,7 @@ class CtcDecoder:
         return other
 
     def search(self) -> PrefixSearch:
-        """Returns a new search, for an utterance that comes in pieces."""
+        """Returns a new search, which can be given an utterance in pieces."""
         return PrefixSearch(len(self.symbols) + 1, self._pruning, self._scorer)
 
     def decode(self, logits: np.ndarray) -> list[Transcript]:
@@ -104,7 +104,7 @@ class CtcDecoder:
         return self.transcripts(search)
 
     def transcripts(self, search: PrefixSearch) -> list[Transcript]:
-        """Returns the best transcripts of a search; spellings of one text (spaces around it) are added up."""
+        """Returns the best transcripts of a search; probabilities of spellings of the same text are added up."""
         texts: dict[str, list[Hypothesis]] = {}
         for hypothesis in search.best(self.params["beam_width"]):
             texts.setdefault(self.symbols.text(hypothesis.ids.tolist()), []).append(hypothesis)

@@ -1,4 +1,4 @@
-"""What a prefix search needs to know of each frame, for all frames at once."""
+"""Prepares the frames of an utterance for prefix search, all at once."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # instead of -inf, which would leave the beam without a way to go on
+_IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # instead of -inf, which could leave the beam empty
 
 
 class Pruning(NamedTuple):
-    """What the search leaves out; the defaults leave out little that could win.
+    """What the search leaves out; the defaults rarely leave out the best result.
 
     Attributes:
       beam_width: how many prefixes are kept after each frame.
-      beam_threshold: prefixes whose score lies further below the best one's are dropped, in nats.
-      symbol_threshold: symbols less likely in a frame are not considered there, except the likeliest; in nats.
-      top_symbols: how many symbols of a frame are considered at most.
+      beam_threshold: prefixes are dropped if their score is further below the best one, in nats.
+      symbol_threshold: symbols of a lower log probability are not considered in a frame, except the likeliest; in nats.
+      top_symbols: how many symbols are considered in a frame at most.
     """
 
     beam_width: int = 128
@@ -26,19 +26,19 @@ class Pruning(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """An utterance as the search sees it.
+    """The frames of an utterance, prepared for the search.
 
     Attributes:
       log_probs: ``[time, vocabulary]`` float64, the blank last.
-      considered: the same; -inf where a symbol is not considered, and for the blank.
-      blanks: log probability of the blank in each frame; -inf where it is not considered.
-      symbols: the considered symbols of all frames in order, ascending in each, without the blank.
-      begins: where each frame's begin in ``symbols``, and the end.
-      likeliest: ``[time]``.
-      likeliest_sums: ``[time + 1]``: log probabilities of the likeliest symbols of all frames before.
-      new_symbols: the likeliest symbols where they differ from that of the frame before, without the blank.
-      new_begins: ``[time + 1]``: where each frame's is in ``new_symbols``, or the next frame's.
-      single: ``[time]`` bool: whether only the likeliest is considered.
+      considered: ``[time, vocabulary]``: ``log_probs``, but -inf for symbols that are not considered and for the blank.
+      blanks: ``[time]``: log probability of the blank; -inf where it is not considered.
+      symbols: the considered symbols of all frames, frame by frame, ascending in each, without the blank.
+      begins: ``[time + 1]``: index in ``symbols`` of the first one of each frame, and the length of ``symbols``.
+      likeliest: ``[time]``: the likeliest symbol.
+      likeliest_sums: ``[time + 1]``: sum of the log probabilities of the likeliest symbols of all earlier frames.
+      new_symbols: the likeliest symbols that differ from that of the frame before, without the blank.
+      new_begins: ``[time + 1]``: index in ``new_symbols`` of the first one at or after each frame.
+      single: ``[time]`` bool: whether only the likeliest symbol is considered.
       run_end: ``[time]``: the next frame that is not single.
     """
 
@@ -56,14 +56,14 @@ class Frames(NamedTuple):
 
 
 def says_nothing(logits: np.ndarray) -> np.ndarray:
-    """Returns which frames of ``[…, vocabulary]`` hold NaN or ∞, or only -∞, as those of a model that has diverged."""
+    """Returns which frames of ``[…, vocabulary]`` hold NaN, ∞, or only -∞, as after divergence: bool ``[…]``."""
     return np.logical_not((logits < np.inf).all(-1) & (logits > -np.inf).any(-1))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns log probabilities in float64 of ``[…, vocabulary]``; log probabilities stay what they are.
+    """Returns the log-softmax of ``[…, vocabulary]`` in float64; log probabilities stay unchanged.
 
-    A frame that says nothing becomes a blank, the last symbol: one bad utterance is to cost no more than its text.
+    Frames with invalid values (see ``says_nothing``) become blanks, so that one bad utterance does not end a run.
     """
     shifted = np.maximum(np.asarray(logits, np.float64), _IMPOSSIBLE)
     if (nothing := says_nothing(logits)).any():
@@ -98,5 +98,5 @@ def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """Returns the sums of what comes before each of ``[time]``, and of all."""
+    """Returns the sums of all earlier values of ``[time]``, and of all: ``[time + 1]``."""
     return np.concatenate([[0], np.cumsum(values)])

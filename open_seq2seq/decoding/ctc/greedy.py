@@ -1,4 +1,4 @@
-"""Greedy CTC decoding in the graph: the likeliest symbol of each frame, repeats and blanks taken out."""
+"""Greedy CTC decoding in the graph: the likeliest symbol of each frame, without repeats and blanks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class GreedyResult(NamedTuple):
-    """What each utterance's likeliest path says; padded with 0 after the lengths.
+    """The symbols of each utterance's likeliest path; padded with 0 after the lengths.
 
     Attributes:
       ids: ``[batch, symbols]`` int32.

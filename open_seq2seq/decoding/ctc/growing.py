@@ -1,4 +1,4 @@
-"""Transcripts that grow: CTC decoding of logits that come in pieces, with copies that may go other ways."""
+"""Transcripts of logits that come in pieces; they can be copied to try how an utterance may continue."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.prefix_search import PrefixSearch
 
-_OPEN_SYMBOLS = 64  # how many of the last symbols may still become others in an endless stream
+_OPEN_SYMBOLS = 64  # how many of the last symbols may still change in an endless stream
 
 
 class GrowingTranscript(Protocol):
-    """What was decoded so far."""
+    """The transcript of an utterance so far."""
 
     def advance(self, logits: np.ndarray) -> None:
-        """Takes in further logits ``[time, vocabulary]``, the blank last."""
+        """Decodes further logits ``[time, vocabulary]``, the blank last."""
         ...
 
     def fork(self) -> GrowingTranscript:
-        """Returns a copy; what one of the two takes in from now on is nothing to the other."""
+        """Returns an independent copy."""
         ...
 
     def decide(self) -> None:
-        """Gives up what differs from the best reading far back, so that an endless stream needs little memory."""
+        """Drops hypotheses that differ from the best one far back, so that an endless stream needs little memory."""
         ...
 
     def text(self) -> str:
@@ -34,10 +34,10 @@ class GrowingTranscript(Protocol):
 
 
 class GreedyTranscript:
-    """The likeliest symbol of each frame, repeats and blanks taken out.
+    """The likeliest symbol of each frame, without repeats and blanks.
 
     Args:
-      to_text: makes text of ids.
+      to_text: converts ids ``[symbols]`` to text.
     """
 
     def __init__(self, to_text: Callable[[np.ndarray], str]) -> None:
@@ -60,7 +60,7 @@ class GreedyTranscript:
         return other
 
     def decide(self) -> None:
-        """Does nothing: there is one reading only."""
+        """Does nothing: there is only one hypothesis."""
 
     def text(self) -> str:
         return self._to_text(np.concatenate([np.zeros(0, np.int64), *self._pieces]))
@@ -70,8 +70,8 @@ class SearchedTranscript:
     """Prefix beam search, with a language model where the decoder has one.
 
     Args:
-      decoder: what searches.
-      search: where to go on; a new search by default.
+      decoder: holds the settings of the search.
+      search: the search to continue; a new one by default.
     """
 
     def __init__(self, decoder: CtcDecoder, search: PrefixSearch | None = None) -> None:

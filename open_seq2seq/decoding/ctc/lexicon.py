@@ -14,16 +14,16 @@ _NONE = -1
 class Lexicon:
     """A tree of words: nodes are the words' beginnings, the root is 0; the last node is that of all other spellings.
 
-    The tree is built and asked by whole arrays; which node a symbol leads to is worked out when a node is first met.
-    Memory: 12 bytes a node, and 4 bytes a symbol for each node that was met.
+    All operations work on arrays. The nodes that a node's symbols lead to are computed when it is first used.
+    Memory: 12 bytes for each node, and 4 bytes for each symbol of each node that was used.
 
     Args:
-      spellings: the words as the alphabet writes them; of equal ones the first counts.
+      spellings: the words as the alphabet spells them; of equal ones the first counts.
       symbols: the alphabet.
 
     Attributes:
-      outside: the node of beginnings that no word has.
-      left_out: how many words hold characters that the alphabet has not.
+      outside: the node of spellings with which no word begins.
+      left_out: number of words with characters that are not in the alphabet.
     """
 
     def __init__(self, spellings: Sequence[str], symbols: Symbols) -> None:
@@ -46,7 +46,7 @@ class Lexicon:
         self._from_root = self._walk(np.zeros(1, np.int64))[0]
 
     def _build(self, spelled: list[tuple[str, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the edges, ascending: parent · base + character, and each node's word or -1."""
+        """Returns the edges (parent · base + character, ascending) and the word of each node, or -1."""
         if not spelled:
             return np.zeros(0, np.int64), np.array([_NONE])
         spelled = sorted(spelled, key=lambda item: item[0])  # stable: of equal spellings the first stays the first
@@ -59,7 +59,7 @@ class Lexicon:
         for place in range(int(lengths.max())):
             rows = rows[lengths[rows] > place]
             parents, code = nodes[rows], codes[begins[rows] + place]
-            # Words are in order: those that begin alike follow one another.
+            # Words are sorted: those with the same beginning are neighbours.
             new = np.ones(len(rows), bool)
             new[1:] = (parents[1:] != parents[:-1]) | (code[1:] != code[:-1])
             keys.append(parents[new] * self._base + code[new])
@@ -82,12 +82,12 @@ class Lexicon:
         return found
 
     def next(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the nodes ``[n, symbols]`` after each symbol; a symbol that starts a word starts at the root."""
-        rows = self.rows(nodes)  # may make the table anew
+        """Returns the nodes ``[n, symbols]`` after each symbol; symbols that start a word start at the root."""
+        rows = self.rows(nodes)  # may replace the table
         return self._rows[rows]
 
     def rows(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the places of the nodes' rows in ``table``."""
+        """Returns the rows of the nodes in ``table``: ``[n]``."""
         rows = self._row_of.take(nodes)
         new = rows < 0
         if np.count_nonzero(new):
@@ -101,11 +101,11 @@ class Lexicon:
         return self._rows
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Returns the nodes ``[n]`` after one symbol each, of nodes that ``rows`` was asked about before."""
+        """Returns the nodes ``[n]`` after one symbol each; ``rows`` must have been called with ``nodes`` before."""
         return self._rows.take(self._row_of.take(nodes).astype(np.int64) * self._rows.shape[1] + symbols)
 
     def next_of_one(self, node: int) -> list[int]:
-        """Returns the nodes after each symbol of one node, sooner than ``next``."""
+        """Returns the nodes after each symbol of one node, faster than ``next``."""
         found = self._lists.get(node)
         if found is None:
             found = self._lists[node] = self.next(np.array([node]))[0].tolist()

@@ -1,4 +1,4 @@
-"""N-best lists: on disk, and judged again by another language model."""
+"""N-best lists: files of them, and rescoring by another language model."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
 
 def rescore(n_best: Mapping[str, Sequence[Candidate]], log_prob: Callable[[str], float], alpha: float,
             beta: float = 0.0) -> dict[str, list[Candidate]]:
-    """Orders lists anew, by score + alpha · log_prob(text) + beta · words; best first.
+    """Sorts lists by score + alpha · log_prob(text) + beta · words; best first.
 
     Args:
       n_best: the lists.

@@ -11,17 +11,17 @@ import numpy as np
 
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder, Transcript
 
-_decoders: list[CtcDecoder] = []  # what a process of the pool decodes with
+_decoders: list[CtcDecoder] = []  # those of a process of the pool
 
 
 def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
                processes: int) -> list[list[list[Transcript]]]:
-    """Decodes all utterances by each decoder, all work in one pool of processes.
+    """Decodes all utterances with each decoder in one pool of processes.
 
     Args:
       decoders: they may share a language model.
       utterances: logits ``[time, vocabulary]`` each.
-      processes: with 1 this process does it all.
+      processes: size of the pool; with 1 there is none.
 
     Returns:
       For each decoder the transcripts of each utterance, as ``CtcDecoder.decode`` returns them.
@@ -31,10 +31,10 @@ def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
     if processes <= 1 or count <= 1:
         return [[decoder.decode(utterance) for utterance in utterances] for decoder in decoders]
     numbers = [number for number in range(len(decoders)) for _ in utterances]
-    # Forked processes share the language model's memory; but a process with TensorFlow's threads may not be forked.
+    # Forked processes share the language model's memory, but forking a process with TensorFlow's threads is unsafe.
     method = "spawn" if "tensorflow" in sys.modules else "fork"
     with ProcessPoolExecutor(processes, multiprocessing.get_context(method), _hold, (list(decoders),)) as pool:
-        # A chunk is mostly of one decoder, so that what it looked up serves the next utterance too.
+        # A chunk is mostly of one decoder, so that its cache serves several utterances.
         chunk = max(1, min(len(utterances), count // (4 * processes)))
         found = list(pool.map(_decode, numbers, utterances * len(decoders), chunksize=chunk))
     return [found[begin:begin + len(utterances)] for begin in range(0, count, len(utterances))]

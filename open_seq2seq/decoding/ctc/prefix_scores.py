@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# Stands for log 0: minus infinity less itself would be no number.
+# Stands for log 0: differences of minus infinity would be NaN.
 _LOG_ZERO = -1e30
 
 
 class PrefixState(NamedTuple):
-    """What is known of the prefixes of a beam: a cache of ``decoding.beam_search``, reordered along the beam.
+    """State of the prefixes of a beam: a cache of ``decoding.beam_search``, reordered along the beam.
 
     Attributes:
       by_symbol: ``[batch, beam, time]``: log probability of all paths to the prefix up to a frame that end in its last
@@ -44,7 +44,7 @@ class CtcPrefixScorer:
         self._blank = int(logits.shape[-1]) - 1
         self._end_id = end_id
         in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
-        # After its end an utterance says blanks for ever: nothing changes there.
+        # Blanks after the end of an utterance change nothing.
         silence = tf.where(tf.range(self._blank + 1) == self._blank, 0.0, _LOG_ZERO)
         self._log_probs = tf.where(in_time, tf.nn.log_softmax(tf.cast(logits, tf.float32)), silence)
 
@@ -70,7 +70,7 @@ class CtcPrefixScorer:
 
     def _prefix_scores(self, state: PrefixState) -> tf.Tensor:
         """Returns ln P(output begins with prefix and symbol) ``[batch, beam, vocabulary]``."""
-        # In which frame the new symbol begins: the prefix was complete in the one before.
+        # Summed over the frame in which the new symbol begins; the prefix is complete in the frame before.
         start = self._log_probs[:, tf.newaxis, :, :]  # [batch, 1, time, vocabulary]
         first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)  # only the empty prefix is complete at first
         before_any = _shifted(_either(state.by_symbol, state.by_blank), first)
@@ -82,7 +82,7 @@ class CtcPrefixScorer:
         return tf.where(repeats, same[..., tf.newaxis], scores)
 
     def follow(self, state: PrefixState, symbols: tf.Tensor) -> PrefixState:
-        """Returns the state after each hypothesis grew by a symbol ``[batch, beam]``, not its end."""
+        """Returns the state after each hypothesis is extended by a symbol ``[batch, beam]`` that does not end it."""
         symbols = tf.minimum(symbols, self._blank)
         emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
         blanks = self._log_probs[:, tf.newaxis, :, self._blank]
@@ -111,5 +111,5 @@ def _either(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def _shifted(values: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-    """Returns ``[batch, beam, time]`` one frame later, with ``first`` ``[batch, beam]`` in front."""
+    """Returns ``[batch, beam, time]`` shifted by one frame, with ``first`` ``[batch, beam]`` in front."""
     return tf.concat([first[..., tf.newaxis], values[:, :, :-1]], 2)

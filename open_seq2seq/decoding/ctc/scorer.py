@@ -1,4 +1,4 @@
-"""What a prefix search asks of a language model."""
+"""The interface between prefix search and language models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class PrefixScorer(Protocol):
-    """Scores prefixes by more than the acoustics; scores are weighted natural logarithms.
+    """Scores prefixes beside the acoustic model; scores are weighted natural logarithms.
 
     A prefix has numbers of the scorer's own: a column of ``floats`` ``[rows, beam]`` and one of ``ints``
     ``[rows, beam]``. The scorer may change them in place.

@@ -14,7 +14,7 @@ _MARKED = "open_seq2seq.mark_each_byte"
 
 
 def _mark_each(error: UnicodeError) -> tuple[str, int]:
-    """Makes a mark of each byte that is no character, as SentencePiece does; Python's own "replace" makes fewer."""
+    """Replaces each invalid byte by U+FFFD, as SentencePiece does; Python's own "replace" makes fewer of them."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "\ufffd" * (error.end - error.start), error.end
@@ -31,8 +31,8 @@ class Symbols:
 
     Attributes:
       labels: those.
-      starts_word: ``[symbols]`` bool: whether the word before it is ended (a space, or a piece that begins a word).
-      texts: what each adds to a word, as ``spelling`` spells it; empty for a space.
+      starts_word: ``[symbols]`` bool: whether the word before a symbol ends (a space, or a piece that begins a word).
+      texts: what each symbol adds to a word, as ``spelling`` spells it; empty for a space.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -51,11 +51,11 @@ class Symbols:
         return chr(int(byte[1], 16)) if byte else self.spelling(label.replace(_PIECE_START, " "))
 
     def spelling(self, text: str) -> str:
-        """Returns a text in units that symbols may end between: itself; its UTF-8 where symbols may be bytes."""
+        """Returns a text as symbols spell it: unchanged, or its UTF-8 bytes as characters if symbols may be bytes."""
         return text.encode("utf-8", "replace").decode("latin-1") if self._in_bytes else text
 
     def _spelled(self, spelling: str) -> str:
-        """Returns the text of a spelling; marks for bytes that are no characters."""
+        """Returns the text of a spelling, with U+FFFD for invalid bytes."""
         return spelling.encode("latin-1").decode("utf-8", _MARKED) if self._in_bytes else spelling
 
     def text(self, ids: Sequence[int]) -> str:
@@ -64,7 +64,7 @@ class Symbols:
         return " ".join(part for part in raw.split(" ") if part)
 
     def words(self, ids: Sequence[int]) -> list[tuple[str, int, int]]:
-        """Returns the words that ids spell, with the places of their first and after their last symbol."""
+        """Returns the words that ids spell, each with the index of its first symbol and that after its last one."""
         found: list[tuple[str, int, int]] = []
         text, begin = "", 0
         for place, symbol in enumerate(ids):

@@ -1,19 +1,18 @@
-"""A word language model in the prefix search, with its vocabulary as lexicon."""
+"""Scores prefixes by a language model of words, whose vocabulary is the lexicon."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 import numpy as np
 
 from open_seq2seq.decoding.ctc.lexicon import Lexicon
 from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
+from open_seq2seq.decoding.ngram.text import CASES
 
-_MAX_SCORES = 2**18  # so many probabilities are remembered, 70 MB: endless streams meet ever new ones
+_MAX_SCORES = 2**18  # size of the cache, 70 MB: endless streams need ever new probabilities
 _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
-_CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 
 
 class WordScorer:
@@ -27,7 +26,7 @@ class WordScorer:
       symbols: the alphabet.
       alpha: weight of the language model.
       beta: what each word gains.
-      oov_penalty: what a word that the model does not have costs, in nats, besides its probability as an unknown word;
+      oov_penalty: cost of a word that the model does not have, in nats, besides its probability as an unknown word;
         None forbids such words.
       case: how the model's words are spelled in the alphabet: ``as_is``, ``lower`` or ``upper``.
       score_end: whether the probability that the sentence ends is counted.
@@ -38,7 +37,7 @@ class WordScorer:
         self._model = model
         self._alpha, self._beta, self._score_end = alpha, beta, score_end
         self._penalty = np.inf if oov_penalty is None else oov_penalty
-        spell = _CASES[case]
+        spell = CASES[case]
         self.lexicon = Lexicon(["" if word in _SPECIAL else spell(word) for word in model.words], symbols)
         self._starts_word = symbols.starts_word
         starts = np.nonzero(self._starts_word)[0]
@@ -64,12 +63,12 @@ class WordScorer:
         rows = self.lexicon.rows(nodes)
         after = self.lexicon.table.take(rows, 0).take(symbols, 1)
         outside = after == self.lexicon.outside
-        # Symbols are in order, so that the outer ones tell whether any can start a word.
+        # Symbols are sorted, so the first and the last one show whether any can start a word.
         may_start = len(symbols) > 0 and symbols[0] <= self._last_start and symbols[-1] >= self._first_start
         starts = self._starts_word.take(symbols) if may_start else np.zeros(len(symbols), bool)
         gains = np.zeros(after.shape)
         if np.count_nonzero(outside):
-            # Who is outside the lexicon has paid for it, and pays again for the next word only.
+            # The penalty counts once for each word.
             outside &= (nodes != self.lexicon.outside)[:, np.newaxis] | starts
             np.putmask(gains, outside, -self._penalty)
         if may_start and np.count_nonzero(starts):
@@ -78,7 +77,7 @@ class WordScorer:
         return gains
 
     def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
-        """Works out what the words so far gain, where that is not known yet."""
+        """Computes, where missing, what the words so far would gain if they ended, in place."""
         (ending_gains,), (states, nodes, end_states) = floats, ints
         rows = np.nonzero(np.isnan(ending_gains))[0]
         if not len(rows):
@@ -87,7 +86,7 @@ class WordScorer:
         words = self.lexicon.word(nodes)
         scores, after = self._cached_scores(states, words)
         gains = self._alpha * scores + self._beta
-        # A spelling that is a beginning of words only has not paid for being unknown yet.
+        # A beginning of words that is no word itself has not got the penalty yet.
         gains -= np.where((words < 0) & (nodes != self.lexicon.outside), self._penalty, 0.0)
         empty = nodes == 0
         ending_gains[rows] = np.where(empty, 0.0, gains)
@@ -95,7 +94,7 @@ class WordScorer:
 
     def _cached_scores(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(self._scores) > _MAX_SCORES:
-            self._scores.clear()  # costs less, so seldom, than keeping account of what was used last
+            self._scores.clear()  # so rare that it costs less than tracking what was used last
         keys = list(zip(states.tolist(), words.tolist(), strict=True))
         new = [key for key in dict.fromkeys(keys) if key not in self._scores]
         if new:
@@ -129,7 +128,7 @@ class WordScorer:
         return gain, state, node
 
     def _end_of_one(self, state: int, node: int) -> tuple[float, int]:
-        """Returns what a word that ends at a node gains, and the state after it."""
+        """Returns what a word gains that ends at a node, and the language model's state after it."""
         if node == 0:
             return 0.0, state
         word = self.lexicon.word_of_one(node)

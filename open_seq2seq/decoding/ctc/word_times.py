@@ -1,4 +1,4 @@
-"""When words were spoken, and how sure the model is of them."""
+"""Times and confidences of the words of a transcript."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Word(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """Which frames a label's symbols take on the likeliest path.
+    """The frames of a label's symbols on the likeliest path.
 
     Attributes:
       starts: first frame of each symbol ``[symbols]``.

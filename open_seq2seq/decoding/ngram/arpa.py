@@ -23,13 +23,6 @@ _COUNT = re.compile(r"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})\s*$")
 _SECTION = re.compile(r"\\(\d{1,3})-grams:\s*$")
 
 
-def open_text(path: str) -> IO[str]:
-    """Opens a UTF-8 text file for reading, gzipped when its name ends in ``.gz``."""
-    if path.endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")  # type: ignore[return-value]
-    return open(path, encoding="utf-8", newline="\n")
-
-
 class _Reader:
     """Reads lines and knows where it is, for messages."""
 

@@ -21,14 +21,14 @@ _FALLBACK = (0.5, 1.0, 1.5)
 
 
 class Estimate(NamedTuple):
-    """A model and how it came about.
+    """An estimated model, and statistics of the estimation.
 
     Attributes:
       model: the model.
       words: running words of the text.
       sentences: lines with words.
       discounts: D1, D2, D3+ of each order.
-      fallback_orders: orders with too few counts to estimate discounts from, which got fixed ones.
+      fallback_orders: orders with fixed discounts, because there were too few counts to estimate them from.
     """
 
     model: NgramModel
@@ -65,7 +65,7 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
 
     Raises:
       DataError: there is no text, or a word is one of <s>, </s>, <unk>.
-      ValueError: ``order`` or ``prune`` is impossible.
+      ValueError: ``order`` or ``prune`` is invalid.
     """
     thresholds = _thresholds(order, prune)
     words, corpus, num_sentences = _numbered(sentences, vocabulary)

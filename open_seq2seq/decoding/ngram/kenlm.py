@@ -1,4 +1,4 @@
-"""KenLM's own binary files, by the package kenlm where it is installed."""
+"""KenLM's binary files, read with the package kenlm if it is installed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LN10 = math.log(10.0)
 
 
 class KenlmModel:
-    """A model that the package kenlm reads; states are numbered in the order in which they are met.
+    """A model read with the package kenlm; states are numbered in the order of their first use.
 
     A state is a beginning of the model's own n-grams, so that there are at most as many of them.
 
     Args:
       path: binary file of KenLM.
-      words: its vocabulary, which the binary file does not tell.
+      words: its vocabulary, which the binary file does not contain.
 
     Raises:
       DataError: the package is missing, or it cannot read the file.

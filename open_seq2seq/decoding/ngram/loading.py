@@ -1,4 +1,4 @@
-"""From a file to a language model."""
+"""Loads language models from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_language_model(path: str, vocabulary: str | None = None) -> LanguageMod
     if not _is_kenlm_binary(path):
         return read_arpa(path)
     if vocabulary is None:
-        raise DataError(f"{path} is a binary file of KenLM, which does not tell its words: give them as a text file "
+        raise DataError(f"{path} is a binary file of KenLM, which does not contain its words: give them as a text file "
                         "(`lm_vocabulary`), or give the ARPA file that the model was made from.")
     words = dict.fromkeys(word for line in read_lines(vocabulary, "The vocabulary") for word in line.split())
     return KenlmModel(path, list(words))
@@ -35,5 +35,5 @@ def _is_kenlm_binary(path: str) -> bool:
     with opened_data(path, "The language model") as file:
         try:
             return (gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file).read(5) == b"mmap "
-        except (EOFError, zlib.error, gzip.BadGzipFile):  # whoever reads it says how it is damaged
+        except (EOFError, zlib.error, gzip.BadGzipFile):  # read_arpa reports the damage
             return False

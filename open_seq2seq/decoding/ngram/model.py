@@ -1,4 +1,4 @@
-"""A back-off n-gram model in sorted arrays, looked up for many words at once."""
+"""A back-off n-gram model in sorted arrays, which scores many words at once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 BOS, EOS, UNKNOWN = "<s>", "</s>", "<unk>"
 _MISSING = -1
-_FEW = 12  # so many look-ups are sooner done one by one
+_FEW = 12  # up to so many look-ups are faster one by one
 
 
 class LanguageModel(Protocol):
-    """What decoding asks of a language model. Log probabilities are natural; states are integers of its own.
+    """The language model that decoding needs. Log probabilities are natural; states are integers chosen by the model.
 
     Attributes:
-      order: how many words a probability looks at, its own included.
+      order: length of the longest n-gram.
       words: the vocabulary; a word's id is its place.
     """
 
@@ -54,8 +54,8 @@ class Order(NamedTuple):
 class NgramModel:
     """A back-off model: P(w | h) is that of the longest known n-gram, times the weights of the contexts given up.
 
-    A state is the longest suffix of the words so far that is an n-gram below the highest order: n-grams are numbered
-    through all orders, 0 being the empty one. Memory: 24 bytes an n-gram, and the words.
+    A state is the longest suffix of the words so far that is an n-gram below the highest order. N-grams are numbered
+    through all orders; 0 is the empty one. Memory: 24 bytes for each n-gram, and the words.
 
     Args:
       words: the vocabulary with <s>, </s> and, where there is one, <unk>; case as in the file.
@@ -87,7 +87,7 @@ class NgramModel:
         self._suffixes[self._starts[n - 1]:self._starts[n]] = self._longest(states, words)[0]
 
     def _child(self, states: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Returns the numbers of the n-grams that words make of states, -1 where there is none."""
+        """Returns the numbers ``[n]`` of the n-grams of states ``[n]`` extended by words ``[n]``, or -1."""
         found = np.full(len(states), _MISSING, np.int64)
         orders = np.searchsorted(self._starts, states, side="right")  # 0 for the empty one
         for n in np.unique(orders) if len(orders) > 1 else orders:
@@ -107,7 +107,7 @@ class NgramModel:
         return found
 
     def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the longest n-gram that a suffix of each state and the word make, and the weights given up."""
+        """Returns the longest n-grams of a suffix of each state and the word, and their back-off weights ``[n]``."""
         result = self._child(states, words)
         weights = np.zeros(len(states))
         missing = np.nonzero(result == _MISSING)[0]
@@ -123,16 +123,12 @@ class NgramModel:
 
     @property
     def counts(self) -> list[int]:
-        """How many n-grams there are of each length."""
+        """Number of n-grams of each length."""
         return [len(order.keys) for order in self._orders]
 
     def orders(self) -> list[Order]:
         """Returns the n-grams of each length."""
         return list(self._orders)
-
-    def word_id(self, word: str) -> int:
-        """Returns a word's id, or -1."""
-        return self._ids.get(word, _MISSING)
 
     def start_state(self) -> int:
         return self._ids[BOS] + 1 if BOS in self._ids and self.order > 1 else 0
@@ -140,8 +136,7 @@ class NgramModel:
     def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns log P(word | state) and the states after it, both ``[n]``; see ``LanguageModel``.
 
-        A state is the longest n-gram of the model that ends what came before, without the first word where it has the
-        highest order. Katz 1987: where state and word are no n-gram, the state's weight is added and its suffix asked.
+        Katz 1987: if state and word are no n-gram, the state's back-off weight is added and its suffix is tried.
         """
         if len(states) <= _FEW:
             pairs = zip(np.asarray(states).tolist(), np.asarray(words).tolist(), strict=True)
@@ -150,7 +145,7 @@ class NgramModel:
         states, words = np.asarray(states, np.int64), np.asarray(words, np.int64)
         known = np.where(words == _MISSING, self._unknown, words)
         if self._unknown == _MISSING and (known == _MISSING).any():
-            return self._score_with_strangers(states, known)
+            return self._score_with_unknown(states, known)
         ngrams, weights = self._longest(states, known)
         after = ngrams if self.order > 1 else np.zeros_like(ngrams)
         full = after >= self._starts[self.order - 1]
@@ -159,7 +154,7 @@ class NgramModel:
         return self._log_probs[ngrams] + weights, after
 
     def score_one(self, state: int, word: int) -> tuple[float, int]:
-        """Returns what ``score`` does for one pair, sooner."""
+        """Returns what ``score`` returns, for one pair, faster."""
         word = self._unknown if word == _MISSING else word
         if word == _MISSING:
             return self._unknown_log_prob, 0
@@ -173,7 +168,7 @@ class NgramModel:
         return float(self._log_probs[ngram]) + weight, after
 
     def _child_of_one(self, state: int, word: int) -> tuple[int, int]:
-        """Returns the number of the n-gram that a word makes of a state, or -1; and its order."""
+        """Returns the number of the n-gram of a state extended by a word, or -1; and its order."""
         if state == 0:
             return word + 1, 1
         order = bisect.bisect_right(self._start_list, state)
@@ -186,7 +181,7 @@ class NgramModel:
             return place + self._start_list[order], order + 1
         return _MISSING, 0
 
-    def _score_with_strangers(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _score_with_unknown(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scores, after = np.full(len(words), self._unknown_log_prob), np.zeros(len(words), np.int64)
         rows = np.nonzero(words != _MISSING)[0]
         if len(rows):
@@ -197,12 +192,3 @@ class NgramModel:
         if EOS not in self._ids:
             return np.zeros(len(states))
         return self.score(states, np.full(len(states), self._ids[EOS]))[0]
-
-    def score_sentence(self, words: Sequence[str], bos: bool = True, eos: bool = True) -> list[float]:
-        """Returns the natural log probability of each word of a sentence, and of its end."""
-        state = np.array([self.start_state() if bos else 0])
-        scores = []
-        for word in words:
-            score, state = self.score(state, np.array([self.word_id(word)]))
-            scores.append(float(score[0]))
-        return [*scores, float(self.score_end(state)[0])] if eos else scores

@@ -1,4 +1,4 @@
-"""How well a language model predicts a text."""
+"""Log probabilities of sentences, and the perplexity of a text, by a language model."""
 
 from __future__ import annotations
 
@@ -29,22 +29,28 @@ class Perplexity(NamedTuple):
     sentences: int
 
 
+def sentence_scores(model: LanguageModel, words: Iterable[int]) -> tuple[list[float], float]:
+    """Returns the natural log probability of each word of a sentence, given by their ids, and that of its end."""
+    state, scores = np.array([model.start_state()]), []
+    for word in words:
+        score, state = model.score(state, np.array([word]))
+        scores.append(float(score[0]))
+    return scores, float(model.score_end(state)[0])
+
+
 def perplexity(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Perplexity:
-    """Judges a model on sentences of words."""
+    """Returns the perplexity of sentences of words."""
     ids = {word: number for number, word in enumerate(model.words)}
     total = total_known = 0.0
     words = unknown = count = 0
     for sentence in sentences:
-        state = np.array([model.start_state()])
-        for word in sentence:
-            number = ids.get(word, -1)
-            score, state = model.score(state, np.array([number]))
-            total += float(score[0])
-            total_known += float(score[0]) if number >= 0 else 0.0
-            unknown += number < 0
-        end = float(model.score_end(state)[0])
+        numbers = [ids.get(word, -1) for word in sentence]
+        scores, end = sentence_scores(model, numbers)
+        for number, score in zip(numbers, scores, strict=True):
+            total += score
+            total_known += score if number >= 0 else 0.0
         total, total_known = total + end, total_known + end
-        words, count = words + len(sentence), count + 1
+        words, unknown, count = words + len(numbers), unknown + numbers.count(-1), count + 1
     units = words + count
     return Perplexity(math.exp(-total / max(units, 1)), math.exp(-total_known / max(units - unknown, 1)), words,
                       unknown, count)

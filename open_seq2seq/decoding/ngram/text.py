@@ -9,6 +9,7 @@ from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 SPACE = "<space>"
+CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}
 
 
 def read_transcripts(path: str) -> Iterator[str]:
@@ -30,14 +31,11 @@ def read_transcripts(path: str) -> Iterator[str]:
 
 def words_of_lines(lines: Iterable[str], case: str = "as_is") -> Iterator[list[str]]:
     """Yields the words of each line; ``case`` is ``as_is``, ``lower`` or ``upper``."""
-    change = _CASES[case]
+    change = CASES[case]
     return (change(line).split() for line in lines)
 
 
 def characters_of_lines(lines: Iterable[str], case: str = "as_is") -> Iterator[list[str]]:
     """Yields the characters of each line, with ``<space>`` between words."""
-    change = _CASES[case]
+    change = CASES[case]
     return ([SPACE if c == " " else c for c in " ".join(change(line).split())] for line in lines)
-
-
-_CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upper": str.upper}

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from open_seq2seq.runners import Runner, build, horovod, make_runner
+from open_seq2seq.runners import Runner, build, make_runner
+from open_seq2seq.runners.horovod import runner as horovod_runner
 from open_seq2seq.runners.horovod.runner import HorovodRunner
 from open_seq2seq.utils.errors import ConfigError, UserError
 
@@ -80,9 +81,9 @@ class FakeHorovod:
 
 def on_ranks(size, work, monkeypatch):
     """Returns what ``work(runner)`` returns on each rank."""
-    monkeypatch.setattr(horovod, "mute", lambda: None)
-    monkeypatch.setattr(horovod, "take_share", lambda rank, ranks: 1)
-    monkeypatch.setattr(horovod, "set_defaults", lambda: None)
+    monkeypatch.setattr(horovod_runner, "mute", lambda: None)
+    monkeypatch.setattr(horovod_runner, "take_share", lambda rank, ranks: 1)
+    monkeypatch.setattr(horovod_runner, "set_defaults", lambda: None)
     meeting = Meeting(size)
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: work(HorovodRunner(FakeHorovod(meeting, rank))), range(size)))
@@ -150,22 +151,22 @@ def test_several_processes_need_use_horovod(monkeypatch):
 
 def test_settings_of_the_environment_stay(monkeypatch):
     monkeypatch.setattr(os, "environ", {"HOROVOD_CYCLE_TIME": "2"})
-    monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: [])
-    horovod.set_defaults()
-    assert os.environ == {**horovod.CPU_SETTINGS, **horovod.MPI_SETTINGS, "HOROVOD_CYCLE_TIME": "2"}
+    monkeypatch.setattr(horovod_runner.tf.config, "list_physical_devices", lambda kind: [])
+    horovod_runner.set_defaults()
+    assert os.environ == {**horovod_runner.CPU_SETTINGS, **horovod_runner.MPI_SETTINGS, "HOROVOD_CYCLE_TIME": "2"}
 
 
 def test_gloo_keeps_horovods_own_threshold(monkeypatch):
     monkeypatch.setattr(os, "environ", {"HOROVOD_CONTROLLER": "gloo"})
-    monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: [])
-    horovod.set_defaults()
-    assert os.environ == {**horovod.CPU_SETTINGS, "HOROVOD_CONTROLLER": "gloo"}
+    monkeypatch.setattr(horovod_runner.tf.config, "list_physical_devices", lambda kind: [])
+    horovod_runner.set_defaults()
+    assert os.environ == {**horovod_runner.CPU_SETTINGS, "HOROVOD_CONTROLLER": "gloo"}
 
 
 def test_gpus_keep_horovods_own_settings(monkeypatch):
     monkeypatch.setattr(os, "environ", {})
-    monkeypatch.setattr(horovod.tf.config, "list_physical_devices", lambda kind: ["one"])
-    horovod.set_defaults()
+    monkeypatch.setattr(horovod_runner.tf.config, "list_physical_devices", lambda kind: ["one"])
+    horovod_runner.set_defaults()
     assert os.environ == {}
 
 
@@ -189,7 +190,7 @@ def test_compression_without_horovod_is_refused_where_gradients_are_added_up():
     class TwoReplicas(Runner):
         world_size = 2
 
-    with pytest.raises(ConfigError, match="'hvd_compression' is 'fp16'.*without Horovod.*--use_horovod=True"):
+    with pytest.raises(ConfigError, match="'hvd_compression' is 'fp16'.*only Horovod compresses.*--use_horovod=True"):
         build.check_params({"hvd_compression": "fp16"}, TwoReplicas())
     build.check_params({"hvd_compression": "fp16", "use_horovod": True}, TwoReplicas())
     build.check_params({"hvd_compression": "fp16"}, Runner())
