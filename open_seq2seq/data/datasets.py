@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -14,9 +14,6 @@ import tensorflow as tf
 from open_seq2seq.data.batch_loader import Wanted
 from open_seq2seq.data.fields import flatten, mapped
 from open_seq2seq.utils.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from open_seq2seq.data.data_layer import DataLayer
 
 PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
 """The elements of the plan, the data set of the wanted batches."""
@@ -31,7 +28,21 @@ _BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defi
 _AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
 
 
-def dataset_batches(layer: DataLayer, plan: Iterator[Wanted],
+class DatasetMaker(Protocol):
+    """What a data layer needs for batches by ``tf.data``; see ``data.data_layer.DataLayer``."""
+
+    @property
+    def input_signature(self) -> Any:
+        """A ``tf.TensorSpec`` for each array of a batch."""
+
+    def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset | None:
+        """Returns a data set of the batches that ``plan`` asks for."""
+
+    def describe_example(self, example: int) -> str:
+        """Returns how messages name an example."""
+
+
+def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
                     training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
     """Returns an iterator over (number, batch of NumPy arrays) of the wanted batches; None without a data set.
 
@@ -52,7 +63,7 @@ def dataset_batches(layer: DataLayer, plan: Iterator[Wanted],
 class _Run:
     """One pass of a layer's data set over a plan."""
 
-    def __init__(self, layer: DataLayer, plan: Iterator[Wanted], training: bool) -> None:
+    def __init__(self, layer: DatasetMaker, plan: Iterator[Wanted], training: bool) -> None:
         self._layer, self._plan, self._training = layer, plan, training
         self._under_way: deque[Wanted] = deque()
         self._over = False
@@ -137,7 +148,7 @@ def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
     return bool(np.isin(ids[ids >= 0], wanted.examples).all())
 
 
-def _check_elements(layer: DataLayer, dataset: tf.data.Dataset) -> None:
+def _check_elements(layer: DatasetMaker, dataset: tf.data.Dataset) -> None:
     name = type(layer).__name__
     if not isinstance(dataset.element_spec, Mapping):
         raise ConfigError([f"{name}.make_dataset has to give dicts: {', '.join(layer.input_signature)}."])

@@ -197,7 +197,7 @@ def other_configs() -> Iterator[Case]:
         yield Case(f"training goes on with another {name}", (*RESUME, f"--{name}={value}"),
                    Said(f"The config {HAS_CHANGED}: '{name}'"))
     yield Case("training goes on with an optimizer that keeps something else",
-               (*RESUME, "--optimizer=Momentum", "--optimizer_params={}"), Refused("another optimizer's state"))
+               (*RESUME, "--optimizer=NovoGrad"), Refused("another optimizer's state"))
 
 
 def other_data() -> Iterator[Case]:
