@@ -21,7 +21,7 @@ from open_seq2seq.runners.watchdog.watchdog import Watchdog, watched
 from open_seq2seq.utils.trail import Trail
 from tests.unit.runners.horovod.test_runner import Meeting
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 # A rank: writes what it is to a file, reads what all are, is watched, and acts as it is told by lines on stdin.
 RANK = '''
 import pathlib, pickle, sys, time, types
