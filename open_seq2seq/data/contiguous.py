@@ -37,7 +37,7 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
                         "continue one another, always have the same number of rows: leave it out.")
     if xla_buckets:
         problems.append(f"'xla_buckets' is {xla_buckets}, but it batches examples of similar length together, and "
-                        f"those of {name} continue one another: remove it.")
+                        f"those of {name} continue one another: leave it out.")
     return problems
 
 

@@ -67,7 +67,7 @@ def test_a_choice_is_for_mixed_on_a_cpu_alone(monkeypatch, dtype):
 
 
 def test_an_unknown_kind_is_a_mistake():
-    with pytest.raises(ValueError, match="none of the kinds"):
+    with pytest.raises(ValueError, match="not one of the kinds"):
         resolve_dtype("mixed").type_of("convolutions")
     problems = dtype_module.choice_problems({"mixed_choice": ["product", "convolutions"]})
     assert len(problems) == 1 and "'convolutions'" in problems[0] and "'convolution'?" in problems[0]

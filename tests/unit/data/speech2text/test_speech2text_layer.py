@@ -249,7 +249,7 @@ def test_interactive_input(make_layer, toy):
         layer.make_interactive_batch(["no_such.wav"])
     with pytest.raises(DataError, match="list of recordings"):
         layer.make_interactive_batch([])
-    with pytest.raises(DataError, match="handed over"):
+    with pytest.raises(DataError, match="passed one by one"):
         _ = layer.num_examples
 
 
