@@ -160,7 +160,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    TensorFlow's own convolution interleaves the batch for dilated kernels, because their kernels have no gradient on CPUs
+    TensorFlow's own convolution interleaves the batch for dilated kernels, because they have no gradient on CPUs
     without oneDNN, nor in half precision.
 
     CPUs without bfloat16 instructions compute in FP32: TensorFlow's bfloat16 kernels are about 30 times slower there.
