@@ -89,7 +89,7 @@ class EnduringStream:
         if not self._has_failed:
             self._has_failed = True
             if sys.stderr is not self:
-                sys.stderr.write(f"WARNING: {self._name} cannot be written ({reason}): the run goes on without it.\n")
+                sys.stderr.write(f"WARNING: {self._name} cannot be written ({reason}): the run continues without it.\n")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -54,7 +54,7 @@ class Record(Hook):
 
     def end(self, trainer):
         np.savez(root + f"/weights-{trainer.runner.process_rank}.npz",
-                 **{name: v.numpy() for name, v in trainer.state.by_name().items()})
+                 **{name: v.numpy() for name, v in trainer.state_variables.items()})
 
 class Bad(Record):
     def after_step(self, trainer, results):

@@ -50,7 +50,7 @@ class Failure:
             return f"stopped, because {who} ended with an error{at}: {self.problem}"
         place = f"Its last sign came at {self.place}." if self.place else "It had not begun its first step."
         if self.kind == DIED:
-            return (f"{who} died. {place} Either it crashed, or something killed it: its own last words may stand "
-                    "above, and the kernel's log on that host (dmesg) tells whether memory ran out.")
+            return (f"{who} died. {place} It crashed or was killed: see its own output above for the cause, and the "
+                    "kernel's log on that host (dmesg) for whether it ran out of memory.")
         return (f"{who} has given no sign for {self.seconds:.0f} s. {place} It is stopped or stuck, or its host cannot "
                 "be reached; 'watchdog_seconds' says how long the others wait.")

@@ -278,6 +278,11 @@ class Trainer:
         return RunVariables(self.variables, self.trainable, self.optimizer, self.carried)
 
     @property
+    def state_variables(self) -> dict[str, tf.Variable]:
+        """The weights and the optimizer's variables, by name; for hooks."""
+        return self.state.by_name()
+
+    @property
     def position(self) -> RunPosition:
         """Where the run stands, apart from its variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
@@ -285,7 +290,7 @@ class Trainer:
 
     def synchronize(self) -> None:
         """Gives all ranks the weights and optimizer of rank 0."""
-        self.runner.broadcast(self.state.by_name())
+        self.runner.broadcast(self.state_variables)
 
     @functools.cached_property
     def examiner(self) -> Examiner:

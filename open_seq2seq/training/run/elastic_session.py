@@ -204,7 +204,7 @@ class ElasticTraining:
         trainer = self._make_trainer(runner, position.random_seed)
         if runner.process_rank == root:
             self._kept.put_into(trainer)
-        runner.broadcast(trainer.state.by_name(), root)
+        runner.broadcast(trainer.state_variables, root)
         trainer.resume(position.step, position.micro_batch)
         trainer.divergence.resume(position.divergence)
         again = max(self._kept.reached - position.step, 0)
