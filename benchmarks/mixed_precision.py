@@ -8,8 +8,8 @@ mixed_bfloat16 on a GPU, and float32 and mixed_bfloat16 on a CPU, or what --dtyp
 types take turns: a round of steps in the first, then in the next, and again, each in a process
 of its own, on the same batches, with the input pipeline on. Nothing is saved. Other options
 override the config. TFLOP/s are those of the model: matrix products and convolutions of the
-forward pass, times three. On a CPU the speeds of raw operations stand above the table, and a
-column tells what share of its type's raw products a model reaches.
+forward pass, times three. The speeds of raw operations stand above the table, and a column tells
+what share of its type's raw products a model reaches.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from benchmarks.measuring.gpu_products import measure_gpu
 from benchmarks.measuring.machine import Machine, describe_machine
 from benchmarks.measuring.memory_use import search
 from benchmarks.measuring.precision_table import RAW_LIMITS, Results, format_raw, format_table, notes
@@ -41,7 +42,7 @@ def measure(options: argparse.Namespace, overrides: Sequence[str], machine: Mach
       Failure: a run failed.
     """
     settings = chosen_settings(options.dtypes, machine)
-    raw = None if machine.on_gpu else call(measure_speeds, *RAW_LIMITS)
+    raw = call(measure_gpu) if machine.on_gpu else call(measure_speeds, *RAW_LIMITS)
     with workers_in_turns(settings, options.config_file, overrides, steps=options.steps, warmup=options.warmup,
                           rounds=options.rounds) as workers:
         rows = [worker.result for worker in workers]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.measuring.programs import markdown_table
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
-from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds
-from open_seq2seq.runners.processor_speed.probe import ratios
 
 # Seconds for each kind of raw operation, and rounds: more than a run takes for its choice.
 RAW_LIMITS = (2.0, 100)
@@ -27,7 +25,7 @@ class Results:
       flops: FLOPs of training on an object; None when not counted.
       device: name of the GPU, or None.
       peak: TFLOP/s that stand in for the table's, or None.
-      raw: speeds of the processor's raw operations; None on a GPU.
+      raw: GFLOP/s of the device's raw operations: kind → type → speed; ``product`` is one of the kinds.
     """
 
     rows: Sequence[Measurement]
@@ -36,7 +34,7 @@ class Results:
     flops: float | None = None
     device: str | None = None
     peak: float | None = None
-    raw: Speeds | None = None
+    raw: Mapping[str, Mapping[str, float]] | None = None
 
     def ratio(self, row: Measurement) -> float:
         """Returns the row's speed against the first's."""
@@ -50,7 +48,7 @@ class Results:
         """Returns the device's peak in TFLOP/s in the row's arithmetic, where it is known."""
         if self.peak is not None or self.device is None:
             return self.peak
-        return peak_teraflops(self.device, "tf32" if row.name == "tf32" else row.compute)
+        return peak_teraflops(self.device, _arithmetic(row))
 
     def utilization(self, row: Measurement) -> float | None:
         """Returns the share of the peak that is used."""
@@ -58,17 +56,26 @@ class Results:
         return None if done is None or peak is None else done / peak
 
     def share_of_raw(self, row: Measurement) -> float | None:
-        """Returns the model's speed by that of the processor's raw products in the row's type."""
+        """Returns the model's speed by that of the device's raw products in the row's type."""
         done = self.teraflops(row)
         by_type = {} if self.raw is None else self.raw["product"]
-        return None if done is None or row.compute not in by_type else 1e3 * done / by_type[row.compute]
+        name = _arithmetic(row)
+        return None if done is None or name not in by_type else 1e3 * done / by_type[name]
 
 
-def format_raw(raw: Speeds) -> str:
-    """Returns the table of raw operations as Markdown."""
-    gains = ratios(raw)
-    return markdown_table(["raw operation", "float32 GFLOP/s", "bfloat16 GFLOP/s", "bfloat16 by float32"], [
-        [kind, *(f"{raw[kind][name]:.0f}" for name in TYPES), f"{gains[kind]:.2f}×"] for kind in raw])
+def _arithmetic(row: Measurement) -> str:
+    """Returns the type that a row's products are computed in; TensorFloat-32 is one of its own."""
+    return "tf32" if row.name == "tf32" else row.compute
+
+
+def format_raw(raw: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns the table of raw operations as Markdown; their first type is what others are compared with."""
+    first, *others = next(iter(raw.values()))
+    head = ["raw operation", *(f"{name} GFLOP/s" for name in (first, *others)),
+            *(f"{name} by {first}" for name in others)]
+    return markdown_table(head, [
+        [kind, *(f"{speed:,.0f}" for speed in speeds.values()),
+         *(f"{speeds[name] / speeds[first]:.2f}×" for name in others)] for kind, speeds in raw.items()])
 
 
 def format_table(results: Results) -> str:

@@ -1,0 +1,86 @@
+"""How fast a GPU computes matrix products and convolutions in each arithmetic type: the limit that models can reach."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+TYPES = ("float32", "tf32", "float16", "bfloat16")
+_PRODUCT = (4096, 1024, 4096)  # rows, width, columns: the feed-forward layer of a large Transformer
+_LARGE = (8192, 8192, 8192)
+_EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 32, 800, 512, 17
+_REPEATS, _ROUNDS = 16, 6
+# FLOP of each kind: forward, and the same again for each factor's gradient.
+_FLOPS = {"product": 6.0 * _PRODUCT[0] * _PRODUCT[1] * _PRODUCT[2], "large product": 6.0 * _LARGE[0] ** 3,
+          "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
+
+
+def measure_gpu() -> dict[str, dict[str, float]]:
+    """Measures each kind of operation in each type, forward and backward; the shortest time counts.
+
+    Returns:
+      Kind → type → GFLOP/s.
+    """
+    import tensorflow as tf
+
+    speeds: dict[str, dict[str, float]] = {kind: {} for kind in _FLOPS}
+    for name in TYPES:
+        tf.config.experimental.enable_tensor_float_32_execution(name == "tf32")
+        for kind in _FLOPS:
+            repeats = 2 if kind == "large product" else _REPEATS
+            seconds = _least_seconds(kind, "float32" if name == "tf32" else name, repeats)
+            speeds[kind][name] = repeats * _FLOPS[kind] / seconds / 1e9
+    return speeds
+
+
+def _least_seconds(kind: str, dtype: str, repeats: int) -> float:
+    """Returns how long ``repeats`` operations take in one graph, so that launching them costs little."""
+    import tensorflow as tf
+
+    operation = _convolution if kind == "convolution" else _product
+    rows, width, columns = _LARGE if kind == "large product" else _PRODUCT
+    shapes = ([(_EXAMPLES, _FRAMES, _CHANNELS), (_TAPS, _CHANNELS, _CHANNELS)] if kind == "convolution" else
+              [(rows, width), (width, columns)])
+    # Each operation has an input of its own: TensorFlow computes equal operations once.
+    inputs = [tf.cast(tf.random.normal(shapes[0]), dtype) for _ in range(repeats)]
+    weight = tf.cast(0.01 * tf.random.normal(shapes[1]), dtype)
+
+    def run(weight: tf.Tensor, *inputs: tf.Tensor) -> tf.Tensor:
+        return tf.stack([operation(x, weight) for x in inputs])
+
+    return _least(tf.function(run, autograph=False), weight, *inputs)
+
+
+def _least(function: Callable, *arguments: object) -> float:
+    function(*arguments).numpy()  # traces, and chooses kernels
+    least = float("inf")
+    for _ in range(_ROUNDS):
+        start = time.perf_counter()
+        function(*arguments).numpy()
+        least = min(least, time.perf_counter() - start)
+    return least
+
+
+def _product(x: object, weight: object) -> object:
+    import tensorflow as tf
+
+    y = tf.matmul(x, weight)
+    return _corners(tf.matmul(y, weight, transpose_b=True), tf.matmul(x, y, transpose_a=True))
+
+
+def _convolution(x: object, kernel: object) -> object:
+    import tensorflow as tf
+
+    from open_seq2seq.parts.conv_blocks.convolution import Window, convolve_over_time
+
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([x, kernel])
+        y = convolve_over_time(x, kernel, Window(_TAPS))
+    return _corners(*tape.gradient(y, [x, kernel], output_gradients=y))
+
+
+def _corners(*tensors: object) -> object:
+    """Returns one number of each result: it depends on the whole operation, and is read at once."""
+    import tensorflow as tf
+
+    return tf.stack([tf.cast(tf.reshape(tensor, [-1])[0], tf.float32) for tensor in tensors])
