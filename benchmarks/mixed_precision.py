@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace, overrides: Sequence[str], machine: Mach
       Failure: a run failed.
     """
     settings = chosen_settings(options.dtypes, machine)
-    raw = call(measure_gpu) if machine.on_gpu else call(measure_speeds, *RAW_LIMITS)
+    raw = measure_gpu() if machine.on_gpu else call(measure_speeds, *RAW_LIMITS)
     with workers_in_turns(settings, options.config_file, overrides, steps=options.steps, warmup=options.warmup,
                           rounds=options.rounds) as workers:
         rows = [worker.result for worker in workers]

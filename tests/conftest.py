@@ -16,6 +16,8 @@ TESTS = Path(__file__).parent
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # The test process and the runs that it starts share a GPU, where there is one.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+# Comparisons in float32 need exact products.
+os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
 
 # Processes that tests start find the package.
 os.environ["PYTHONPATH"] = str(TESTS.parent)

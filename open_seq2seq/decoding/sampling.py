@@ -178,14 +178,20 @@ def uniform_numbers(seed: int, examples: tf.Tensor, step: tf.Tensor, count: int)
       step: int32 scalar.
       count: how many columns.
     """
-    word = _mixed(tf.constant(seed % 2 ** 64, tf.uint64)) + tf.cast(examples, tf.uint64)
-    word = _mixed(word) + tf.cast(step, tf.uint64)
-    word = _mixed(_mixed(word)[:, tf.newaxis] + tf.cast(tf.range(count), tf.uint64))
+    word = _plus(_mixed(tf.constant(seed % 2 ** 64, tf.uint64)), tf.cast(examples, tf.uint64))
+    word = _plus(_mixed(word), tf.cast(step, tf.uint64))
+    word = _mixed(_plus(_mixed(word)[:, tf.newaxis], tf.cast(tf.range(count), tf.uint64)))
     return tf.cast(tf.bitwise.right_shift(word, tf.constant(40, tf.uint64)), tf.float32) * 2.0 ** -24
 
 
+def _plus(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """Adds uint64 as int64, which has the same bits: TensorFlow's optimizer may merge additions, and GPUs have no kernel
+    for merged ones of uint64."""
+    return tf.bitcast(tf.bitcast(first, tf.int64) + tf.bitcast(second, tf.int64), tf.uint64)
+
+
 def _mixed(word: tf.Tensor) -> tf.Tensor:
-    word = word + tf.constant(0x9E3779B97F4A7C15, tf.uint64)
+    word = _plus(word, tf.constant(0x9E3779B97F4A7C15, tf.uint64))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         word = tf.bitwise.bitwise_xor(word, tf.bitwise.right_shift(word, tf.constant(shift, tf.uint64)))
         word = word * tf.constant(factor, tf.uint64)

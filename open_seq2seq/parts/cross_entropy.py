@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.parts.xla import is_for_xla
+
 CHUNK_ROWS = 1024
 # Below this a label's probability is too imprecise, and lse is computed directly.
 _SMALLEST = 1e-30
@@ -48,6 +50,14 @@ def _label_places(labels: tf.Tensor) -> tf.Tensor:
     return tf.stack([tf.range(tf.size(labels)), labels], 1)
 
 
+def _minus_at(x: tf.Tensor, places: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Returns ``x`` with ``values`` subtracted at ``places`` ``[values, 2]``."""
+    if x.dtype == tf.bfloat16 and not is_for_xla() and tf.config.list_logical_devices("GPU"):
+        # The operation below has no kernel for bfloat16 on GPUs: TensorFlow would copy x to the host and back.
+        return x - tf.scatter_nd(places, values, tf.shape(x))
+    return tf.tensor_scatter_nd_sub(x, places, values)
+
+
 def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, places: tf.Tensor, logit_sums: tf.Tensor | None,
                 targets: SoftTargets) -> tf.Tensor:
     """Returns FP32 losses ``[rows]``; ``logit_sums`` ``[rows]`` only matters under smoothing."""
@@ -79,7 +89,7 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
         def grad(dy: tf.Tensor) -> tf.Tensor:
             factors = dy * weights
             at_labels = tf.cast(tf.fill(tf.shape(labels), targets.on - targets.off), probabilities.dtype)
-            errors = tf.tensor_scatter_nd_sub(probabilities, places, at_labels)
+            errors = _minus_at(probabilities, places, at_labels)
             if targets.off:
                 errors -= tf.cast(targets.off, errors.dtype)
             return tf.cast(errors * tf.cast(factors, errors.dtype)[:, None], logits.dtype)
@@ -148,7 +158,7 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
             with tf.control_dependencies([losses]):  # the buffer has no other reader then, so it is not copied
-                errors = tf.cast(tf.tensor_scatter_nd_sub(probabilities, places, at_labels), dtype)
+                errors = tf.cast(_minus_at(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])
             by_table += _table_gradient(errors, x * tf.cast(weight, dtype)[:, None])

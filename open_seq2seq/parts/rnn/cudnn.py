@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -44,18 +43,25 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.concat([*(tf.reshape(tf.transpose(matrix), [-1]) for matrix in matrices), *biases, *recurrent], 0)
 
 
-def cudnn_recurrence(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the outputs ``[time, batch, hidden]`` in a list.
+def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns the outputs ``[time, batch, hidden]`` from initial states of zero.
 
     Args:
-      x: ``[time, batch, input]``; bfloat16, which the kernel lacks, is computed in float32.
+      x: ``[time, batch, input]``; bfloat16, which the kernel lacks in older versions of TensorFlow, is computed in
+        float32.
       lengths: ``[batch]`` in steps; empty rows get one step, whose output the caller masks.
-      states: initial states ``[batch, hidden]``, FP32.
     """
     dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype
-    first = [tf.cast(state, dtype)[tf.newaxis] for state in states]
-    inner = first[1] if len(first) > 1 else tf.zeros([], dtype)
+    shape = tf.shape(x)
+    steps, rows = shape[0], shape[1]
+    # The kernel refuses tensors without steps or examples, so these get one of zeros.
+    more_rows = tf.maximum(1 - rows, 0)
+    x_padded = tf.pad(tf.cast(x, dtype), [[0, tf.maximum(1 - steps, 0)], [0, more_rows], [0, 0]])
+    lengths = tf.maximum(tf.pad(lengths, [[0, more_rows]]), 1)
+    state = tf.zeros([1, rows + more_rows, direction.hidden_size], dtype)
+    inner = state if direction.cell.name == "lstm" else tf.zeros([], dtype)
     outputs = tf.raw_ops.CudnnRNNV3(
-        input=tf.cast(x, dtype), input_h=first[0], input_c=inner, params=packed_weights(direction, dtype),
-        sequence_lengths=tf.maximum(lengths, 1), rnn_mode=direction.cell.name, is_training=True, time_major=True)
-    return [tf.ensure_shape(tf.cast(outputs.output, x.dtype), [*x.shape[:2], direction.hidden_size])]
+        input=x_padded, input_h=state, input_c=inner, params=packed_weights(direction, dtype),
+        sequence_lengths=lengths, rnn_mode=direction.cell.name, is_training=True, time_major=True)
+    output = tf.cast(outputs.output[:steps, :rows], x.dtype)
+    return tf.ensure_shape(output, [*x.shape[:2], direction.hidden_size])

@@ -12,7 +12,7 @@ from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import CELLS, Cell
-from open_seq2seq.parts.rnn.cudnn import cudnn_recurrence, cudnn_serves
+from open_seq2seq.parts.rnn.cudnn import cudnn_outputs, cudnn_serves
 from open_seq2seq.parts.rnn.recurrence import recurrence
 
 
@@ -99,21 +99,29 @@ class Direction(Module):
         """Returns zeros ``[batch, hidden]``, FP32, for each state of the cell."""
         return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
+    def __call__(self, x: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
         """Runs over ``[time, batch, input]``; see ``recurrence`` for the result.
 
         Args:
           x: in the compute type.
-          lengths: ``[batch]`` in steps.
           states: initial states of the cell ``[batch, hidden]``, FP32, the output first; zeros by default.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
-        if self.use_cudnn and cudnn_serves(self.cell):
-            return cudnn_recurrence(self, x, lengths, states)
         columns = self.cell.gates * self.hidden_size
         projected = self.project(tf.reshape(x, [-1, x.shape[-1]]))
         projected = tf.reshape(projected, tf.concat([tf.shape(x)[:2], [columns]], 0))
         return recurrence(self.cell, projected, states, self.step_weights(x.dtype))
+
+    def outputs(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns only the outputs ``[time, batch, hidden]``, by cuDNN where it can be used; it has no inner states.
+
+        Args:
+          x: ``[time, batch, input]`` in the compute type.
+          lengths: ``[batch]`` in steps; outputs behind them are for the caller to mask.
+        """
+        if self.use_cudnn and cudnn_serves(self.cell):
+            return cudnn_outputs(self, x, lengths)
+        return self(x)[0]
 
 
 class RecurrentLayer(Module):
@@ -141,10 +149,10 @@ class RecurrentLayer(Module):
           x: ``[time, batch, input]`` in the compute type.
           lengths: ``[batch]`` int32, in steps.
         """
-        outputs = [self.forward(x, lengths)[0]]
+        outputs = [self.forward.outputs(x, lengths)]
         if self.backward is not None:
             order = reversing_order(lengths, tf.shape(x)[0])
-            outputs.append(permute_steps(self.backward(permute_steps(x, order), lengths)[0], order))
+            outputs.append(permute_steps(self.backward.outputs(permute_steps(x, order), lengths), order))
         held = tf.range(tf.shape(x)[0])[:, tf.newaxis] < lengths
         return tf.where(held[:, :, tf.newaxis], tf.concat(outputs, -1), tf.zeros([], x.dtype))
 

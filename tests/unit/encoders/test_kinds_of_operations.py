@@ -20,6 +20,9 @@ from tests.unit.decoders.test_las_decoder import encoded, targets
 from tests.unit.encoders.test_deep_speech2_encoder import PARAMS as DEEP_SPEECH
 from tests.unit.encoders.test_las_encoder import PARAMS as LISTENER
 
+pytestmark = pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")),
+                                reason="on GPUs mixed computes all kinds in float16")
+
 LAYER = {"type": "conv1d", "repeat": 1, "kernel_size": [3], "stride": [1], "num_channels": 5, "padding": "SAME",
          "dilation": [1], "residual": True}
 TDNN = {"convnet_layers": [LAYER], "dropout_keep_prob": 1.0, "activation_fn": "relu", "num_audio_features": 10}

@@ -43,6 +43,7 @@ def refusal(model: Model, rows: int) -> str:
 
 def test_what_does_not_fit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(size_check, "available_bytes", lambda: 15 * GIB)
+    monkeypatch.setattr(size_check.tf.config, "list_physical_devices", lambda kind: [])
     text = refusal(OfOneTable(optimizer="Adam"), 2 ** 20)
     assert "need 16.0 GiB" in text and "15.0 GiB are left" in text
     assert "weights 4.0 GiB, gradients 4.0 GiB, optimizer 8.0 GiB" in text

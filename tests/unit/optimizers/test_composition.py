@@ -113,8 +113,9 @@ def reference(rules, policy, iter_size):
 
 
 def assert_close(result, expected):
+    near = 1e-4 if tf.config.list_physical_devices("GPU") else 1e-5  # float16 sums are in another order there
     for name, value in expected.items():
-        np.testing.assert_allclose(result[name], value, rtol=1e-5, atol=1e-5 * np.abs(value).max())
+        np.testing.assert_allclose(result[name], value, rtol=near, atol=near * np.abs(value).max())
 
 
 @pytest.mark.parametrize("policy", sorted(POLICY_CASES))
