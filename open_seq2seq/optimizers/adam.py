@@ -67,7 +67,7 @@ class AdamW(Adam):
         }
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # Not w · (1 - lr · decay), because the factor would have the same rounding error for all weights.
+        # Does not multiply w by 1 - lr · decay, whose rounding error would be the same for all weights.
         variable.assign_sub(step[0] * self.params["weight_decay"] * variable)
         super()._update_dense(variable, gradient, slots, step)
 

@@ -56,7 +56,7 @@ def values_of(gradients: Gradients) -> list[tf.Tensor]:
 
 
 def max_abs(gradients: Gradients) -> tf.Tensor:
-    """Returns the largest absolute value over all gradients: FP32 scalar."""
+    """Returns the largest absolute value in all gradients, an FP32 scalar."""
     return tf.reduce_max(tf.stack([_peak(values) for values in values_of(gradients)]))
 
 

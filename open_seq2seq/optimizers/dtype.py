@@ -42,7 +42,7 @@ class PrecisionPolicy(NamedTuple):
 
 
 def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = None) -> PrecisionPolicy:
-    """Resolves a dtype of the config for this machine.
+    """Resolves the config's ``dtype`` for this machine.
 
     ``mixed`` is float16 if a GPU is visible. On CPUs, where float16 is slower than float32, it is bfloat16 for the
     kinds of operations in ``choice`` and float32 for the others.

@@ -1,8 +1,8 @@
 """Loss scaling: keeps half-precision gradients between underflow and overflow.
 
-The smallest positive float16 number is 6e-8, so smaller gradients are lost. Therefore the loss is multiplied by a scale
-before the backward pass, and the FP32 gradients are divided by the scale afterwards (Micikevicius et al. 2018, "Mixed
-Precision Training"). The scale is either fixed or adjusted automatically.
+The smallest positive float16 number is 6e-8; gradients up to half of it become 0. Therefore the loss is multiplied by a
+scale before the backward pass, and the FP32 gradients are divided by the scale afterwards (Micikevicius et al. 2018,
+"Mixed Precision Training"). The scale is either fixed or adjusted automatically.
 """
 
 from __future__ import annotations

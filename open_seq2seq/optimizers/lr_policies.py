@@ -53,8 +53,8 @@ def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, de
               use_staircase_decay: bool, begin_decay_at: int = 0, min_lr: float = 0.0) -> tf.Tensor:
     """Multiplies the rate by ``decay_rate`` every ``decay_steps`` steps from ``begin_decay_at`` on.
 
-    ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with
-    ``t = step - begin_decay_at``; with ``use_staircase_decay``, the exponent is rounded down.
+    The rate is ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with ``t = step - begin_decay_at``. With
+    ``use_staircase_decay``, the exponent is rounded down.
     """
     exponent = _as_float(global_step - begin_decay_at) / decay_steps
     if use_staircase_decay:
@@ -81,9 +81,9 @@ def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int,
                  begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
     """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
 
-    ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``: here ``min_lr`` is a *fraction* of
-    ``learning_rate``, as in the TensorFlow 1 toolkit. The other arguments are as in ``poly_decay``; ``power`` has no
-    effect.
+    The rate is ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``. Here, ``min_lr`` is a
+    *fraction* of ``learning_rate``, as in the TensorFlow 1 toolkit. t and the other arguments are as in ``poly_decay``;
+    ``power`` has no effect.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:
         return learning_rate * ((1.0 - min_lr) * 0.5 * (1.0 + tf.cos(math.pi * progress)) + min_lr)
@@ -96,8 +96,8 @@ def transformer_policy(global_step: tf.Tensor, learning_rate: float, d_model: in
                        dtype: tf.DType = tf.float32) -> tf.Tensor:
     """Raises the rate linearly for ``warmup_steps``, then lowers it as 1/sqrt(step) (Vaswani et al. 2017, section 5.3).
 
-    ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)`` with ``s = step + 1``, at most
-    ``max_lr``. The rate is always FP32; ``dtype`` is accepted for old configs and has no effect.
+    The rate is ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)`` with
+    ``s = step + 1``, limited to ``max_lr``. It is always FP32; ``dtype`` is accepted for old configs and has no effect.
     """
     step = _as_float(global_step) + 1.0
     rate = learning_rate * coefficient * d_model**-0.5 * tf.minimum(step * warmup_steps**-1.5, tf.math.rsqrt(step))
@@ -187,7 +187,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
-    """Multiplies a schedule by ``factor``, as in linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
+    """Returns ``schedule`` multiplied by ``factor``, for linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
     return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
 
 

@@ -55,7 +55,7 @@ class MixedPrecisionOptimizer(Module):
       max_grad_norm: largest global norm of the unscaled gradients; None disables clipping.
       skip_nonfinite: whether to skip updates with inf or NaN in the gradients; by default only if the loss scale is
         automatic.
-      larc: rescales each variable's gradient; None disables LARC. Excludes ``max_grad_norm``.
+      larc: rescales each variable's gradient; None disables LARC. Cannot be combined with ``max_grad_norm``.
       weight_decay: decoupled weight decay; None disables it.
       average: moving average of the weights; None disables it.
 
@@ -148,9 +148,6 @@ class MixedPrecisionOptimizer(Module):
           variables: the trainable variables by name.
           reduce: sums FP32 gradients, which are still scaled, over the ranks; identity by default.
           agree: computes the logical AND of a bool scalar over the ranks; identity by default.
-
-        Raises:
-          ConfigError: there are no gradients.
         """
         if not gradients:
             raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex'."])

@@ -85,7 +85,7 @@ class Optimizer(Module):
         self._slots = slots
 
     def state(self) -> Variables:
-        """Returns the variables saved in checkpoints by stable names such as ``m/encoder/layer_0/kernel``."""
+        """Returns the variables saved in checkpoints, with stable names such as ``m/encoder/layer_0/kernel``."""
         return {f"{kind}/{name}": variable for kind, slots in (self._slots or {}).items()
                 for name, variable in slots.items()}
 

@@ -42,7 +42,6 @@ class WeightAverage:
         """Updates the averages with the weights after an update.
 
         Args:
-          variables: the variables by name.
           update_index: int64 scalar, number of updates made before this one.
         """
         count = tf.cast(update_index, tf.float32)

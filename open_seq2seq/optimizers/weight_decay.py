@@ -55,5 +55,5 @@ class WeightDecay:
         """Decays the named variables, except those that are excluded."""
         for name in names:
             if name in self._names:
-                # Not w · (1 - lr · decay), because the factor would have the same rounding error for all weights.
+                # Does not multiply w by 1 - lr · decay, whose rounding error would be the same for all weights.
                 variables[name].assign_sub(learning_rate * self._decay * variables[name])

@@ -27,7 +27,6 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
       held: FP32 ``[1, rows]``; 1 for valid rows, 0 for the others, which have no gradient.
       gamma: FP32 ``[channels]``.
       beta: FP32 ``[channels]``.
-      epsilon: added to the variance.
       count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held``.
 
     Returns:
@@ -74,8 +73,7 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
                statistics: _Statistics) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the gradients of ``x`` ``[rows, channels]``, ``gamma`` and ``beta`` ``[channels]``.
 
-    With n valid rows and x̂ = (x − μ) / √(σ² + ε):
-    ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
+    With n valid rows and x̂ = (x − μ) / √(σ² + ε): ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
     """
     mean, _, inverse = statistics
     centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
@@ -90,7 +88,7 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Returns a copy of ``x`` made after ``dy``, so that the forward pass does not keep its FP32 copy."""
+    """Returns a copy of ``x`` made after ``dy``, so that no FP32 copy is kept from the forward pass."""
     if is_for_xla():
         return x
     with tf.control_dependencies([dy]):
@@ -100,7 +98,7 @@ def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 class BatchNorm(Module):
     """Normalises each channel over the positions of a batch that are not padding.
 
-    See Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167. Outside of training the moving statistics are used,
+    See Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167. Outside of training, the moving statistics are used,
     so that an example's result does not depend on its batch.
 
     Args:

@@ -82,7 +82,7 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
 
 
 class Module(tf.Module):
-    """A layer: variables, other modules, and a ``__call__``, whose outputs ``parts.observation`` can observe."""
+    """Base of layers, with variables, submodules and a ``__call__`` whose outputs ``parts.observation`` can record."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -207,7 +207,7 @@ class Component(Module):
 
     @property
     def training(self) -> bool:
-        """Whether the forward pass of a training step is being traced, with dropout."""
+        """Whether this is the forward pass of a training step, in which dropout is applied."""
         return bool(self._training_scopes.entries) and self._training_scopes.entries[-1]
 
     @property

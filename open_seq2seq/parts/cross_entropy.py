@@ -73,7 +73,7 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
 
     @tf.custom_gradient
     def total(logits: tf.Tensor) -> Any:
-        logits = tf.stop_gradient(logits)  # as in projected_cross_entropy
+        logits = tf.stop_gradient(logits)  # see projected_cross_entropy
         probabilities, places = _softmax(logits), _label_places(labels)
         sums = tf.reduce_sum(tf.cast(logits, tf.float32), -1) if targets.off else None
         losses = _row_losses(logits, probabilities, places, sums, targets)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-# Represents log 0, because the difference of two infinities would be NaN.
+# Represents log 0 instead of minus infinity, because the difference of two infinities would be NaN.
 _LOG_ZERO = -1e30
 
 
 def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the smallest numbers of frames for labels, ``[batch]``: one per symbol and per blank between equal ones.
+    """Returns ``[batch]``, the fewest frames that each label needs: one per symbol and per pair of equal neighbours.
 
     Args:
       labels: ids ``[batch, label_time]``; padding is ignored.

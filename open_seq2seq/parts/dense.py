@@ -75,7 +75,6 @@ def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool
       x: ``[rows, columns]`` in the compute dtype.
       bias: ``[columns]`` FP32.
       rate: fraction of the elements to drop.
-      training: whether to apply dropout.
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)

@@ -97,7 +97,6 @@ def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) ->
       x: the residual input, of any shape.
       update: the sublayer's output, of the same shape, already scaled.
       rate: fraction of the elements of ``update`` to drop.
-      training: whether to apply dropout.
     """
     if not training or rate == 0.0:
         return x + update

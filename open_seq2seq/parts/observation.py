@@ -46,7 +46,7 @@ class Observation:
             self._active.pop()
 
     def add(self, values: Any, label: str, owner: Any = None) -> None:
-        """Records the tensors of a nested structure as ``path/label`` of the owner or the active module."""
+        """Records the tensors of a nested structure under ``path/label`` of the owner, or else of the active module."""
         owner = owner if owner is not None else self._active[-1] if self._active else None
         path = self._paths.get(id(owner))
         if path is None:

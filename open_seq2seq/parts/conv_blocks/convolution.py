@@ -81,7 +81,7 @@ class Convolution1D(Module):
         self.bias = self.weight([out_channels], "zeros") if use_bias else None
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
+        """Returns ``[batch, time', out_channels]`` in the dtype of ``x``."""
         kernel, window = cast_weight(self.kernel, x.dtype), self.window
         if window.size == window.stride == 1:
             y = times_matrix(x, kernel[0])
@@ -105,7 +105,7 @@ class SeparableConvolution1D(Module):
         self.pointwise = self.weight([in_channels, out_channels], initializer, regularizer=regularizer)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
+        """Returns ``[batch, time', out_channels]`` in the dtype of ``x``."""
         kernel, window = cast_weight(self.depthwise, x.dtype), self.window
         padding = "SAME" if window.is_plain_same else "VALID"
         y = convolve_channels(_padded(x, window), kernel, window.stride, padding, window.dilation)
@@ -125,7 +125,7 @@ class Convolution2D(Module):
                                   regularizer=regularizer)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``[batch, time', frequency', out_channels]`` in the type of ``x``."""
+        """Returns ``[batch, time', frequency', out_channels]`` in the dtype of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
         y = _convolved(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
@@ -160,8 +160,8 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    For dilated kernels, ``tf.nn.convolution`` rearranges the input into a larger batch, because dilated kernels have no
-    gradient in half precision or on CPUs without oneDNN.
+    For dilated kernels, TensorFlow's convolution rearranges the input into a larger batch, because dilated kernels have
+    no gradient in half precision or on CPUs without oneDNN.
 
     On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
     30 times slower there.

@@ -19,8 +19,8 @@ class Memory(NamedTuple):
     """Keys and values of the source, the same for all steps and all hypotheses of an utterance.
 
     Attributes:
-      keys: ``[batch, source, units]`` in the compute type.
-      values: ``[batch, source, channels]`` in the compute type.
+      keys: ``[batch, source, units]`` in the compute dtype.
+      values: ``[batch, source, channels]`` in the compute dtype.
       held: boolean ``[batch, source]``, False at padding.
     """
 
@@ -66,7 +66,7 @@ class AdditiveAttention(Module):
             self.place_kernel = self.weight([1, units], initializer, regularizer=regularizer)
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory for values ``[batch, source, memory_size]``, in the compute dtype, and their lengths."""
+        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
         keys = times_matrix(values, cast_weight(self.memory_kernel, values.dtype))
         return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
 

@@ -178,7 +178,6 @@ class RecurrentStack(Module):
         Args:
           x: ``[batch, time, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps.
-          training: whether to apply dropout.
         """
         x = tf.transpose(x, [1, 0, 2])  # makes each step contiguous in memory
         for number, layer in enumerate(self.layers, 1):

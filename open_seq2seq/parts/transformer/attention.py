@@ -24,7 +24,6 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
       value: ``[batch, heads, time, depth]``.
       bias: FP32 tensor that broadcasts to ``[batch, heads, query time, time]``, or None.
       dropout_rate: fraction of the attention weights to drop.
-      training: whether to apply dropout.
 
     Returns:
       ``[batch, heads, query time, depth]``.

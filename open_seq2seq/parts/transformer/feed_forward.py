@@ -52,7 +52,6 @@ class FeedForward(Module):
         Args:
           x: ``[..., hidden]`` in the compute dtype.
           kernels: the result of ``kernels``.
-          training: whether to apply dropout.
           mask: boolean ``[...]``; if given, most positions where it is False are not computed but set to zeros, except
             under ``tracing_for_xla``.
         """

@@ -46,7 +46,6 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
       x: ``[rows, hidden]`` of any floating-point dtype.
       gamma: ``[hidden]`` FP32.
       beta: ``[hidden]`` FP32.
-      epsilon: added to the variance.
 
     Returns:
       ``[rows, hidden]`` in the dtype of ``x``.
