@@ -1,4 +1,4 @@
-"""Decoders that configs can name."""
+"""Decoders that a config can select."""
 
 import sys
 

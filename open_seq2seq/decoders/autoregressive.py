@@ -1,4 +1,4 @@
-"""The base of decoders that predict one symbol after the other, with the search for the best sequences."""
+"""Base class of autoregressive decoders, with greedy search, beam search and sampling."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ _SAMPLING = ("sampling_top_k", "sampling_top_p")
 
 
 class PrefixScorer(Protocol):
-    """Scores hypotheses beside the decoder, like ``decoding.ctc.prefix_scores.CtcPrefixScorer``."""
+    """Protocol of a second scorer of hypotheses, such as ``decoding.ctc.prefix_scores.CtcPrefixScorer``."""
 
     def initial_state(self, beam_size: int) -> Any:
-        """Returns the state of empty hypotheses: a named tuple of tensors ``[batch, beam, …]``."""
+        """Returns the state for empty hypotheses, a named tuple of tensors ``[batch, beam, …]``."""
 
     def gains(self, state: Any) -> tf.Tensor:
-        """Returns the log probability of each next id ``[batch, beam, vocabulary]``, none above 0."""
+        """Returns the log probabilities of the next ids, ``[batch, beam, vocabulary]``; none is positive."""
 
     def follow(self, state: Any, symbols: tf.Tensor) -> Any:
-        """Returns the state after each hypothesis is extended by an id ``[batch, beam]``."""
+        """Returns the state after the hypotheses are extended by the ids ``symbols`` ``[batch, beam]``."""
 
 
 def sampling_params() -> dict[str, Any]:
-    """Returns the parameters of sampling, which all autoregressive decoders have."""
+    """Returns the sampling parameters that all autoregressive decoders have."""
     return with_change(FREE, {
         "sampling_temperature": Param(
-            (float, type(None)), None, "Evaluation and inference draw n_best hypotheses from the model's distribution "
-            "instead of searching for the best; logits are divided by this number first, so that 1.0 leaves the "
-            "model's own probabilities. None is off.", above=0.0),
-        "sampling_top_k": Param((int, type(None)), None, "With sampling_temperature: only so many of the likeliest ids "
-                                "are drawn.", "ids", minimum=1),
-        "sampling_top_p": Param((float, type(None)), None, "With sampling_temperature: only the likeliest ids are "
-                                "drawn whose probabilities together reach this share. Faster with sampling_top_k too.",
-                                above=0.0, maximum=1.0),
-        "sampling_seed": Param(int, 0, "What samples follow from, beside the example's number."),
+            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses from the model's "
+            "distribution instead of searching for the best. Logits are divided by this temperature first; 1.0 keeps "
+            "the model's probabilities.", above=0.0),
+        "sampling_top_k": Param((int, type(None)), None, "With sampling_temperature: draw only from the k most likely "
+                                "ids.", "ids", minimum=1),
+        "sampling_top_p": Param((float, type(None)), None, "With sampling_temperature: draw only from the most likely "
+                                "ids whose total probability reaches p (nucleus sampling). Faster together with "
+                                "sampling_top_k.", above=0.0, maximum=1.0),
+        "sampling_seed": Param(int, 0, "Seed of sampling; samples also depend on the example's number."),
     })
 
 
 def search_params() -> dict[str, Any]:
-    """Returns the parameters of the search, sampling included, as ``AutoregressiveDecoder`` names them."""
+    """Returns the parameters of search and sampling, under the names that ``AutoregressiveDecoder`` uses."""
     return with_change(FREE, {
-        "beam_size": Param(int, 1, "Hypotheses kept for each example; 1 is greedy.", minimum=1, maximum=10**4),
+        "beam_size": Param(int, 1, "Number of hypotheses kept per example; 1 is greedy search.",
+                           minimum=1, maximum=10**4),
         "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
-        "n_best": Param(int, 1, "How many hypotheses of an example are returned: at most beam_size, or any number of "
+        "n_best": Param(int, 1, "Number of hypotheses returned per example: at most beam_size, or any number of "
                         "samples.", minimum=1, maximum=10**4),
         **sampling_params(),
     })
@@ -61,12 +62,12 @@ class AutoregressiveDecoder(Decoder):
     """Base of decoders that predict one symbol after the other.
 
     Subclasses implement ``_teacher_force`` for training, and four hooks for the search: ``prepare``, ``initial_cache``,
-    ``step`` and ``limits``. Greedy search, beam search and sampling are chosen by parameters.
+    ``step`` and ``limits``. The parameters select greedy search, beam search or sampling.
 
     Attributes:
-      are_log_probs: whether ``step`` returns log probabilities, which count as they are, instead of logits.
-      beam_size_param: name of the parameter that sets how many hypotheses are kept.
-      alpha_param: name of the parameter that is the exponent of the length penalty.
+      are_log_probs: whether ``step`` returns log probabilities instead of logits.
+      beam_size_param: name of the parameter that sets the number of hypotheses kept per example.
+      alpha_param: name of the parameter that sets the exponent of the length penalty.
     """
 
     are_log_probs: ClassVar[bool] = False
@@ -95,17 +96,17 @@ class AutoregressiveDecoder(Decoder):
         params, path = self.params, self.params_path
         if params["sampling_temperature"] is not None:
             return []
-        problems = [f"'{path}/{name}' is {params[name]}, but nothing is drawn: give sampling_temperature too, 1.0 for "
-                    "the model's own probabilities." for name in _SAMPLING if params[name] is not None]
+        problems = [f"'{path}/{name}' is {params[name]}, but sampling is off: set sampling_temperature too (1.0 keeps "
+                    "the model's probabilities)." for name in _SAMPLING if params[name] is not None]
         beam = params[self.beam_size_param]
         if params["n_best"] is not None and not 1 <= params["n_best"] <= beam:
-            problems.append(f"'{path}/n_best' is {params['n_best']} but has to be from 1 to {self.beam_size_param}, "
-                            f"{beam}.")
+            problems.append(f"'{path}/n_best' must be from 1 to {self.beam_size_param} ({beam}), got "
+                            f"{params['n_best']}.")
         return problems
 
     @property
     def start_id(self) -> int:
-        """The id that the first step gets."""
+        """The id that is the input of the first step."""
         return self.params["GO_SYMBOL"]
 
     @property
@@ -115,11 +116,11 @@ class AutoregressiveDecoder(Decoder):
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of ids that ``step`` scores."""
+        """The number of ids that ``step`` scores."""
         return self.params["tgt_vocab_size"]
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> Any:
-        """Returns what all steps and hypotheses share, such as keys of the source and cast weights.
+        """Returns values that all steps and hypotheses share, such as keys of the source and cast weights.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -127,52 +128,56 @@ class AutoregressiveDecoder(Decoder):
         return None
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> Any:
-        """Returns the state at the first step: a nest of tensors ``[batch, beam, …]``, whose later dimensions may grow.
+        """Returns the state before the first step.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          beam_size: hypotheses of each example.
+          beam_size: number of hypotheses per example.
+
+        Returns:
+          Nested structure of tensors ``[batch, beam, …]``; dimensions after the second may grow from step to step.
         """
         return ()
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: Any, prepared: Any) -> tuple[tf.Tensor, Any]:
-        """Advances every hypothesis by a symbol.
+        """Advances every hypothesis by one symbol.
 
         Args:
-          ids: the newest ids ``[batch, beam]`` int32; ``start_id`` at the first step.
-          step: how many ids there were before them, an int32 scalar.
-          cache: nest of tensors ``[batch, beam, …]``: from ``initial_cache``, or from the step before, reordered so
-            that each hypothesis has that of the one it extends.
-          prepared: from ``prepare``.
+          ids: the newest ids, ``[batch, beam]`` int32; ``start_id`` at the first step.
+          step: int32 scalar, number of ids before the newest ones.
+          cache: nested structure of tensors ``[batch, beam, …]``, from ``initial_cache`` or from the previous step. It
+            is reordered so that each hypothesis has the entries of the hypothesis that it extends.
+          prepared: result of ``prepare``.
 
         Returns:
-          (logits of the next id ``[batch, beam, vocabulary_size]``, or log probabilities as ``are_log_probs`` says; the
+          (logits of the next id, or log probabilities if ``are_log_probs``, ``[batch, beam, vocabulary_size]``; the new
           cache).
         """
-        raise NotImplementedError("An autoregressive decoder implements step(ids, step, cache, prepared).")
+        raise NotImplementedError("An autoregressive decoder must implement step(ids, step, cache, prepared).")
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        """Returns the maximal length of each example's hypotheses, the end id included: ``[batch]`` int32."""
-        raise NotImplementedError("An autoregressive decoder implements limits(encoder_output).")
+        """Returns the maximum length of each example's hypotheses, including the end id, ``[batch]`` int32."""
+        raise NotImplementedError("An autoregressive decoder must implement limits(encoder_output).")
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
-        """Returns a decoder's output (``logits``, ``outputs``) for given targets.
+        """Returns the decoder's output (``logits``, ``outputs``) for given targets.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          ids: ``[batch, time]`` int32; the decoder shifts them to get its inputs.
-          lengths: ``[batch]`` int32.
+          ids: target ids ``[batch, time]`` int32, which the decoder shifts to get its inputs.
+          lengths: lengths of the targets, ``[batch]`` int32.
         """
-        raise NotImplementedError("An autoregressive decoder implements _teacher_force(encoder_output, ids, lengths).")
+        raise NotImplementedError(
+            "An autoregressive decoder must implement _teacher_force(encoder_output, ids, lengths).")
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        """Decodes by teacher forcing when there are targets, else by the search that the parameters choose.
+        """Decodes with teacher forcing if there are targets, otherwise with the search that the parameters select.
 
         Args:
           input_dict: see ``parts.keys.DecoderInput``.
 
         Returns:
-          With targets what ``_teacher_force`` returns, else what ``search`` does.
+          The result of ``_teacher_force`` or of ``search``.
         """
         if input_dict.get("target_tensors") is None:
             return self.search(input_dict["encoder_output"], ids=input_dict.get("ids"))
@@ -180,17 +185,17 @@ class AutoregressiveDecoder(Decoder):
 
     def search(self, encoder_output: Mapping[str, Any], scorer: PrefixScorer | None = None, weight: float = 0.0,
                ids: tf.Tensor | None = None) -> dict[str, Any]:
-        """Searches for the best hypotheses, or draws some.
+        """Searches for the best hypotheses, or samples hypotheses.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          scorer: scores the same hypotheses; its log probabilities have ``weight``, the decoder's 1 - ``weight``.
-          weight: from 0 to 1.
-          ids: number of each example ``[batch]``, from which samples follow; by default its row in the batch.
+          scorer: second scorer of the hypotheses, or None.
+          weight: weight of the scorer's log probabilities, from 0 to 1; the decoder's have 1 - ``weight``.
+          ids: numbers of the examples ``[batch]``, on which samples depend; by default the rows of the batch.
 
         Returns:
-          ``logits`` None; ``outputs``; ``beam_ids`` ``[batch, n_best, length]``, ``beam_scores`` and ``beam_lengths``
-          ``[batch, n_best]``.
+          A dict with ``logits`` (None), ``outputs``, ``beam_ids`` ``[batch, n_best, length]``, and ``beam_scores`` and
+          ``beam_lengths`` ``[batch, n_best]``.
         """
         limits, prepared = self.limits(encoder_output), self.prepare(encoder_output)
         sampling, settings = self._sampling(), self._settings(self.are_log_probs or scorer is not None)
@@ -210,7 +215,7 @@ class AutoregressiveDecoder(Decoder):
                 "beam_scores": result.scores, "beam_lengths": result.lengths}
 
     def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
-        """Returns the best ids of each example ``[batch, length]``, and how many come before the end ``[batch]``."""
+        """Returns the best ids of each example ``[batch, length]``, and their number before the end id ``[batch]``."""
         best = result.ids[:, 0]
         held = tf.sequence_mask(result.lengths[:, 0], tf.shape(best)[1]) & (best != self.end_id)
         return [best, tf.math.count_nonzero(held, axis=1, dtype=tf.int32)]
@@ -242,6 +247,6 @@ class AutoregressiveDecoder(Decoder):
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:
-    """Returns the prefixes extended by the newest ids, except at the first step, whose id only starts a hypothesis."""
+    """Extends the prefixes by the newest ids, except at the first step, whose id is only the start id."""
     grown = tf.cond(step > 0, lambda: tuple(scorer.follow(prefixes, ids)), lambda: tuple(prefixes))
     return type(prefixes)(*(tf.ensure_shape(new, old.shape) for new, old in zip(grown, prefixes, strict=True)))

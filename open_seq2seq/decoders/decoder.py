@@ -1,4 +1,4 @@
-"""The base of decoders."""
+"""Base class of decoders."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ class Decoder(Component):
     """Base of decoders: subclasses implement ``_decode``.
 
     Attributes:
-      tells_times: whether ``outputs`` say of each symbol where it begins and ends, and how sure it is, as those of
-        ``FullyConnectedCTCDecoder`` do.
+      tells_times: whether ``outputs`` contain the start, end and confidence of each symbol, as in
+        ``FullyConnectedCTCDecoder``.
     """
 
     tells_times = False
 
     def decode(self, input_dict: dict[str, Any], training: bool = False) -> dict[str, Any]:
-        """Decodes a batch: with ``target_tensors`` by teacher forcing, without them freely.
+        """Decodes a batch, with teacher forcing if there are ``target_tensors``, otherwise freely.
 
         Args:
-          input_dict: ``encoder_output`` (what the encoder returned) and, when the loss
-            is wanted, ``target_tensors``: ``[values, lengths, …]``.
-          training: whether dropout and the like are on (``self.training`` in the body).
+          input_dict: a dict with ``encoder_output`` (the encoder's result) and, if a loss will be computed,
+            ``target_tensors`` (``[values, lengths, …]``).
+          training: whether to apply dropout and similar operations; ``self.training`` in ``_decode``.
 
         Returns:
-          A dict with ``logits`` (for the loss) and ``outputs``, a list of tensors for
-          the task, or None.
+          A dict with ``logits`` for the loss, and ``outputs``, a list of tensors for the task, or None.
         """
         with self.in_training(training):
             result = self._decode(input_dict)
@@ -36,4 +35,4 @@ class Decoder(Component):
         return result
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError("A decoder implements _decode(input_dict).")
+        raise NotImplementedError("A decoder must implement _decode(input_dict).")

@@ -1,4 +1,4 @@
-"""Decoders that consist of one linear layer."""
+"""CTC decoder that consists of one linear layer."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.utils.errors import ConfigError
 
 _OBSOLETE = {
-    "decoder_library_path": "decoding needs no compiled library any more: take the parameter out",
-    "trie_path": "the lexicon follows from the language model's words: take the parameter out",
-    "alphabet_config_path": "the alphabet is the data layer's (vocab_file): take the parameter out",
-    "trie_weight": "the language model scores whole words, within its lexicon: take the parameter out",
+    "decoder_library_path": "decoding no longer needs a compiled library. Remove the parameter",
+    "trie_path": "the lexicon consists of the language model's words. Remove the parameter",
+    "alphabet_config_path": "the alphabet is that of the data layer (vocab_file). Remove the parameter",
+    "trie_weight": "the language model scores whole words of its lexicon. Remove the parameter",
 }
 
 
 class FullyConnectedCTCDecoder(Decoder):
-    """A linear layer from the encoder's output to symbols and the blank, which is last; greedy decoding.
+    """A linear layer from the encoder's output to the symbols and the blank, which is last; decodes greedily.
 
-    Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]`` in frames, and ``outputs``:
-    the greedily decoded ids ``[batch, symbols]`` and their lengths, and each symbol's first frame, the frame after its
-    last, and its confidence; None in a training step. With ``use_language_model`` the model's evaluation and inference
-    decode the logits by prefix beam search (``open_seq2seq.decoding.ctc.CtcDecoder``) with this decoder's other
-    parameters.
+    Returns ``logits`` ``[batch, time, tgt_vocab_size]`` in FP32, ``src_length`` ``[batch]`` in frames, and ``outputs``.
+    In training steps, ``outputs`` is None; otherwise it contains the greedily decoded ids ``[batch, symbols]``, their
+    lengths, and, for each symbol, its first frame, the frame after its last one, and its confidence.
+
+    With ``use_language_model``, the model decodes the logits in evaluation and inference by prefix beam search
+    (``open_seq2seq.decoding.ctc.CtcDecoder``), which uses this decoder's other parameters.
     """
 
     tells_times = True
@@ -40,7 +41,7 @@ class FullyConnectedCTCDecoder(Decoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "tgt_vocab_size": Param(int, doc="Number of symbols, the blank included; set from the data layer.",
+            "tgt_vocab_size": Param(int, doc="Number of symbols, including the blank; set from the data layer.",
                                     unit="symbols", derived=True, minimum=2),
         }
 
@@ -49,14 +50,14 @@ class FullyConnectedCTCDecoder(Decoder):
         return {
             **Decoder.get_optional_params(),
             **beam_search_params(),
-            "hidden_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them by "
-                                 "default.", "channels", minimum=1),
+            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default its "
+                                 "output_size.", "channels", minimum=1),
             "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
-                                        "the language model lm_path if given, instead of greedy decoding.",
+                                        "the language model lm_path if it is given, instead of greedy decoding.",
                                         on_change=FREE),
-            "infer_logits_to_pickle": Param(bool, False, "Whether inference writes the logits to the output file for "
-                                            "scripts/decode.py, instead of texts.", on_change=FREE),
-            **{name: Param(object, None, f"Refused: {why}.") for name, why in _OBSOLETE.items()},
+            "infer_logits_to_pickle": Param(bool, False, "Whether inference writes the logits for scripts/decode.py to "
+                                            "the output file instead of texts.", on_change=FREE),
+            **{name: Param(object, None, f"Obsolete: {why}.") for name, why in _OBSOLETE.items()},
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
@@ -65,7 +66,8 @@ class FullyConnectedCTCDecoder(Decoder):
                     if self.params[key] is not None]
         hidden_size = self.params["hidden_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         if hidden_size is None:
-            problems.append(f"'{self.params_path}/hidden_size' is missing: the encoder does not tell its output_size.")
+            problems.append(f"'{self.params_path}/hidden_size' is missing: set it, because the encoder has no "
+                            "output_size.")
         if problems:
             raise ConfigError(problems)
         self._kernel = self.weight([int(hidden_size or 0), self.params["tgt_vocab_size"]], self.make_initializer(),
@@ -73,7 +75,7 @@ class FullyConnectedCTCDecoder(Decoder):
         self._bias = self.weight([self.params["tgt_vocab_size"]], "zeros")
 
     def beam_decoder(self, labels: Sequence[str]) -> CtcDecoder:
-        """Returns the prefix beam search with this decoder's parameters.
+        """Creates a prefix beam search with this decoder's parameters.
 
         Args:
           labels: the alphabet without the blank, in the order of the ids.
@@ -90,6 +92,6 @@ class FullyConnectedCTCDecoder(Decoder):
         product = tf.cast(tf.matmul(rows, cast_weight(self._kernel, self.compute_dtype)), tf.float32)
         shape = tf.concat([tf.shape(hidden)[:2], [self._kernel.shape[1]]], 0)
         logits = tf.reshape(product + self._bias, shape)
-        # Training steps do not need them, and XLA cannot compile results of unknown length.
+        # Training steps do not need outputs, and XLA cannot compile results of unknown length.
         outputs = None if self.training else list(greedy_decode(logits, lengths))
         return {"logits": logits, "src_length": lengths, "outputs": outputs}

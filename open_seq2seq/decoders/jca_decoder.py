@@ -1,4 +1,4 @@
-"""Joint CTC and attention: two decoders on one encoder."""
+"""Joint CTC-attention decoding: two decoders on the same encoder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _CLASS = (type, str)
 
 
 class JointCTCAttentionDecoder(Decoder):
-    """An attention decoder that is trained, and searched, together with CTC.
+    """An attention decoder that is trained and searched jointly with a CTC decoder.
 
-    Kim et al. 2016, https://arxiv.org/abs/1609.06773; joint search after Watanabe et al. 2017, algorithm 2. CTC has all
-    symbols but GO_SYMBOL and END_SYMBOL, and the blank. What it returns is the attention decoder's, and ``ctc_output``.
-    With ``use_language_model`` or ``infer_logits_to_pickle`` in ``ctc_decoder_params`` the model takes CTC's alone.
+    See Kim et al. 2016, https://arxiv.org/abs/1609.06773; the joint search follows Watanabe et al. 2017, algorithm 2.
+    The CTC decoder has all symbols except GO_SYMBOL and END_SYMBOL, plus the blank. The result is that of the
+    attention decoder, with the CTC decoder's result as ``ctc_output``. With ``use_language_model`` or
+    ``infer_logits_to_pickle`` in ``ctc_decoder_params``, the model uses only the CTC decoder's result.
     """
 
     @staticmethod
@@ -31,13 +32,13 @@ class JointCTCAttentionDecoder(Decoder):
             "attn_decoder": Param(_CLASS, doc="Attention decoder class.", names="decoder"),
             "attn_decoder_params": Param(dict, doc="Parameters of the attention decoder."),
             "ctc_decoder_params": Param(dict, doc="Parameters of the CTC decoder."),
-            "beam_search_params": Param(dict, doc="More of the attention decoder's: beam_width, length_penalty, "
-                                        "n_best, sampling_temperature and the like; and ctc_weight: what CTC's log "
-                                        "probabilities count in the search, from 0 to 1, 0.3 by default.",
+            "beam_search_params": Param(dict, doc="Further parameters of the attention decoder, such as beam_width, "
+                                        "length_penalty, n_best and sampling_temperature; and ctc_weight, the weight "
+                                        "of CTC's log probabilities in the search, from 0 to 1, 0.3 by default.",
                                         on_change=FREE),
-            "language_model_params": Param(dict, doc="More of the attention decoder's: use_language_model, which has "
-                                           "to be False.", on_change=FREE),
-            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True,
+            "language_model_params": Param(dict, doc="Further parameters of the attention decoder: only "
+                                           "use_language_model, which must be False.", on_change=FREE),
+            "GO_SYMBOL": Param(int, doc="Id that starts a transcript; set from the data layer.", derived=True,
                                minimum=0),
             "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True,
                                 minimum=0),
@@ -51,11 +52,12 @@ class JointCTCAttentionDecoder(Decoder):
         search = dict(params["beam_search_params"])
         self.ctc_weight = search.pop("ctc_weight", 0.3)
         if not isinstance(self.ctc_weight, (int, float)) or not 0.0 <= self.ctc_weight <= 1.0:
-            raise ConfigError([f"'{self.params_path}/beam_search_params/ctc_weight' is {self.ctc_weight!r} but has to "
-                               "be a number from 0 to 1."])
+            raise ConfigError([f"'{self.params_path}/beam_search_params/ctc_weight' must be a number from 0 to 1, "
+                               f"got {self.ctc_weight!r}."])
         if (params["GO_SYMBOL"], params["END_SYMBOL"]) != (params["tgt_vocab_size"] - 2, params["tgt_vocab_size"] - 1):
-            raise ConfigError([f"'{self.params_path}': GO_SYMBOL and END_SYMBOL have to be the last two ids, so that "
-                               "those before them are CTC's: set autoregressive to True in data_layer_params."])
+            raise ConfigError([f"GO_SYMBOL and END_SYMBOL in '{self.params_path}' must be the last two ids, because "
+                               "CTC "
+                               "uses the ids before them: set autoregressive to True in data_layer_params."])
         shared = {key: params[key] for key in ("dtype", "initializer", "initializer_params", "regularizer",
                                                "regularizer_params")}
         symbols = {key: params[key] for key in ("GO_SYMBOL", "END_SYMBOL", "tgt_vocab_size")}
@@ -66,12 +68,12 @@ class JointCTCAttentionDecoder(Decoder):
             {**shared, **params["ctc_decoder_params"], "tgt_vocab_size": params["tgt_vocab_size"] - 1},
             model, "ctc_decoder", mode)
         if mode != "train" and self.ctc_weight > 0.0 and not isinstance(self.attention, AutoregressiveDecoder):
-            raise ConfigError([f"'{self.params_path}/attn_decoder' is {type(self.attention).__name__}, which is no "
-                               "AutoregressiveDecoder, so that CTC cannot take part in its search: derive it from "
-                               "that class, or set beam_search_params/ctc_weight to 0.0."])
+            raise ConfigError([f"'{self.params_path}/attn_decoder' is {type(self.attention).__name__}, whose search "
+                               "cannot include CTC: derive it from AutoregressiveDecoder, or set "
+                               "beam_search_params/ctc_weight to 0.0."])
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        """Decodes by both decoders; see ``ListenAttendSpellDecoder`` and ``FullyConnectedCTCDecoder``."""
+        """Runs both decoders; see ``ListenAttendSpellDecoder`` and ``FullyConnectedCTCDecoder``."""
         encoded, targets = input_dict["encoder_output"], input_dict.get("target_tensors")
         ctc = self.ctc.decode({"encoder_output": encoded}, self.training)
         if targets is not None or self.ctc_weight == 0.0:

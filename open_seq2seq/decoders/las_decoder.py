@@ -19,16 +19,17 @@ from open_seq2seq.utils.errors import ConfigError
 
 MAX_POSITIONS = 1024
 _NEVER = -1e9
-# As configs for the TensorFlow 1 toolkit spell it.
+# Spelling in configs for the TensorFlow 1 toolkit.
 _SPELLINGS = {"bahadanau": "bahdanau"}
 _ATTENTION = {
-    "attention_dim": Param(int, doc="Size of the space in which source and query are compared.", minimum=1),
+    "attention_dim": Param(int, doc="Size of the space in which keys and queries are compared.", minimum=1),
     "attention_type": Param(["bahdanau", "bahadanau", "chorowski", "zhaopeng"], doc="Kind of attention."),
 }
 _ATTENTION_OPTIONAL = {
-    "use_coverage": Param(bool, True, "Whether chorowski sees where all steps looked, instead of the last one."),
-    "num_heads": Param(int, 1, "How many attend.", minimum=1, maximum=1000),
-    "plot_attention": Param(bool, False, "Whether the decoder also returns alignments [batch, time, heads, source]."),
+    "use_coverage": Param(bool, True, "Whether chorowski uses the attention weights of all previous steps, not only "
+                          "the last."),
+    "num_heads": Param(int, 1, "Number of attention heads.", minimum=1, maximum=1000),
+    "plot_attention": Param(bool, False, "Whether to return alignments [batch, time, heads, source] too."),
 }
 _ATTENTION_CHANGES = {"": REFUSE, "plot_attention": FREE}
 
@@ -36,9 +37,9 @@ _ATTENTION_CHANGES = {"": REFUSE, "plot_attention": FREE}
 class ListenAttendSpellDecoder(AutoregressiveDecoder):
     """The speller (Chan et al. 2015, https://arxiv.org/abs/1508.01211): recurrent layers that attend to the encoder.
 
-    Targets, ids ``[batch, time]``, end with END_SYMBOL; inputs begin with GO_SYMBOL. It returns ``outputs``: ids
-    ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With targets also ``logits`` ``[batch, time,
-    vocabulary]`` in FP32, and on request ``alignments`` ``[batch, time, heads, source]``.
+    Targets, ids ``[batch, time]``, end with END_SYMBOL; inputs start with GO_SYMBOL. The decoder returns ``outputs``:
+    ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With targets, it also returns ``logits``
+    ``[batch, time, vocabulary]`` in FP32 and, with ``plot_attention``, ``alignments`` ``[batch, time, heads, source]``.
     """
 
     are_log_probs = True
@@ -49,43 +50,45 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
     def get_required_params() -> dict[str, Any]:
         return {
             **Decoder.get_required_params(),
-            "GO_SYMBOL": Param(int, doc="Id that begins a transcript; set from the data layer.", derived=True,
+            "GO_SYMBOL": Param(int, doc="Id that starts a transcript; set from the data layer.", derived=True,
                                minimum=0),
             "END_SYMBOL": Param(int, doc="Id that ends a transcript; set from the data layer.", derived=True,
                                 minimum=0),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True,
                                     minimum=1),
-            "tgt_emb_size": Param(int, doc="Channels of an embedded symbol.", minimum=1),
+            "tgt_emb_size": Param(int, doc="Size of the embeddings of symbols.", minimum=1),
             "attention_params": Param(dict, doc="attention_dim, attention_type (bahdanau, chorowski, zhaopeng), and "
                                       "optionally use_coverage, num_heads, plot_attention.",
                                       on_change=_ATTENTION_CHANGES),
-            "rnn_type": Param(["lstm", "gru"], doc="Cell."),
-            "hidden_dim": Param(int, doc="Units of each recurrent layer.", minimum=1),
-            "num_layers": Param(int, doc="Recurrent layers.", minimum=1, maximum=1000),
+            "rnn_type": Param(["lstm", "gru"], doc="Cell type."),
+            "hidden_dim": Param(int, doc="Number of units per recurrent layer.", minimum=1),
+            "num_layers": Param(int, doc="Number of recurrent layers.", minimum=1, maximum=1000),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            "dropout_keep_prob": Param(float, 1.0, "Share of activations that dropout keeps, after each recurrent "
-                                       "layer and before the output layer.", above=0.0, maximum=1.0),
-            "pos_embedding": Param(bool, False, "Whether learned embeddings of positions are added to the encoder's "
+            "dropout_keep_prob": Param(float, 1.0, "Keep probability of dropout after each recurrent layer and before "
+                                       "the output layer.", above=0.0, maximum=1.0),
+            "pos_embedding": Param(bool, False, "Whether to add learned positional embeddings to the encoder's "
                                    f"outputs and to embedded symbols; positions from {MAX_POSITIONS} on share one."),
-            "beam_width": Param(int, 1, "Hypotheses kept for each utterance; 1 is greedy.", minimum=1, maximum=10**4,
+            "beam_width": Param(int, 1, "Number of hypotheses kept per utterance; 1 is greedy search.",
+                                minimum=1, maximum=10**4,
                                 on_change=FREE),
             "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0,
                                     on_change=FREE),
-            "n_best": Param((int, type(None)), None, "How many transcripts of an utterance are returned: at most "
+            "n_best": Param((int, type(None)), None, "Number of transcripts returned per utterance: at most "
                             "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1,
                             maximum=10**4, on_change=FREE),
             **sampling_params(),
-            "max_length_factor": Param(float, 1.0, "Longest transcript, by the encoder's outputs.", "symbols a frame",
+            "max_length_factor": Param(float, 1.0, "Longest transcript, relative to the number of encoder outputs.",
+                                       "symbols per frame",
                                        above=0.0, maximum=1000.0, on_change=FREE),
-            "use_language_model": Param([False], False, "Accepted for old configs, where it had no effect.",
+            "use_language_model": Param([False], False, "Accepted for old configs; has no effect.",
                                         on_change=FREE),
-            "encoder_size": Param((int, type(None)), None, "Channels of the encoder's output; the encoder tells them "
-                                  "by default.", minimum=1),
+            "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default its "
+                                  "output_size.", minimum=1),
             "batch_size": Param((int, type(None)), None, "Set by the model; has no effect.", "utterances",
                                 derived=True, minimum=1),
         }
@@ -97,7 +100,8 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
                                            f"{self.params_path}/attention_params")
         size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         if size is None:
-            problems.append(f"'{self.params_path}/encoder_size' is missing: the encoder does not tell its output_size.")
+            problems.append(f"'{self.params_path}/encoder_size' is missing: set it, because the encoder has no "
+                            "output_size.")
         if problems:
             raise ConfigError(problems)
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
@@ -148,7 +152,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32) + 1
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what each head keeps of the source, weights in the compute type, and what rules GO_SYMBOL out."""
+        """Returns each head's memory of the source, the cast weights, and a bias that rules out GO_SYMBOL."""
         source = self._source(encoder_output)
         return {
             "memories": self.speller.memories(source, lengths_of(encoder_output)),

@@ -1,4 +1,4 @@
-"""The decoder of the Transformer."""
+"""The Transformer's decoder."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from open_seq2seq.parts.transformer.position import causal_bias, padding_bias, p
 from open_seq2seq.parts.transformer.residual import residual_sublayer
 from open_seq2seq.utils.errors import ConfigError
 
-_START_ID = 0  # embedded as zeros: sequences start with nothing
+_START_ID = 0  # embedded as zeros, so sequences start with a zero vector
 _NEVER = -1e9
 
 
 class OutputProjection(NamedTuple):
-    """The factors of the logits, for a loss that computes them in parts.
+    """The factors of the logits, for a loss that computes the logits in chunks.
 
     Attributes:
-      hidden: ``[batch, time, hidden]`` in the compute type.
-      table: ``[rows, hidden]`` FP32; logits are ``hidden · tableᵀ``.
-      training: whether gradients are wanted.
+      hidden: ``[batch, time, hidden]`` in the compute dtype.
+      table: ``[rows, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
+      training: whether gradients are needed.
     """
 
     hidden: tf.Tensor
@@ -43,13 +43,13 @@ class OutputProjection(NamedTuple):
 
 
 class DecoderLayer(Module):
-    """Self-attention, attention to the source, and feed-forward, each in its residual frame.
+    """Self-attention, attention to the source, and feed-forward, each with a residual connection.
 
     Args:
       params: the decoder's checked parameters.
-      norm_params: checked ``norm_params``.
-      initializer: of the matrices.
-      regularizer: of the matrices.
+      norm_params: the checked ``norm_params``.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
     """
 
     def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any) -> None:
@@ -74,7 +74,7 @@ class DecoderLayer(Module):
           bias: ``[1, 1, time, time]``, -1e9 at later positions.
           encoded: ``[batch, source time, hidden]``.
           source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding.
-          training: whether dropout is on.
+          training: whether to apply dropout.
         """
         x = residual_sublayer(
             x, self.self_attention_norm, lambda y, scale: self.self_attention(y, bias, training, scale),
@@ -90,7 +90,7 @@ class DecoderLayer(Module):
             self.post_dropout, mask, training)
 
     def prepare(self, encoded: tf.Tensor) -> dict[str, Any]:
-        """Returns what does not change between steps: keys and values of the source, weights in the compute type."""
+        """Returns the values that are the same at all steps: keys and values of the source, and cast weights."""
         return {
             "memory": self.cross_attention.memory(encoded),
             "self_attention": self.self_attention.kernels(encoded.dtype),
@@ -100,7 +100,7 @@ class DecoderLayer(Module):
 
     def step(self, x: tf.Tensor, prepared: dict[str, Any], source_bias: tf.Tensor,
              cache: dict[str, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """Transforms the newest position ``[batch, beam, hidden]`` of each hypothesis; returns it and the cache."""
+        """Transforms the newest position of each hypothesis, ``[batch, beam, hidden]``; returns (result, new cache)."""
         update, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["self_attention"])
         x = x + update
         x = x + self.cross_attention(
@@ -111,12 +111,13 @@ class DecoderLayer(Module):
 class TransformerDecoder(AutoregressiveDecoder):
     """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
 
-    The embedding and the output projection are the encoder's table. Targets are shifted
-    right by a zero vector, so no start symbol is needed.
+    The encoder's embedding table is also used for target embeddings and the output projection. Targets are shifted
+    right and start with a zero vector, so no start symbol is needed.
 
-    With targets, ids ``[batch, time]`` that end with EOS, it returns ``logits`` ``[batch, time, rows of the table]``,
-    ``outputs`` (the likeliest ids ``[batch, time]``), and ``projection``, from which a loss gets its value without the
-    logits as a whole. ``outputs`` of the search are the best ids ``[batch, length]`` alone.
+    Targets are ids ``[batch, time]`` that end with EOS. With targets, the decoder returns ``logits``
+    ``[batch, time, rows of the table]``, ``outputs`` (the most likely ids ``[batch, time]``), and ``projection``, from
+    which a loss can be computed without all logits in memory. Without targets, ``outputs`` are the best ids
+    ``[batch, length]``.
     """
 
     start_id = _START_ID
@@ -126,23 +127,24 @@ class TransformerDecoder(AutoregressiveDecoder):
         return {
             **Decoder.get_required_params(),
             "EOS_ID": Param(int, doc="Id that ends a sentence.", minimum=0, on_change=REFUSE),
-            "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result.",
+            "layer_postprocess_dropout": Param(float, doc="Dropout rate for embeddings and each sublayer's output.",
                                                minimum=0.0, below=1.0),
             "num_hidden_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
-            "hidden_size": Param(int, doc="Channels of the residual stream; the encoder's.", minimum=1),
-            "num_heads": Param(int, doc="Attention heads.", minimum=1, on_change=REFUSE),
-            "attention_dropout": Param(float, doc="Dropout rate of attention weights.", minimum=0.0, below=1.0),
+            "hidden_size": Param(int, doc="Number of channels between layers, as in the encoder.", minimum=1),
+            "num_heads": Param(int, doc="Number of attention heads.", minimum=1, on_change=REFUSE),
+            "attention_dropout": Param(float, doc="Dropout rate for attention weights.", minimum=0.0, below=1.0),
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
-            "filter_size": Param(int, doc="Channels inside the feed-forward sublayer.", minimum=1),
-            "batch_size": Param(int, doc="Set by the model; batches of any size are decoded.", unit="sentences",
+            "filter_size": Param(int, doc="Number of channels inside the feed-forward sublayer.", minimum=1),
+            "batch_size": Param(int, doc="Set by the model; has no effect.", unit="sentences",
                                 derived=True, minimum=1),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "beam_size": Param(int, doc="Hypotheses kept for each sentence.", minimum=1, maximum=10**4,
+            "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4,
                                on_change=FREE),
             "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0,
                            on_change=FREE),
-            "extra_decode_length": Param(int, doc="How much longer than its source a translation may be.",
+            "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its "
+                                         "source.",
                                          unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
         }
 
@@ -150,15 +152,17 @@ class TransformerDecoder(AutoregressiveDecoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            "GO_SYMBOL": Param(int, None, "Accepted for old configs: sequences start with a zero vector.", minimum=0,
+            "GO_SYMBOL": Param(int, None, "Accepted for old configs; has no effect, because sequences start with a "
+                               "zero vector.", minimum=0,
                                on_change=FREE),
-            "PAD_SYMBOL": Param(int, 0, "Id of padding; has to be 0."),
-            "END_SYMBOL": Param(int, None, "Another name of EOS_ID.", minimum=0),
+            "PAD_SYMBOL": Param(int, 0, "Id of padding; must be 0."),
+            "END_SYMBOL": Param(int, None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),
-            "recompute": Param(bool, False, "Gradient checkpointing: see the encoder.", on_change=FREE),
-            "n_best": Param(int, 1, "How many translations of a sentence are returned: at most beam_size, or any "
+            "recompute": Param(bool, False, "Whether to use gradient checkpointing; see TransformerEncoder.",
+                               on_change=FREE),
+            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
                             "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
             **sampling_params(),
         }
@@ -178,10 +182,10 @@ class TransformerDecoder(AutoregressiveDecoder):
     def _check(params: Any, path: str) -> None:
         problems = []
         if params["hidden_size"] % params["num_heads"]:
-            problems.append(f"'{path}/hidden_size' is {params['hidden_size']} but has to be a multiple of "
-                            f"num_heads, {params['num_heads']}.")
+            problems.append(f"'{path}/hidden_size' must be a multiple of num_heads ({params['num_heads']}), got "
+                            f"{params['hidden_size']}.")
         if params["PAD_SYMBOL"] != 0:
-            problems.append(f"'{path}/PAD_SYMBOL' is {params['PAD_SYMBOL']} but has to be 0.")
+            problems.append(f"'{path}/PAD_SYMBOL' must be 0, got {params['PAD_SYMBOL']}.")
         if problems:
             raise ConfigError(problems)
 
@@ -190,27 +194,28 @@ class TransformerDecoder(AutoregressiveDecoder):
         return self.params["EOS_ID"]
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
-        """Returns the table that encoder and decoder share.
+        """Returns the embedding that encoder and decoder share.
 
         Raises:
-          ConfigError: there is none, or one of another size.
+          ConfigError: the encoder's output has no embedding, or one of another size.
         """
         embedding: SharedEmbedding | None = encoder_output.get("embedding_softmax_layer")
         if embedding is None:
-            raise ConfigError(["The encoder shares no table of embeddings, which TransformerDecoder needs: return one "
-                               "(parts.transformer.embedding.SharedEmbedding) as 'embedding_softmax_layer'."])
+            raise ConfigError(["TransformerDecoder needs the encoder's embedding table: the encoder must return a "
+                               "parts.transformer.embedding.SharedEmbedding as 'embedding_softmax_layer'."])
         if embedding.hidden_size != self.params["hidden_size"] or embedding.rows < self.params["tgt_vocab_size"]:
             raise ConfigError([
-                f"'{self.params_path}' asks for {self.params['tgt_vocab_size']} ids and hidden_size "
-                f"{self.params['hidden_size']}, but the encoder's table, which the decoder shares, has "
-                f"{embedding.rows} and {embedding.hidden_size}: give both the same vocabulary and size."])
+                f"'{self.params_path}' has {self.params['tgt_vocab_size']} ids and hidden_size "
+                f"{self.params['hidden_size']}, but the encoder's embedding table, which the decoder shares, has "
+                f"{embedding.rows} ids and hidden_size {embedding.hidden_size}: set the same vocabulary and "
+                "hidden_size for both."])
         return embedding
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
         embedding = self._embedding(encoder_output)
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)
-        # Id 0 is embedded as zeros: shifting it in is shifting the vectors.
+        # Id 0 is embedded as zeros, so shifting the ids is the same as shifting the embeddings.
         shifted = tf.pad(ids, [[0, 0], [1, 0]])[:, :-1]
         x = embedding.lookup(shifted) + position_signal(tf.range(length), self.params["hidden_size"])
         x = dropout(tf.cast(x, self.compute_dtype), self.params["layer_postprocess_dropout"], self.training)
@@ -229,23 +234,23 @@ class TransformerDecoder(AutoregressiveDecoder):
         }
 
     def _hide_padding_ids(self, logits: tf.Tensor) -> tf.Tensor:
-        """Makes the ids beyond the vocabulary impossible if the table has more rows than it."""
+        """Masks the logits of ids beyond the vocabulary, in case the table has more rows than the vocabulary."""
         rows, vocab_size = logits.shape[-1], self.params["tgt_vocab_size"]
         if rows == vocab_size:
             return logits
         return logits + tf.cast(tf.where(tf.range(rows) < vocab_size, 0.0, _NEVER), logits.dtype)
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[dict[str, tf.Tensor]]:
-        """Returns each layer's empty cache, ``[batch, beam, heads, 0, depth]``."""
+        """Returns an empty cache for each layer, with tensors ``[batch, beam, heads, 0, depth]``."""
         batch = tf.shape(encoder_output["outputs"])[0]
         return [layer.self_attention.initial_cache(batch, beam_size, self.compute_dtype) for layer in self.layers]
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
-        # Each sentence has its own limit: the longest of the batch must not matter.
+        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
         return lengths_of(encoder_output) + self.params["extra_decode_length"]
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns memories of the source, the source's bias and weights in the compute type."""
+        """Returns the layers' memories of the source, the source's bias, and cast weights."""
         embedding = self._embedding(encoder_output)
         encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
         return {
@@ -273,7 +278,7 @@ class TransformerDecoder(AutoregressiveDecoder):
 
 
 def _source_bias(encoder_output: Mapping[str, Any]) -> tf.Tensor:
-    """Returns the bias ``[batch, 1, 1, source time]`` that hides padding: the encoder's, or one from its lengths."""
+    """Returns the bias ``[batch, 1, 1, source time]`` that masks padding: the encoder's, or one from the lengths."""
     bias = encoder_output.get("inputs_attention_bias")
     if bias is not None:
         return bias

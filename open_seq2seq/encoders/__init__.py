@@ -1,4 +1,4 @@
-"""Encoders that configs can name."""
+"""Encoders that a config can select."""
 
 import sys
 

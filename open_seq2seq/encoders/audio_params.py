@@ -1,4 +1,4 @@
-"""What encoders of audio features share: parameters, their checks, and the preparation of the input."""
+"""Parameters, checks and input preparation that are shared by encoders of audio features."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 
-# Of encoders whose convolutions are over time.
-DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; activations are "
-                    "channels last, and the weights do not depend on it.", on_change=FREE)
-# Of lists of convolutions and of recurrent layers.
+# Parameter of encoders with convolutions over time.
+DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; has no effect, "
+                    "because activations are always channels-last.", on_change=FREE)
+# on_change of the lists of convolutions and of recurrent layers.
 LAYER_CHANGES = {"": REFUSE, "dropout_keep_prob": SAY}
 
 
@@ -21,34 +21,35 @@ def required_audio_params(dropped: str, activated: str = "") -> dict[str, Any]:
     """Returns the required parameters that encoders of audio features share.
 
     Args:
-      dropped: where ``dropout_keep_prob`` applies, for the parameter reference.
-      activated: where ``activation_fn`` applies: `` of convolutions``.
+      dropped: text that says where ``dropout_keep_prob`` applies, for its description.
+      activated: text that says where ``activation_fn`` applies, such as `` of convolutions``.
     """
     return {
         **SpeechEncoder.get_required_params(),
-        "dropout_keep_prob": Param(float, doc=f"Share of activations that dropout keeps, {dropped}.", above=0.0,
+        "dropout_keep_prob": Param(float, doc=f"Keep probability of dropout {dropped}.", above=0.0,
                                    maximum=1.0),
-        "activation_fn": Param((callable, str, type(None)), doc=f"Activation{activated}: a function, or its name: "
-                               "relu, relu20 (which clips at 20)…", names="activation", on_change=REFUSE),
+        "activation_fn": Param((callable, str, type(None)), doc=f"Activation{activated}: a function, or a name such as "
+                               "relu or relu20 (ReLU clipped at 20).", names="activation", on_change=REFUSE),
     }
 
 
 def optional_audio_params(bn_momentum: float) -> dict[str, Any]:
-    """Returns the optional parameters that encoders of audio features share; ``bn_momentum`` is its default."""
+    """Returns the optional parameters that encoders of audio features share, with this default of ``bn_momentum``."""
     return {
         **SpeechEncoder.get_optional_params(),
-        "bn_momentum": Param(float, bn_momentum, "Share of the moving statistics that a step keeps.", minimum=0.0,
+        "bn_momentum": Param(float, bn_momentum, "Batch norm: fraction of the old moving statistics kept at each step.",
+                             minimum=0.0,
                              below=1.0),
-        "bn_epsilon": Param(float, 1e-3, "Added to the variance.", above=0.0, on_change=REFUSE),
-        "num_audio_features": Param((int, type(None)), None, "Columns of the features; set from the data layer.",
+        "bn_epsilon": Param(float, 1e-3, "Added to the variance in normalisation.", above=0.0, on_change=REFUSE),
+        "num_audio_features": Param((int, type(None)), None, "Number of features per frame; set from the data layer.",
                                     derived=True, minimum=1),
     }
 
 
 def audio_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    """Returns a sentence if ``num_audio_features`` is missing in the parameters, which stand at ``path``."""
+    """Returns a list with a message if ``num_audio_features`` is missing; ``path`` is that of the parameters."""
     if params["num_audio_features"] is None:
-        return [f"'{path}/num_audio_features' is missing: give it, since the data layer does not."]
+        return [f"'{path}/num_audio_features' is missing: set it, because the data layer does not provide it."]
     return []
 
 
@@ -57,9 +58,9 @@ def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype
     """Returns an encoder's input: features ``[batch, time, num_audio_features]``, and lengths ``[batch]`` int32.
 
     Args:
-      input_dict: ``source_tensors``: features and lengths in frames, of any types.
-      dtype: type of the result.
-      mask: whether padding is replaced by zeros.
+      input_dict: a dict whose ``source_tensors`` are features, and lengths in frames, of any dtypes.
+      dtype: dtype of the returned features.
+      mask: whether to set padding to zeros.
     """
     x, lengths = input_dict["source_tensors"][:2]
     x = tf.ensure_shape(tf.cast(x, dtype), [None, None, num_audio_features])

@@ -1,4 +1,4 @@
-"""The entries of ``convnet_layers``, which describe convolutional blocks, and their checks."""
+"""Checks the entries of ``convnet_layers``, which describe convolutional blocks."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from open_seq2seq.parts.conv_blocks.convolution import KINDS, Window
 
 _SIZES = (int, list, tuple)
 _REQUIRED = {
-    "type": Param(list(KINDS), doc="Kind of convolution: conv1d; sep_conv1d, depthwise and pointwise; conv2d, over "
-                  "time and frequency; tcn, causal."),
-    "repeat": Param(int, doc="Layers of the block.", minimum=1, maximum=1000),
-    "kernel_size": Param(_SIZES, doc="Taps over time, and for conv2d over frequency.", unit="frames",
+    "type": Param(list(KINDS), doc="Kind of convolution: conv1d (over time), sep_conv1d (depthwise and pointwise), "
+                  "conv2d (over time and frequency), or tcn (causal)."),
+    "repeat": Param(int, doc="Number of layers in the block.", minimum=1, maximum=1000),
+    "kernel_size": Param(_SIZES, doc="Number of taps over time and, for conv2d, over frequency.", unit="frames",
                          minimum=1, maximum=10**5),
-    "stride": Param(_SIZES, doc="Step over time, and for conv2d over frequency; of each layer.", unit="frames",
+    "stride": Param(_SIZES, doc="Stride of each layer over time and, for conv2d, over frequency.", unit="frames",
                     minimum=1, maximum=10**5),
-    "num_channels": Param(int, doc="Channels of the block's outputs.", minimum=1),
-    "padding": Param(["SAME", "VALID"], doc="Whether frames at the edges are kept; tcn always keeps them."),
+    "num_channels": Param(int, doc="Number of channels of the block's output.", minimum=1),
+    "padding": Param(["SAME", "VALID"], doc="SAME pads with zeros, VALID does not pad; tcn always pads before the "
+                     "first frame."),
 }
 _OPTIONAL = {
-    "dilation": Param(_SIZES, 1, "From one tap to the next.", "frames", minimum=1, maximum=10**5),
-    "dropout_keep_prob": Param((float, type(None)), None, "Share of activations that dropout keeps.",
+    "dilation": Param(_SIZES, 1, "Dilation, the step between filter taps.", "frames", minimum=1, maximum=10**5),
+    "dropout_keep_prob": Param((float, type(None)), None, "Keep probability of dropout; by default the encoder's.",
                                above=0.0, maximum=1.0),
-    "residual": Param(bool, False, "Whether the block's input is added to the last layer's."),
-    "residual_dense": Param(bool, False, "With residual: the inputs of all earlier such blocks too."),
+    "residual": Param(bool, False, "Whether to add the block's input before the last activation."),
+    "residual_dense": Param(bool, False, "With residual: whether to add the inputs of all earlier blocks with "
+                            "residual_dense too."),
 }
 
 
 class ConvnetEntry(NamedTuple):
-    """One checked entry.
+    """A checked entry of ``convnet_layers``.
 
     Attributes:
-      shape: of the block.
-      residual: whether its input is added.
-      residual_dense: whether the inputs of all earlier such blocks are added too.
+      shape: shape of the block.
+      residual: whether the block's input is added to its result.
+      residual_dense: whether the inputs of all earlier blocks with ``residual_dense`` are added too.
     """
 
     shape: BlockShape
@@ -45,7 +47,7 @@ class ConvnetEntry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Kind of its convolutions."""
+        """The kind of the block's convolutions."""
         return self.shape.kind
 
 
@@ -53,10 +55,11 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     """Checks ``convnet_layers``.
 
     Args:
-      keep_prob: of entries without ``dropout_keep_prob``.
+      keep_prob: the ``dropout_keep_prob`` of entries that have none.
+      path: path of ``layers`` in the config, for messages.
 
     Returns:
-      (entries, problems: one sentence each); the entries are valid only without problems.
+      (checked entries, messages about problems); the entries are valid only if there are no problems.
     """
     if not layers:
         return [], [f"'{path}' is empty: give at least one block."]
@@ -65,7 +68,8 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     for place, params in checked.items():
         entries.append(_entry(params, keep_prob))
         if params["type"] == "conv2d" and any(entry.kind != "conv2d" for entry in entries):
-            problems.append(f"'{place}/type' is 'conv2d' after layers over time alone, which have no frequencies.")
+            problems.append(f"'{place}/type' must not be 'conv2d' after other kinds, because their output has no "
+                            "frequencies.")
     return entries, problems
 
 
@@ -80,8 +84,8 @@ def _problems(params: Mapping[str, Any], place: str) -> list[str]:
         sizes = _sizes(params[name])
         fits = len(sizes) == axes or (name == "dilation" and len(sizes) == 1)
         if not fits or not all(isinstance(size, int) and size >= 1 for size in sizes):
-            wanted = "two whole numbers, over time and frequency," if axes == 2 else "one whole number"
-            problems.append(f"'{place}/{name}' is {params[name]} but has to be {wanted} of at least 1.")
+            wanted = "two positive integers (time, frequency)" if axes == 2 else "one positive integer"
+            problems.append(f"'{place}/{name}' must be {wanted}, got {params[name]}.")
     if not problems:
         problems = _combination_problems(params, place)
     return problems
@@ -91,15 +95,16 @@ def _combination_problems(params: Mapping[str, Any], place: str) -> list[str]:
     problems = []
     strides, dilations = _sizes(params["stride"]), _sizes(params["dilation"])
     if max(strides) > 1 and max(dilations) > 1:
-        problems.append(f"'{place}/dilation' is {params['dilation']} with a stride of {params['stride']}: one of them "
-                        "has to be 1.")
+        problems.append(f"'{place}/dilation' is {params['dilation']} and the stride is {params['stride']}: one of them "
+                        "must be 1.")
     if params["residual"] and (max(strides) > 1 or params["padding"] == "VALID"):
-        problems.append(f"'{place}/residual' needs a stride of 1 and the padding SAME: what is added must have as many "
-                        "frames as the block's output.")
+        problems.append(f"'{place}/residual' needs a stride of 1 and the padding SAME, because the block's input and "
+                        "output "
+                        "must have the same number of frames.")
     if params["residual"] and params["type"] == "conv2d":
-        problems.append(f"'{place}/residual' needs layers over time alone, not conv2d.")
+        problems.append(f"'{place}/residual' is not supported for conv2d.")
     if params["residual_dense"] and not params["residual"]:
-        problems.append(f"'{place}/residual_dense' needs residual.")
+        problems.append(f"'{place}/residual_dense' needs residual: set both to True.")
     return problems
 
 

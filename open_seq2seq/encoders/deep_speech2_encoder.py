@@ -1,4 +1,4 @@
-"""The encoder of Deep Speech 2: convolutions over time and frequency, recurrent layers, a dense layer."""
+"""Deep Speech 2's encoder: convolutions over time and frequency, recurrent layers, and a dense layer."""
 
 from __future__ import annotations
 
@@ -28,54 +28,56 @@ from open_seq2seq.parts.rnn.layers import RecurrentStack
 from open_seq2seq.parts.rnn.row_convolution import RowConvolution
 from open_seq2seq.utils.errors import ConfigError
 
-# Names that configs give, and the cells that they mean.
+# Values of rnn_type in configs, and the cells that they select.
 RNN_TYPES = {"cudnn_gru": "gru", "cudnn_lstm": "lstm", "gru": "gru", "lstm": "lstm", "layernorm_lstm": "layernorm_lstm",
              "classic_gru": "classic_gru"}
 _LAYOUTS = ["channels_last", "channels_first", "BTFC", "BCTF", "BFTC", "BCFT"]
 _CONV_LAYER = {
-    "kernel_size": Param((list, tuple), doc="Taps over time and frequency.", minimum=1, maximum=10**5),
-    "stride": Param((list, tuple), doc="Steps over time and frequency.", minimum=1, maximum=10**5),
-    "num_channels": Param(int, doc="Channels of the output.", minimum=1),
-    "padding": Param(["SAME", "VALID"], doc="Whether frames at the edges are kept."),
+    "kernel_size": Param((list, tuple), doc="Numbers of taps over time and frequency.", minimum=1, maximum=10**5),
+    "stride": Param((list, tuple), doc="Strides over time and frequency.", minimum=1, maximum=10**5),
+    "num_channels": Param(int, doc="Number of output channels.", minimum=1),
+    "padding": Param(["SAME", "VALID"], doc="SAME pads with zeros, VALID does not pad."),
 }
 
 
 class DeepSpeech2Encoder(SpeechEncoder):
     """Deep Speech 2 (Amodei et al. 2015, https://arxiv.org/abs/1512.02595).
 
-    Convolutions with batch norm, recurrent layers (each gets both directions of the one below), on request a row
-    convolution, and a dense layer with dropout. Padding never matters.
+    Consists of convolutions with batch norm, recurrent layers (each reads both directions of the one below), an
+    optional row convolution, and a dense layer with dropout. Results do not depend on padding.
 
     Attributes:
-      output_size: channels of the outputs.
+      output_size: number of channels of the outputs.
     """
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **required_audio_params("after recurrent layers and the dense one",
+            **required_audio_params("after recurrent layers and the dense layer",
                                     " of convolutions and of the dense layer"),
-            "conv_layers": Param(list, doc="Convolutions: kernel_size and stride (time, frequency), num_channels, "
-                                 "padding. May be empty.", on_change=LAYER_CHANGES),
-            "num_rnn_layers": Param(int, doc="Recurrent layers; 0 for none.", minimum=0, maximum=1000),
-            "row_conv": Param(bool, doc="Whether a row convolution of row_conv_width follows the recurrent layers."),
-            "n_hidden": Param(int, doc="Channels of the dense layer and of the outputs.", minimum=1),
-            "use_cudnn_rnn": Param(bool, doc="Whether GPUs run the recurrence in cuDNN, where that computes rnn_type; "
-                                   "weights and results do not depend on it.", on_change=FREE),
-            "rnn_cell_dim": Param(int, doc="Units of each direction of a recurrent layer.", minimum=1),
-            "rnn_type": Param(list(RNN_TYPES), doc="Cell. gru resets after the product, as cuDNN's, classic_gru before "
-                              "it. With the prefix cudnn_ dropout is between layers; else behind the last one too."),
-            "rnn_unidirectional": Param(bool, doc="Whether recurrent layers go forward only."),
+            "conv_layers": Param(list, doc="Convolutions, each a dict with kernel_size and stride (time, frequency), "
+                                 "num_channels and padding. May be empty.", on_change=LAYER_CHANGES),
+            "num_rnn_layers": Param(int, doc="Number of recurrent layers; may be 0.", minimum=0, maximum=1000),
+            "row_conv": Param(bool, doc="Whether to apply a row convolution after the recurrent layers."),
+            "n_hidden": Param(int, doc="Number of channels of the dense layer and of the outputs.", minimum=1),
+            "use_cudnn_rnn": Param(bool, doc="Whether to use cuDNN on GPUs if it supports rnn_type; weights and "
+                                   "results "
+                                   "are the same.", on_change=FREE),
+            "rnn_cell_dim": Param(int, doc="Number of units in each direction of each recurrent layer.", minimum=1),
+            "rnn_type": Param(list(RNN_TYPES), doc="Cell type. gru applies the reset gate after the matrix product, "
+                              "as in cuDNN, classic_gru before it. With the prefix cudnn_, dropout is applied only "
+                              "between layers, otherwise also after the last layer."),
+            "rnn_unidirectional": Param(bool, doc="Whether recurrent layers are unidirectional."),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **optional_audio_params(0.99),
-            "row_conv_width": Param(int, 8, "Taps of the row convolution; below 2 there is none.", "frames",
+            "row_conv_width": Param(int, 8, "Number of taps of the row convolution; 0 and 1 disable it.", "frames",
                                     minimum=0, maximum=10**5),
-            "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs, in which it is the order of "
-                                 "convolutions in memory; activations are BTFC, and the weights do not depend on it.",
+            "data_format": Param(_LAYOUTS, "channels_last", "Accepted for old configs; has no effect, because "
+                                 "activations are always BTFC.",
                                  on_change=FREE),
         }
 
@@ -104,7 +106,7 @@ class DeepSpeech2Encoder(SpeechEncoder):
         self.bias = self.weight([self.output_size], "zeros")
 
     def _build_convolutions(self, layers: list[Mapping[str, Any]], settings: BlockSettings) -> int:
-        """Makes the convolutions; returns the values of a frame after the last one."""
+        """Creates the convolutions; returns the number of values per frame after the last one."""
         width, channels = self.params["num_audio_features"], 1
         self.convolutions: list[ConvBlock] = []
         for layer in layers:
@@ -114,8 +116,8 @@ class DeepSpeech2Encoder(SpeechEncoder):
             self.convolutions.append(ConvBlock(channels, shape, settings))
             width, channels = windows[1].outputs(width), layer["num_channels"]
         if width < 1:
-            raise ConfigError([f"'{self.params_path}/conv_layers' leave nothing of "
-                               f"{self.params['num_audio_features']} features: use the padding SAME."])
+            raise ConfigError([f"'{self.params_path}/conv_layers' reduce the "
+                               f"{self.params['num_audio_features']} features to none: use the padding SAME."])
         return width * channels
 
     @property
@@ -134,12 +136,12 @@ class DeepSpeech2Encoder(SpeechEncoder):
         """Encodes features.
 
         Args:
-          input_dict: ``source_tensors``: features ``[batch, time, num_audio_features]`` and lengths ``[batch]`` in
-            frames, int32.
+          input_dict: a dict whose ``source_tensors`` are features ``[batch, time, num_audio_features]`` and lengths
+            ``[batch]`` int32 in frames.
 
         Returns:
-          ``outputs`` ``[batch, time', n_hidden]`` in the compute type, ``src_length`` and ``outputs_length``
-          ``[batch]``, in frames of the outputs.
+          A dict with ``outputs`` ``[batch, time', n_hidden]`` in the compute dtype, and ``src_length`` and
+          ``outputs_length`` ``[batch]``, the numbers of output frames.
         """
         x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"))
         x = x[..., tf.newaxis]
@@ -163,6 +165,6 @@ class DeepSpeech2Encoder(SpeechEncoder):
 
 
 def _layer_problems(layer: Mapping[str, Any], place: str) -> list[str]:
-    return [f"'{place}/{name}' is {layer[name]} but has to be two whole numbers, over time and frequency, of at least "
-            "1." for name in ("kernel_size", "stride")
+    return [f"'{place}/{name}' must be two positive integers (time, frequency), got {layer[name]}."
+            for name in ("kernel_size", "stride")
             if len(layer[name]) != 2 or not all(isinstance(n, int) and n >= 1 for n in layer[name])]

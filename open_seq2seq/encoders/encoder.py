@@ -1,4 +1,4 @@
-"""The base of encoders."""
+"""Base class of encoders."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Encoder(Component):
         """Encodes a batch.
 
         Args:
-          input_dict: ``source_tensors``: a list ``[values, lengths, …]``.
-          training: whether dropout and the like are on (``self.training`` in the body).
+          input_dict: a dict with ``source_tensors``, a list ``[values, lengths, …]``.
+          training: whether to apply dropout and similar operations; ``self.training`` in ``_encode``.
 
         Returns:
-          A dict with keys of ``parts.keys.EncoderOutput``: ``outputs`` ``[batch, time, hidden]`` and
-          ``outputs_length`` ``[batch]`` for sequence encoders, and whatever else the decoder needs. Lengths are also
-          there under their aliases, whichever name the body used.
+          A dict with keys of ``parts.keys.EncoderOutput``: for sequence encoders, ``outputs`` ``[batch, time, hidden]``
+          and ``outputs_length`` ``[batch]``, and anything else that the decoder needs. Lengths are stored under all of
+          their aliases, no matter which of them ``_encode`` uses.
         """
         with self.in_training(training):
             result = with_lengths(self._encode(input_dict))
@@ -30,4 +30,4 @@ class Encoder(Component):
         return result
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError("An encoder implements _encode(input_dict).")
+        raise NotImplementedError("An encoder must implement _encode(input_dict).")

@@ -1,4 +1,4 @@
-"""The encoder of Listen, Attend and Spell: convolutions over time, then recurrent layers that may pool."""
+"""The encoder of Listen, Attend and Spell: convolutions over time, then recurrent layers with optional pooling."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from open_seq2seq.parts.rnn.layers import RecurrentStack
 from open_seq2seq.utils.errors import ConfigError
 
 _RECURRENT = {
-    "type": Param(["lstm", "gru"], doc="Cell."),
-    "num_layers": Param(int, doc="Layers.", minimum=1, maximum=1000),
-    "hidden_dim": Param(int, doc="Units of each direction.", minimum=1),
+    "type": Param(["lstm", "gru"], doc="Cell type."),
+    "num_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
+    "hidden_dim": Param(int, doc="Number of units per direction.", minimum=1),
 }
 _RECURRENT_OPTIONAL = {
-    "dropout_keep_prob": Param((float, type(None)), None, "Share of each layer's output that dropout keeps.",
+    "dropout_keep_prob": Param((float, type(None)), None, "Keep probability of dropout after each layer.",
                                above=0.0, maximum=1.0),
-    "pool": Param(bool, False, "Whether the largest of neighbouring frames are taken."),
-    "pool_size": Param(int, 2, "How many of them.", minimum=1, maximum=10**5),
-    "stride": Param(int, 2, "Frames from one group to the next.", minimum=1, maximum=10**5),
+    "pool": Param(bool, False, "Whether to apply max pooling over time."),
+    "pool_size": Param(int, 2, "Size of the pooling window, in frames.", minimum=1, maximum=10**5),
+    "stride": Param(int, 2, "Stride of the pooling, in frames.", minimum=1, maximum=10**5),
 }
 
 
@@ -43,8 +43,8 @@ class PooledRecurrence(Module):
     """Bidirectional recurrent layers, optionally followed by max pooling over time.
 
     Args:
-      params: an entry of ``recurrent_layers``, checked.
-      keep_prob: of entries without ``dropout_keep_prob``.
+      params: a checked entry of ``recurrent_layers``.
+      keep_prob: keep probability of dropout, if the entry has no ``dropout_keep_prob``.
     """
 
     def __init__(self, input_size: int, params: Mapping[str, Any], keep_prob: float, initializer: Any,
@@ -57,36 +57,37 @@ class PooledRecurrence(Module):
         self.output_size = self.rnn.output_size
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """Transforms ``[batch, time, input]``, of lengths ``[batch]``, to ``[batch, time', output_size]`` and lengths.
+        """Returns the outputs ``[batch, time', output_size]`` and their lengths for ``x`` ``[batch, time, input]``.
 
-        Incomplete pooling windows at the end are left out.
+        Incomplete pooling windows at the end are dropped.
         """
         x = self.rnn(x, lengths, training)
         if self.window is None:
             return x, lengths
-        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail on shorter inputs
+        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels need a full window
         x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
         return x, self.window.outputs(lengths)
 
 
 class ListenAttendSpellEncoder(SpeechEncoder):
-    """The listener (Chan et al. 2015, https://arxiv.org/abs/1508.01211), with convolutions before it.
+    """The listener (Chan et al. 2015, https://arxiv.org/abs/1508.01211), optionally preceded by convolutions.
 
-    Each recurrent layer gets both directions of the one below. Padding never matters.
+    Each recurrent layer reads both directions of the one below. Results do not depend on padding.
 
     Attributes:
-      output_size: channels of the outputs.
+      output_size: number of channels of the outputs.
     """
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **required_audio_params("where a layer does not say", " of convolutions"),
-            "recurrent_layers": Param(list, doc="Recurrent layers: type (lstm, gru), num_layers, hidden_dim, and "
-                                      "optionally dropout_keep_prob, pool, pool_size, stride. May be empty.",
+            **required_audio_params("for layers that do not set it", " of convolutions"),
+            "recurrent_layers": Param(list, doc="Recurrent layers, each a dict with type (lstm, gru), num_layers, "
+                                      "hidden_dim, and optionally dropout_keep_prob, pool, pool_size and stride. May "
+                                      "be empty.",
                                       on_change=LAYER_CHANGES),
-            "convnet_layers": Param(list, doc="Convolutions, as TDNNEncoder has them, without residual connections. "
-                                    "May be empty.", on_change=LAYER_CHANGES),
+            "convnet_layers": Param(list, doc="Convolutions over time, as in TDNNEncoder, without residual "
+                                    "connections. May be empty.", on_change=LAYER_CHANGES),
         }
 
     @staticmethod
@@ -122,8 +123,8 @@ class ListenAttendSpellEncoder(SpeechEncoder):
         params = self.params
         entries, problems = (check_convnet_layers(params["convnet_layers"], params["dropout_keep_prob"],
                                                   f"{path}/convnet_layers") if params["convnet_layers"] else ([], []))
-        problems += [f"'{path}/convnet_layers/{number}' has a residual connection or is over frequency: this encoder "
-                     "has neither; use TDNNEncoder." for number, entry in enumerate(entries)
+        problems += [f"'{path}/convnet_layers/{number}' is a conv2d or has a residual connection, which this encoder "
+                     "does not support: use TDNNEncoder." for number, entry in enumerate(entries)
                      if entry.residual or entry.kind == "conv2d"]
         recurrent, found = check_entries(params["recurrent_layers"], _RECURRENT, _RECURRENT_OPTIONAL,
                                          f"{path}/recurrent_layers")

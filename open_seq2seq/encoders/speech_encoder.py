@@ -1,4 +1,4 @@
-"""What encoders of speech declare about time: windows, stride, lengths and receptive field."""
+"""What speech encoders declare about time: windows, stride, output lengths and receptive field."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from open_seq2seq.parts.conv_blocks.receptive_field import ReceptiveField
 
 
 class TimeWindows:
-    """Mixin of encoders that apply windows over time, such as convolutions.
+    """Mixin for encoders that apply windows over time, such as convolutions.
 
-    A subclass implements ``time_windows``, or assigns ``self.time_stride``; stride and output lengths follow from it.
-    An encoder that can be streamed also implements ``receptive_field``.
+    A subclass implements ``time_windows``, or assigns ``self.time_stride``; output lengths are computed from either. An
+    encoder that can be streamed also implements ``receptive_field``.
     """
 
     @property
     def time_windows(self) -> Sequence[Window]:
-        """The windows over time in the order of the layers; empty if the encoder keeps the length."""
+        """The windows over time, in the order of the layers; empty if the encoder does not change the length."""
         return ()
 
-    @functools.cached_property  # so that encoders without windows may assign it
+    @functools.cached_property  # cached, so that encoders without windows can assign it
     def time_stride(self) -> int:
-        """Frames of the input from one output to the next."""
+        """The step between consecutive outputs, in input frames."""
         return math.prod(window.stride for window in self.time_windows)
 
     def output_lengths(self, lengths: Any) -> Any:
-        """Returns the number of outputs for a number of frames: an integer, or an array or int32 tensor of them."""
+        """Returns the numbers of outputs for numbers of frames (an integer, an array or an int32 tensor)."""
         if not self.time_windows:
             return -(-lengths // self.time_stride)
         for window in self.time_windows:
@@ -38,16 +38,16 @@ class TimeWindows:
         return lengths
 
     def receptive_field(self) -> ReceptiveField | None:
-        """Returns the receptive field of an output; None if it is the whole utterance, which cannot be streamed."""
+        """Returns the receptive field of an output; None if it is the whole utterance, which prevents streaming."""
         return None
 
 
 class SpeechEncoder(TimeWindows, Encoder):
-    """Base of encoders of speech: subclasses implement ``_encode`` and give ``time_windows``."""
+    """Base of speech encoders: subclasses implement ``_encode`` and ``time_windows``."""
 
 
 class _Attributes(TimeWindows):
-    """The attributes of the same names of an encoder without the mixin; a stride of 1 if it has none."""
+    """Adapter for an encoder without the mixin: uses its attributes of the same names, if it has any."""
 
     def __init__(self, encoder: object) -> None:
         self._encoder = encoder
@@ -69,8 +69,8 @@ class _Attributes(TimeWindows):
 
 
 def time_windows_of(encoder: object) -> TimeWindows:
-    """Returns the encoder if it has the mixin, otherwise an object with its attributes of the same names.
+    """Returns the encoder itself if it has the mixin, otherwise an adapter that uses its attributes of the same names.
 
-    An encoder without either keeps the length of its input, and cannot be streamed.
+    An encoder without these attributes is assumed to keep the length of its input, and cannot be streamed.
     """
     return encoder if isinstance(encoder, TimeWindows) else _Attributes(encoder)

@@ -1,4 +1,4 @@
-"""The convolutional encoder of Wave2Letter, Jasper and QuartzNet."""
+"""Convolutional encoder of Wave2Letter, Jasper and QuartzNet."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ from open_seq2seq.utils.errors import ConfigError
 class TDNNEncoder(SpeechEncoder):
     """Blocks of convolutions over time.
 
-    ``convnet_layers`` makes it Wave2Letter+ (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), Jasper with
-    plain or dense residual connections (Li et al. 2019, https://arxiv.org/abs/1904.03288), or QuartzNet (Kriman et
-    al. 2019, https://arxiv.org/abs/1910.10261).
+    Depending on ``convnet_layers``, this is Wave2Letter+ (Collobert et al. 2016, https://arxiv.org/abs/1609.03193),
+    Jasper with plain or dense residual connections (Li et al. 2019, https://arxiv.org/abs/1904.03288), or QuartzNet
+    (Kriman et al. 2019, https://arxiv.org/abs/1910.10261).
 
-    In training, statistics of normalisation do not include padding. Outside training, the result of an utterance does
-    not depend on its batch.
+    By default, normalisation statistics exclude padding in training, and outside of training the result of an utterance
+    does not depend on its batch (see ``use_conv_mask``).
 
     Attributes:
-      output_size: channels of the outputs.
+      output_size: number of channels of the outputs.
     """
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            **required_audio_params("where an entry of convnet_layers does not say"),
-            "convnet_layers": Param(list, doc="Blocks: type, repeat, kernel_size, stride, num_channels, padding, and "
-                                    "optionally dilation, dropout_keep_prob, residual, residual_dense.",
+            **required_audio_params("for entries of convnet_layers that do not set it"),
+            "convnet_layers": Param(list, doc="Blocks, each a dict with type, repeat, kernel_size, stride, "
+                                    "num_channels, padding, and optionally dilation, dropout_keep_prob, residual and "
+                                    "residual_dense.",
                                     on_change=LAYER_CHANGES),
         }
 
@@ -55,16 +56,17 @@ class TDNNEncoder(SpeechEncoder):
         return {
             **optional_audio_params(0.90),
             "data_format": DATA_FORMAT,
-            "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution; layer_norm is "
-                                   "over the channels of a frame, instance_norm over an utterance's frames.",
+            "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution. layer_norm: "
+                                   "over "
+                                   "the channels of each frame. instance_norm: over the frames of each utterance.",
                                    on_change=REFUSE),
-            "use_conv_mask": Param(bool, True, "Whether padding is zero before each convolution and left out of "
-                                   "statistics; if not, results depend on what an utterance is batched with.",
+            "use_conv_mask": Param(bool, True, "Whether to set padding to zero before each convolution and exclude it "
+                                   "from statistics. If False, results depend on the other utterances in the batch.",
                                    on_change=REFUSE),
-            "drop_block_prob": Param(float, 0.0, "Probability that training leaves a residual block out, all but its "
-                                     "residual connection.", minimum=0.0, below=1.0),
-            "drop_block_index": Param(int, -1, "Block that evaluation and inference leave out likewise, from 0; -1 is "
-                                      "none.", minimum=-1),
+            "drop_block_prob": Param(float, 0.0, "Probability in training that a residual block is dropped, except for "
+                                     "its residual connection.", minimum=0.0, below=1.0),
+            "drop_block_index": Param(int, -1, "Index of a residual block that is dropped in evaluation and inference, "
+                                      "except for its residual connection; -1 is none.", minimum=-1),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -104,11 +106,11 @@ class TDNNEncoder(SpeechEncoder):
 
     @property
     def time_windows(self) -> list[Window]:
-        # Residual connections have windows of one frame, which lie within those of the layers that they skip.
+        # The windows of residual connections are one frame long, within those of the layers that they skip.
         return [layer.window for block in self.blocks for layer in block.layers]
 
     def receptive_field(self) -> ReceptiveField | None:
-        if self.params["normalization"] == "instance_norm":  # uses the statistics of the whole utterance
+        if self.params["normalization"] == "instance_norm":  # the statistics are those of the whole utterance
             return None
         return field_of(self.time_windows)
 
@@ -116,12 +118,12 @@ class TDNNEncoder(SpeechEncoder):
         """Encodes features.
 
         Args:
-          input_dict: ``source_tensors``: features ``[batch, time, num_audio_features]`` and lengths ``[batch]`` in
-            frames, int32.
+          input_dict: a dict whose ``source_tensors`` are features ``[batch, time, num_audio_features]`` and lengths
+            ``[batch]`` int32 in frames.
 
         Returns:
-          ``outputs`` ``[batch, time', output_size]`` in the compute type, ``src_length`` and ``outputs_length``
-          ``[batch]``, in frames of the outputs.
+          A dict with ``outputs`` ``[batch, time', output_size]`` in the compute dtype, and ``src_length`` and
+          ``outputs_length`` ``[batch]``, the numbers of output frames.
         """
         x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"),
                                     self.params["use_conv_mask"])
@@ -168,8 +170,8 @@ def _problems(params: Mapping[str, Any], entries: list[ConvnetEntry], path: str)
     droppable = [number for number, entry in enumerate(entries) if entry.residual or entry.residual_dense]
     if params["drop_block_prob"] and entries and not droppable:
         problems.append(f"'{path}/drop_block_prob' needs blocks with a residual connection: set it to 0, or set "
-                        "residual in convnet_layers.")
+                        "residual to True in convnet_layers.")
     if params["drop_block_index"] != -1 and params["drop_block_index"] not in droppable:
-        problems.append(f"'{path}/drop_block_index' is {params['drop_block_index']} but has to be the number, from 0, "
-                        "of a block with a residual connection, or -1.")
+        problems.append(f"'{path}/drop_block_index' must be -1 or the index of a block with a residual connection, got "
+                        f"{params['drop_block_index']}.")
     return problems

@@ -1,4 +1,4 @@
-"""The encoder of the Transformer."""
+"""The Transformer's encoder."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class EncoderLayer(Module):
 class TransformerEncoder(Encoder):
     """Stack of self-attention layers (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
-    Normalisation is before each sublayer and after the stack. The decoder shares the encoder's embedding.
+    Normalisation is applied before each sublayer and after the stack. The decoder shares the encoder's embedding.
     """
 
     @staticmethod
@@ -59,16 +59,16 @@ class TransformerEncoder(Encoder):
         return {
             **Encoder.get_required_params(),
             "encoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
-            "hidden_size": Param(int, doc="Channels of the residual stream; a multiple of num_heads.", minimum=1),
-            "num_heads": Param(int, doc="Attention heads.", minimum=1, on_change=REFUSE),
-            "attention_dropout": Param(float, doc="Dropout rate of attention weights.", minimum=0.0, below=1.0),
-            "filter_size": Param(int, doc="Channels inside the feed-forward sublayer.", minimum=1),
+            "hidden_size": Param(int, doc="Number of channels between layers; a multiple of num_heads.", minimum=1),
+            "num_heads": Param(int, doc="Number of attention heads.", minimum=1, on_change=REFUSE),
+            "attention_dropout": Param(float, doc="Dropout rate for attention weights.", minimum=0.0, below=1.0),
+            "filter_size": Param(int, doc="Number of channels inside the feed-forward sublayer.", minimum=1),
             "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
-            "layer_postprocess_dropout": Param(float, doc="Dropout rate of embeddings and of each sublayer's result.",
+            "layer_postprocess_dropout": Param(float, doc="Dropout rate for embeddings and each sublayer's output.",
                                                minimum=0.0, below=1.0),
-            "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are equal.",
+            "remove_padding": Param(bool, doc="Whether the feed-forward sublayer skips padding; results are the same.",
                                     on_change=FREE),
         }
 
@@ -76,12 +76,14 @@ class TransformerEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "pad_embeddings_2_eight": Param(bool, False, "Whether the table's rows are rounded up to a multiple of 8."),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the embedding table's rows up to a multiple "
+                                            "of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),
-            "recompute": Param(bool, False, "Gradient checkpointing: training keeps of each layer only its input, and "
-                               "computes the rest again in the backward pass. Less memory, more time, equal results.",
+            "recompute": Param(bool, False, "Whether to use gradient checkpointing: training keeps only each layer's "
+                               "input and recomputes the rest in the backward pass. This needs less memory and more "
+                               "time; results are the same.",
                                on_change=FREE),
         }
 
@@ -102,12 +104,12 @@ class TransformerEncoder(Encoder):
         """Encodes ids.
 
         Args:
-          input_dict: ``source_tensors``: ids ``[batch, time]`` and lengths ``[batch]``, int32.
+          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
 
         Returns:
-          ``outputs`` ``[batch, time, hidden]`` in the compute type, ``outputs_length`` and
-          ``src_lengths`` ``[batch]``, ``inputs_attention_bias`` ``[batch, 1, 1, time]``,
-          ``embedding_softmax_layer``, ``encoder_input`` (the ids), and ``state`` None.
+          A dict with ``outputs`` ``[batch, time, hidden]`` in the compute dtype, ``outputs_length`` and ``src_lengths``
+          ``[batch]``, ``inputs_attention_bias`` ``[batch, 1, 1, time]``, ``embedding_softmax_layer``, ``encoder_input``
+          (the ids), and ``state`` (None).
         """
         ids, lengths = input_dict["source_tensors"][:2]
         length = tf.shape(ids)[1]
@@ -131,7 +133,7 @@ class TransformerEncoder(Encoder):
 
 
 def check_heads(params: Any, path: str) -> None:
-    """Raises ConfigError unless the heads divide the channels."""
+    """Raises ConfigError unless ``hidden_size`` is a multiple of ``num_heads``."""
     if params["hidden_size"] % params["num_heads"]:
-        raise ConfigError([f"'{path}/hidden_size' is {params['hidden_size']} but has to be a multiple of "
-                           f"num_heads, {params['num_heads']}."])
+        raise ConfigError([f"'{path}/hidden_size' must be a multiple of num_heads ({params['num_heads']}), got "
+                           f"{params['hidden_size']}."])

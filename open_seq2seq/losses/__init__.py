@@ -1,4 +1,4 @@
-"""Losses that configs can name."""
+"""Losses that a config can select."""
 
 import sys
 

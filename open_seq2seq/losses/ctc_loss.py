@@ -1,4 +1,4 @@
-"""The loss of connectionist temporal classification."""
+"""Loss of connectionist temporal classification (CTC)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class CTCLoss(Loss):
-    """Negative log probability of the labels, averaged over utterances (Graves et al. 2006).
+    """Negative log probability of the labels, averaged over utterances and computed in FP32 (Graves et al. 2006).
 
-    ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, the blank last, and ``src_length`` ``[batch]`` in
-    frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``. Computed in FP32.
+    ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, where the blank is last, and ``src_length``
+    ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``.
 
-    A label that needs more frames than there are (its length, and a blank between equal neighbours) has probability 0.
-    With ``mask_nan`` such an utterance, and one with NaN in its logits, adds 0 to the loss and to the gradient, but
-    counts in the mean. A second term, ``masked``, of weight 0, counts them.
+    Labels that need more frames than there are (one per symbol, and one per blank between equal neighbours) have
+    probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits, add 0 to the loss and gradient,
+    but still count in the mean. A second term, ``masked``, with weight 0, counts them.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **Loss.get_optional_params(),
-            "mask_nan": Param(bool, True, "Whether utterances without a finite loss (a label longer than its frames) "
-                              "are left out; if not, they make the loss infinite, and the update is skipped."),
-            "tgt_vocab_size": Param(int, None, "Number of symbols, the blank included; set from the data layer.",
+            "mask_nan": Param(bool, True, "Whether to ignore utterances without a finite loss, such as those with "
+                              "fewer "
+                              "frames than labels. If False, they make the loss infinite and the update is skipped."),
+            "tgt_vocab_size": Param(int, None, "Number of symbols, including the blank; set from the data layer.",
                                     "symbols", derived=True, minimum=1),
             "batch_size": Param(int, None, "Set by the model; has no effect.", "utterances", derived=True, minimum=1),
         }
@@ -42,7 +43,8 @@ class CTCLoss(Loss):
         vocab_size = self.params["tgt_vocab_size"]
         if vocab_size is not None and logits.shape[-1] != vocab_size:
             raise ConfigError([f"'{self.params_path}/tgt_vocab_size' is {vocab_size}, but the decoder's logits have "
-                               f"{logits.shape[-1]} columns: give both the alphabet's size and one for the blank."])
+                               f"{logits.shape[-1]} columns: set both to the size of the alphabet plus 1 for the "
+                               "blank."])
         lengths = tf.minimum(tf.cast(lengths, tf.int32), tf.shape(logits)[1])
         examples = example_weights(input_dict)
         losses = ctc_loss(logits, labels, label_lengths, lengths)

@@ -1,4 +1,4 @@
-"""The base of losses, and the terms that they return."""
+"""Base class of losses, and the terms that they return."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from open_seq2seq.parts.component import Component
 
 
 class LossTerm(NamedTuple):
-    """One term of a loss: training minimises Σ weight · sum / units.
+    """One term of a loss; training minimises the sum of weight · sum / units over the terms.
 
-    Units are added over all micro-batches and ranks of an update before the division, so that any split of a batch
-    gives the same gradient.
+    Sums and units are added up over all micro-batches and ranks of an update before the division, so that the gradient
+    does not depend on how a batch is split.
 
     Attributes:
-      sum: FP32 scalar, summed over the micro-batch.
+      sum: FP32 scalar, the loss summed over the micro-batch.
       units: FP32 scalar, number of units in the sum.
       weight: factor of the term.
       unit: name of the unit, such as ``token``. Terms of one loss with the same unit have the same count.
@@ -37,12 +37,12 @@ class Loss(Component):
         """Computes the loss terms of a micro-batch.
 
         Args:
-          input_dict: ``decoder_output`` (what the decoder returned), ``target_tensors``
-            (values, lengths, …), and ``ids`` of the examples, below 0 for rows that hold none.
+          input_dict: a dict with ``decoder_output`` (the decoder's result), ``target_tensors``
+            (``[values, lengths, …]``) and ``ids`` (the numbers of the examples, negative for empty rows).
 
         Returns:
-          The terms. A body may also return one ``LossTerm``, or a scalar: the mean
-          over the examples of the micro-batch.
+          The terms. ``_compute_loss`` may also return a single ``LossTerm``, or a scalar, the mean over the examples of
+          the micro-batch.
         """
         result = self._compute_loss(input_dict)
         if isinstance(result, LossTerm):
@@ -53,11 +53,11 @@ class Loss(Component):
         return [LossTerm(tf.cast(result, tf.float32) * examples, examples, unit="example")]
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> Any:
-        raise NotImplementedError("A loss implements _compute_loss(input_dict).")
+        raise NotImplementedError("A loss must implement _compute_loss(input_dict).")
 
 
 def example_weights(input_dict: dict[str, Any]) -> tf.Tensor:
-    """Returns FP32 ``[batch]``: 1 for each row with an example, 0 for empty rows; all 1 if the input has no ``ids``."""
+    """Returns FP32 ``[batch]``: 1 for rows with an example, 0 for empty rows; all 1 if the input has no ``ids``."""
     ids = input_dict.get("ids")
     if ids is None:
         return tf.ones(tf.shape(input_dict["target_tensors"][0])[:1])

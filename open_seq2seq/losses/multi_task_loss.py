@@ -1,4 +1,4 @@
-"""The loss of joint CTC and attention."""
+"""Loss of joint CTC-attention models."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
 
 
 class MultiTaskCTCEntropyLoss(Loss):
-    """(1 - λ) · cross-entropy of the attention decoder + λ · CTC (Kim et al. 2016, https://arxiv.org/abs/1609.06773).
+    """(1 - λ) · cross-entropy + λ · CTC loss (Kim et al. 2016, https://arxiv.org/abs/1609.06773).
 
-    For the output of a ``JointCTCAttentionDecoder``. Targets end with an end symbol, which CTC does not get.
+    Expects the output of a ``JointCTCAttentionDecoder``. Targets end with an end symbol, which CTC does not use.
     """
 
     @staticmethod
@@ -24,10 +24,10 @@ class MultiTaskCTCEntropyLoss(Loss):
             **Loss.get_required_params(),
             "ctc_loss_params": Param(dict, doc="Parameters of CTCLoss."),
             "seq_loss_params": Param(dict, doc="Parameters of BasicSequenceLoss."),
-            "lambda_value": Param(float, doc="Weight of CTC, from 0 to 1.", minimum=0.0, maximum=1.0),
+            "lambda_value": Param(float, doc="Weight λ of the CTC loss, from 0 to 1.", minimum=0.0, maximum=1.0),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="symbols", derived=True,
                                     minimum=2),
-            "batch_size": Param(int, doc="Set by the model; the loss counts the utterances that it gets.",
+            "batch_size": Param(int, doc="Set by the model; has no effect.",
                                 unit="utterances", derived=True, minimum=1),
         }
 
@@ -43,7 +43,7 @@ class MultiTaskCTCEntropyLoss(Loss):
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> list[LossTerm]:
         ids, lengths = input_dict["target_tensors"][:2]
-        without_end = tf.maximum(lengths - 1, 0)  # an empty row has none
+        without_end = tf.maximum(lengths - 1, 0)  # an empty row has no end symbol
         by_ctc = self.ctc.compute_loss({
             **input_dict, "decoder_output": input_dict["decoder_output"]["ctc_output"],
             "target_tensors": [ids, without_end]})

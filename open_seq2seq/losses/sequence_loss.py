@@ -1,4 +1,4 @@
-"""Cross-entropy losses of sequences of tokens."""
+"""Cross-entropy losses for sequences of tokens."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
-_SMOOTHING = Param(float, 0.0, "Probability that the target gives to all other ids together.", minimum=0.0, below=1.0)
+_SMOOTHING = Param(float, 0.0, "Total probability of the ids other than the label in the smoothed targets.",
+                   minimum=0.0, below=1.0)
 
 
 class BasicSequenceLoss(Loss):
-    """Cross-entropy of each token, added up and divided by the batch size, or by the tokens.
+    """Sum of the tokens' cross-entropies, divided by the number of examples or tokens.
 
-    ``decoder_output["logits"]`` are ``[batch, time, vocabulary]``; ``target_tensors`` are
-    ids ``[batch, time]`` and lengths ``[batch]``. With ``offset_target_by_one`` targets
-    start with the start symbol, and position t has to predict target t + 1.
+    ``decoder_output["logits"]`` are ``[batch, time, vocabulary]``; ``target_tensors`` are ids ``[batch, time]`` and
+    lengths ``[batch]``. With ``offset_target_by_one``, targets start with the start symbol, and position t predicts
+    target t + 1.
     """
 
     @staticmethod
@@ -30,7 +31,7 @@ class BasicSequenceLoss(Loss):
             **Loss.get_required_params(),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "batch_size": Param(int, doc="Set by the model; the loss counts the examples that it gets.",
+            "batch_size": Param(int, doc="Set by the model; has no effect.",
                                 unit="examples", derived=True, minimum=1),
         }
 
@@ -38,9 +39,11 @@ class BasicSequenceLoss(Loss):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Loss.get_optional_params(),
-            "offset_target_by_one": Param(bool, True, "Whether targets start with the start symbol, to be left out."),
-            "average_across_timestep": Param(bool, False, "Divide by the number of tokens, not of examples."),
-            "do_mask": Param(bool, True, "Whether padding is left out of the loss."),
+            "offset_target_by_one": Param(bool, True, "Whether targets start with the start symbol, which is not "
+                                          "predicted."),
+            "average_across_timestep": Param(bool, False, "Whether to divide by the number of tokens instead of "
+                                             "examples."),
+            "do_mask": Param(bool, True, "Whether to exclude padding from the loss."),
         }
 
     def _targets(self, vocab_size: int) -> SoftTargets:
@@ -52,7 +55,7 @@ class BasicSequenceLoss(Loss):
         if self.params["offset_target_by_one"]:
             logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
         _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
-        # Both may be padded differently.
+        # Logits and targets may be padded differently.
         length = tf.minimum(tf.shape(logits)[1], tf.shape(ids)[1])
         ids = ids[:, :length]
         if self.params["do_mask"]:
@@ -83,9 +86,9 @@ class CrossEntropyWithSmoothing(BasicSequenceLoss):
 class PaddedCrossEntropyLossWithSmoothing(Loss):
     """Cross-entropy with label smoothing, averaged over the tokens that are not padding.
 
-    The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted: the
-    decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the loss is
-    computed without all of the logits, which need the most memory of all activations.
+    The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted,
+    because the decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the
+    logits, which are the largest activations, are computed in chunks and never all kept in memory.
     """
 
     @staticmethod
@@ -96,8 +99,8 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
             "tgt_vocab_size": Param(int, None, "Number of ids; set from the data layer.", "tokens", derived=True,
                                     minimum=1),
             "label_smoothing": _SMOOTHING,
-            "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs: logits may have more columns than "
-                                            "there are ids."),
+            "pad_embeddings_2_eight": Param(bool, False, "Accepted for old configs; has no effect. Logits may have "
+                                            "more columns than there are ids."),
         }
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
@@ -139,11 +142,11 @@ def _smoothing(loss: Loss) -> float:
     smoothing = loss.params["label_smoothing"]
     if not 0.0 <= smoothing < 1.0:
         raise ConfigError([
-            f"'{loss.params_path}/label_smoothing' is {smoothing} but has to be at least 0 and below 1."])
+            f"'{loss.params_path}/label_smoothing' must be at least 0 and below 1, got {smoothing}."])
     return smoothing
 
 
 def _check_vocabulary(loss: Loss, logits: tf.Tensor, vocab_size: int | None) -> None:
     if vocab_size is not None and logits.shape[-1] < vocab_size:
         raise ConfigError([f"'{loss.params_path}/tgt_vocab_size' is {vocab_size}, but the decoder's logits have only "
-                           f"{logits.shape[-1]} columns: give both the same vocabulary."])
+                           f"{logits.shape[-1]} columns: use the same vocabulary for both."])

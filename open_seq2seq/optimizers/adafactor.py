@@ -1,4 +1,4 @@
-"""Adafactor: adaptive steps with memory for rows and columns only."""
+"""Adafactor: adaptive updates with a factored second moment."""
 
 from __future__ import annotations
 
@@ -15,27 +15,32 @@ def _rms(x: tf.Tensor) -> tf.Tensor:
 
 
 class Adafactor(Optimizer):
-    """Adafactor (Shazeer & Stern 2018, algorithms 4 and 5), with the learning rate of the policy.
+    """Adafactor (Shazeer & Stern 2018, algorithms 4 and 5), with the policy's learning rate.
 
-    For a matrix the mean square is kept as one number for each row and one for each
-    column of its last two dimensions; for a vector it is kept in full. The policy's rate is the
-    paper's ρ: by default it is multiplied by the root mean square of the variable, so a
-    rate of 1e-2 changes weights by about 1 % an update.
+    For a matrix, the mean square of gradients is stored as one value per row and one per column of its last two
+    dimensions; for a vector it is stored in full. The policy's learning rate is the paper's ρ: by default it is
+    multiplied by the root mean square of the variable, so a rate of 1e-2 changes weights by about 1 % per update.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "decay_rate": Param(float, 0.8, "The mean square decays by 1 - t^-decay_rate at update t.",
+            "decay_rate": Param(float, 0.8, "Exponent in the decay of the mean square, which is 1 - t^-decay_rate at "
+                                "update t.",
                                 above=0.0),
-            "beta1": Param(float, 0.0, "Decay of the mean of changes; 0 keeps none.", minimum=0.0, below=1.0),
+            "beta1": Param(float, 0.0, "Decay of the moving average of updates; 0 disables it.",
+                           minimum=0.0, below=1.0),
             "clipping_threshold": Param((float, type(None)), 1.0,
-                                        "Largest root mean square of a change before the rate; None is off.",
+                                        "Largest root mean square of an update before it is multiplied by the learning "
+                                        "rate; None disables clipping.",
                                         above=0.0),
-            "factored": Param(bool, True, "Keep rows and columns; False keeps the full mean square."),
-            "multiply_by_parameter_scale": Param(bool, True, "Whether the rate is relative to the variable's size."),
+            "factored": Param(bool, True, "Whether to store the mean square of a matrix per row and column instead of "
+                              "in full."),
+            "multiply_by_parameter_scale": Param(
+                bool, True, "Whether to multiply the learning rate by the variable's root mean square."),
             "epsilon1": Param(float, 1e-30, "Added to squared gradients.", minimum=0.0),
-            "epsilon2": Param(float, 1e-3, "Least size of a variable in the relative rate.", minimum=0.0),
+            "epsilon2": Param(float, 1e-3, "Lower bound on the root mean square in multiply_by_parameter_scale.",
+                              minimum=0.0),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
@@ -63,7 +68,7 @@ class Adafactor(Optimizer):
         variable.assign_sub(change)
 
     def _inverse_root(self, gradient: tf.Tensor, slots: Variables, decay: tf.Tensor) -> tf.Tensor:
-        """Updates the mean square and returns 1/sqrt of it, in a shape that broadcasts to the gradient's."""
+        """Updates the mean square and returns its inverse square root, in a shape that broadcasts to the gradient's."""
         squares = tf.square(gradient) + self.params["epsilon1"]
 
         def mean(kind: str, new: tf.Tensor) -> tf.Tensor:
@@ -73,6 +78,6 @@ class Adafactor(Optimizer):
             return tf.math.rsqrt(tf.convert_to_tensor(mean("v", squares)))
         row = tf.convert_to_tensor(mean("row", tf.reduce_mean(squares, -1)))
         column = tf.convert_to_tensor(mean("column", tf.reduce_mean(squares, -2)))
-        # The rows' mean is divided out first: the product of both would underflow.
+        # Divides the rows by their mean first, because the product of rows and columns would underflow.
         row_factor = tf.math.rsqrt(row / tf.reduce_mean(row, -1, keepdims=True))
         return row_factor[..., tf.newaxis] * tf.math.rsqrt(column)[..., tf.newaxis, :]

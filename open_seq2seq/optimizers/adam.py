@@ -12,13 +12,13 @@ from open_seq2seq.optimizers.optimizer import Optimizer, Slot, Variables
 
 
 class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015) in the form before its section 2.1, as TensorFlow has it.
+    """Adam (Kingma & Ba 2015) in the formulation just before section 2.1 of the paper, as in TensorFlow.
 
     ``m = β1·m + (1-β1)·g``; ``v = β2·v + (1-β2)·g²``;
     ``w -= lr · sqrt(1-β2^t)/(1-β1^t) · m / (sqrt(v) + ε)`` for t = 1, 2, …
 
-    ε is added to the root of the *uncorrected* v ("epsilon hat" in the paper), so in early updates it has more effect
-    than in the textbook form.
+    ε is added to the square root of the *uncorrected* v ("epsilon hat" in the paper), so it has more effect in early
+    updates than in the textbook form.
     """
 
     _nesterov = False
@@ -26,18 +26,19 @@ class Adam(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "beta1": Param(float, 0.9, "Decay of the mean of gradients.", minimum=0.0, below=1.0),
-            "beta2": Param(float, 0.999, "Decay of the mean of squared gradients.", minimum=0.0, below=1.0),
-            "epsilon": Param(float, 1e-8, "Added to the root of the mean square.", minimum=0.0),
+            "beta1": Param(float, 0.9, "Decay of the moving average of gradients.", minimum=0.0, below=1.0),
+            "beta2": Param(float, 0.999, "Decay of the moving average of squared gradients.", minimum=0.0, below=1.0),
+            "epsilon": Param(float, 1e-8, "Added to the square root of the average of squared gradients.",
+                             minimum=0.0),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
         return {"m": Slot(shape), "v": Slot(shape)}
 
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
-        """Returns (learning rate, learning rate with both bias corrections), FP32 scalars.
+        """Returns (learning rate, bias-corrected learning rate), FP32 scalars.
 
-        They are computed in FP64, because 1 - β^t loses digits in FP32, with β rounded to FP32 as in the kernel.
+        The correction is computed in FP64, because 1 - β^t loses digits in FP32; β is rounded to FP32 as in the kernel.
         """
         count = tf.cast(update_index, tf.float64) + 1.0
         beta1, beta2 = (tf.constant(np.float32(self.params[name]), tf.float64) for name in ("beta1", "beta2"))
@@ -45,7 +46,7 @@ class Adam(Optimizer):
         return learning_rate, tf.cast(tf.cast(learning_rate, tf.float64) * correction, tf.float32)
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # The powers are 0 because the rate is already corrected.
+        # The powers of beta are 0, because the learning rate is already bias-corrected.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle, m=slots["m"].handle, v=slots["v"].handle, beta1_power=0.0, beta2_power=0.0,
             lr=step[1], beta1=self.params["beta1"], beta2=self.params["beta2"], epsilon=self.params["epsilon"],
@@ -53,9 +54,9 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2019): also ``w -= lr · weight_decay · w``.
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019): in addition, ``w -= lr · weight_decay · w``.
 
-    The decay follows the schedule of the learning rate and acts on every variable.
+    The decay follows the learning-rate schedule and applies to every variable.
     """
 
     @staticmethod
@@ -66,27 +67,27 @@ class AdamW(Adam):
         }
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # Not w · (1 - lr · decay), because the factor would have the same rounding error for all weights.
+        # Does not multiply w by 1 - lr · decay, whose rounding error would be the same for all weights.
         variable.assign_sub(step[0] * self.params["weight_decay"] * variable)
         super()._update_dense(variable, gradient, slots, step)
 
 
 class LazyAdam(Adam):
-    """Adam that changes neither the embedding rows without a gradient nor their means.
+    """Adam that updates only the rows of an embedding table that have a gradient, and their moving averages.
 
-    It saves most of the work on large embedding tables. Unlike with Adam, the means of a rare row do not decay between
-    its gradients. Dense gradients are treated as by Adam.
+    This saves most of the work on large embedding tables. Unlike in Adam, the moving averages of a row do not decay
+    while it has no gradient. Dense gradients are handled as in Adam.
     """
 
     updates_rows = True
 
     def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
-        # Rounded as in the dense kernel, to which the bias correction fits.
+        # Rounded to FP32 as in the dense kernel, because the bias correction uses the rounded values.
         beta1, beta2 = np.float32(self.params["beta1"]), np.float32(self.params["beta2"])
         rows, values = gradient.indices, gradient.values
         m = beta1 * tf.gather(slots["m"], rows) + (np.float32(1.0) - beta1) * values
         v = beta2 * tf.gather(slots["v"], rows) + (np.float32(1.0) - beta2) * tf.square(values)
-        # By their handles, because mirrored variables have no scatter_update.
+        # Uses the slots' handles, because mirrored variables have no scatter_update.
         for slot, new in ((slots["m"], m), (slots["v"], v)):
             tf.raw_ops.ResourceScatterUpdate(resource=slot.handle, indices=rows, updates=new)
         change = step[1] * m / (tf.sqrt(v) + self.params["epsilon"])

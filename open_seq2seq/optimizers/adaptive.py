@@ -1,4 +1,4 @@
-"""Optimizers with a step size for each weight: Adagrad, RMSProp, Ftrl."""
+"""Optimizers with a separate step size for each weight: Adagrad, RMSProp and Ftrl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Adagrad(Optimizer):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {"initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from.",
+        return {"initial_accumulator_value": Param(float, 0.1, "Initial value of the sum of squared gradients.",
                                                    above=0.0)}
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
@@ -28,10 +28,10 @@ class Adagrad(Optimizer):
             var=variable.handle, accum=slots["accumulator"].handle, lr=step, grad=gradient)
 
     def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
-        # In plain ops, because XLA has no kernel of Adagrad for rows.
+        # Uses basic operations, because XLA has no Adagrad kernel for sparse gradients.
         rows, values = gradient.indices, gradient.values
         sums = tf.gather(slots["accumulator"], rows) + tf.square(values)
-        # By its handle, because mirrored variables have no scatter_update.
+        # Uses the slot's handle, because mirrored variables have no scatter_update.
         tf.raw_ops.ResourceScatterUpdate(resource=slots["accumulator"].handle, indices=rows, updates=sums)
         variable.scatter_sub(tf.IndexedSlices(step * values * tf.math.rsqrt(sums), rows))
 
@@ -39,17 +39,19 @@ class Adagrad(Optimizer):
 class RMSProp(Optimizer):
     """RMSProp (Hinton, Coursera lecture 6e) with momentum.
 
-    ``s = decay·s + (1-decay)·g²``, from 1; ``a = momentum·a + lr·g/sqrt(s + ε)``; ``w -= a``.
-    Centred (Graves 2013): the square of ``c = decay·c + (1-decay)·g`` is subtracted from s.
+    ``s = decay·s + (1-decay)·g²``, where s is initially 1; ``a = momentum·a + lr·g/sqrt(s + ε)``; ``w -= a``.
+    If centred (Graves 2013), the root is ``sqrt(s - c² + ε)`` with ``c = decay·c + (1-decay)·g``.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "decay": Param(float, 0.9, "Decay of the mean of squared gradients.", minimum=0.0, below=1.0),
-            "momentum": Param(float, 0.0, "Share of the last change that is kept.", minimum=0.0, below=1.0),
-            "epsilon": Param(float, 1e-10, "Added to the mean square, under the root.", minimum=0.0),
-            "centered": Param(bool, False, "Divide by the variance, not by the mean square."),
+            "decay": Param(float, 0.9, "Decay of the moving average of squared gradients.", minimum=0.0, below=1.0),
+            "momentum": Param(float, 0.0, "Fraction of the previous update that is added to the next.",
+                              minimum=0.0, below=1.0),
+            "epsilon": Param(float, 1e-10, "Added to the average of squared gradients, under the root.", minimum=0.0),
+            "centered": Param(bool, False, "Whether to normalise by the variance of gradients, not by their mean "
+                              "square."),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
@@ -71,17 +73,21 @@ class Ftrl(Optimizer):
     """Follow the regularised leader (McMahan et al. 2013), with L1, L2 and L2 shrinkage.
 
     ``n' = n + g²``; ``z += g + 2·shrinkage·w - (n'^-p - n^-p)/lr · w``;
-    ``w = (clip(z, -l1, l1) - z) / (n'^-p/lr + 2·l2)`` with p the (negative) rate power.
+    ``w = (clip(z, -l1, l1) - z) / (n'^-p/lr + 2·l2)`` where n is the sum of squared
+    gradients, n' its updated value, and p the (negative) ``learning_rate_power``.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "learning_rate_power": Param(float, -0.5, "Exponent of the step size; at most 0.", maximum=0.0),
-            "initial_accumulator_value": Param(float, 0.1, "What the sum of squares starts from.", minimum=0.0),
+            "learning_rate_power": Param(float, -0.5, "Exponent of the sum of squares in the step size; at most 0.",
+                                         maximum=0.0),
+            "initial_accumulator_value": Param(float, 0.1, "Initial value of the sum of squared gradients.",
+                                               minimum=0.0),
             "l1_regularization_strength": Param(float, 0.0, "Strength of the L1 penalty.", minimum=0.0),
             "l2_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty.", minimum=0.0),
-            "l2_shrinkage_regularization_strength": Param(float, 0.0, "L2 penalty added to the gradient only.",
+            "l2_shrinkage_regularization_strength": Param(float, 0.0, "Strength of the L2 penalty that is added to the "
+                                                          "gradient only.",
                                                           minimum=0.0),
         }
 
@@ -97,5 +103,5 @@ class Ftrl(Optimizer):
                 l2_shrinkage=self.params["l2_shrinkage_regularization_strength"])
             return tf.constant(True)
 
-        # The rule divides by the rate, with which a warm-up starts at 0.
+        # The update rule divides by the learning rate, which is 0 at the start of a warm-up.
         tf.cond(step > 0.0, update, lambda: tf.constant(False))

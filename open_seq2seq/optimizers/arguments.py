@@ -1,4 +1,4 @@
-"""The check of the arguments of the optimizer and of what is used with it, before a model is built."""
+"""Checks the arguments of the optimizer and its additions before a model is built."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def argument_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns the problems of the arguments of optimizer, policy, loss scaler, LARC, weight decay and average.
+    """Returns the problems with the arguments of optimizer, policy, loss scaler, LARC, weight decay and average.
 
     Args:
-      params: of the model, with checked types; absent ones and None are not checked.
+      params: the model's parameters, whose types have been checked; absent ones and None are skipped.
     """
     problems: list[str] = []
     for make in _makers(params):
         try:
-            # In a separate graph: an operation that runs would initialise the devices before the processes meet.
+            # In a separate graph, because executing an operation would initialise the devices before the
+            # processes are connected.
             with tf.Graph().as_default():
                 make()
         except ConfigError as error:
@@ -39,7 +40,7 @@ def _makers(params: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
     if params.get("optimizer") is not None:
         yield lambda: make_optimizer(params["optimizer"], arguments("optimizer_params"))
     if params.get("lr_policy") is not None:
-        # The length of the run depends on the data; no policy refuses a length.
+        # The number of steps may not be known yet, but policies accept any number.
         yield lambda: make_schedule(params["lr_policy"], arguments("lr_policy_params"), params.get("max_steps") or 1,
                                     1 if params.get("num_epochs") else None)
     for parameter, make in ADDITIONS.values():

@@ -1,4 +1,4 @@
-"""Norms of gradients and clipping, in FP32, of both dense gradients and rows of embedding tables."""
+"""Norms and clipping of gradients in FP32, both dense gradients and ``IndexedSlices`` of embedding tables."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Gradients = dict[str, Any]
 
 
 class UniqueRows(tf.IndexedSlices):
-    """Slices without duplicate rows, made by ``sum_duplicates``."""
+    """``IndexedSlices`` without duplicate indices, made by ``sum_duplicates``."""
 
 
 def sum_duplicates(slices: tf.IndexedSlices) -> UniqueRows:
-    """Adds up the rows of equal index.
+    """Sums the rows that have the same index.
 
-    The gradient of an embedding lookup has a row for each lookup, so indices may be repeated. A norm over those rows,
-    or an update that writes them one after another, would be wrong.
+    The gradient of an embedding lookup has one row per lookup, so indices may repeat. A norm over those rows, or an
+    update that writes them one after another, would be wrong.
 
     Args:
       slices: values ``[rows, …]`` with indices ``[rows]``.
 
     Returns:
-      The same gradient with every index once.
+      The same gradient, in which each index occurs once.
     """
     if isinstance(slices, UniqueRows):
         return slices
@@ -34,7 +34,7 @@ def sum_duplicates(slices: tf.IndexedSlices) -> UniqueRows:
 
 
 def add_gradients(first: Gradient, second: Gradient) -> Gradient:
-    """Adds two gradients of one variable: rows if both are rows, each index once, else dense."""
+    """Adds two gradients of a variable; returns ``UniqueRows`` if both are ``IndexedSlices``, else a dense tensor."""
     if not (isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices)):
         return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
     return sum_duplicates(tf.IndexedSlices(
@@ -43,36 +43,36 @@ def add_gradients(first: Gradient, second: Gradient) -> Gradient:
 
 
 def map_values(function: Any, gradient: Gradient) -> Gradient:
-    """Applies a function to the values of a dense gradient or of slices."""
+    """Applies a function to the values of a dense gradient or of ``IndexedSlices``."""
     if isinstance(gradient, tf.IndexedSlices):
         return type(gradient)(function(gradient.values), gradient.indices, gradient.dense_shape)
     return function(gradient)
 
 
 def values_of(gradients: Gradients) -> list[tf.Tensor]:
-    """Returns every gradient's values in FP32, rows of equal index added up."""
+    """Returns every gradient's values in FP32, with duplicate rows summed."""
     return [tf.cast(sum_duplicates(g).values if isinstance(g, tf.IndexedSlices) else g, tf.float32)
             for g in gradients.values()]
 
 
 def max_abs(gradients: Gradients) -> tf.Tensor:
-    """Returns the largest absolute value over all gradients: FP32 scalar."""
+    """Returns the largest absolute value in all gradients, an FP32 scalar."""
     return tf.reduce_max(tf.stack([_peak(values) for values in values_of(gradients)]))
 
 
 def _peak(values: tf.Tensor) -> tf.Tensor:
-    # Without values (no lookups) the maximum would be -inf.
+    # The maximum of no values (no lookups) would be -inf.
     return tf.maximum(tf.reduce_max(tf.abs(values)), 0.0)
 
 
 def global_norm(gradients: Gradients) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
-    It is finite if and only if all gradients are finite and the norm fits FP32, so it is the overflow test too.
-    Gradients beyond 1e19, whose squares overflow, take a second, slower pass that divides by the largest.
+    The norm is finite if and only if all gradients are finite and it fits FP32, so it also serves as the overflow test.
+    If squares overflow (gradients beyond 1e19), a second, slower pass divides by the largest absolute value first.
 
     Args:
-      gradients: by name, dense or ``IndexedSlices`` (rows of equal index are added first).
+      gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).
 
     Returns:
       FP32 scalar; inf or NaN when a gradient is not finite.
@@ -88,8 +88,8 @@ def global_norm(gradients: Gradients) -> tf.Tensor:
 
 
 def clip_factor(norm: tf.Tensor, max_norm: float) -> tf.Tensor:
-    """Returns the factor for gradients of this global norm: ``max_norm / max(norm, max_norm)``.
+    """Returns the factor that clips gradients of this global norm: ``max_norm / max(norm, max_norm)``.
 
-    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
+    See Pascanu et al. 2013, "On the difficulty of training recurrent neural networks".
     """
     return max_norm / tf.maximum(norm, max_norm)

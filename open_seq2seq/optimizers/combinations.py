@@ -1,4 +1,4 @@
-"""What can be combined with an optimizer: LARC, weight decay, averaging; and which parameters exclude one another."""
+"""Additions to an optimizer (LARC, weight decay, weight average) and parameters that exclude each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from open_seq2seq.optimizers.larc import Larc
 from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
-# Argument of MixedPrecisionOptimizer → the parameter that turns it on, and the function that makes it.
+# Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it).
 ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "larc": ("larc_params", lambda params: Larc(**params["larc_params"])),
     "weight_decay": ("decoupled_weight_decay", lambda params: WeightDecay(
@@ -20,42 +20,42 @@ ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 
 
 def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes ``ADDITIONS`` from a model's parameters; those that are off are None.
+    """Creates the ``ADDITIONS`` from a model's parameters; disabled ones are None.
 
     Raises:
-      ConfigError: arguments that do not fit.
+      ConfigError: the arguments of an addition are invalid.
     """
     return {name: None if params.get(parameter) is None else make(params)
             for name, (parameter, make) in ADDITIONS.items()}
 
 
 def combination_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns a sentence for each pair of a model's parameters that exclude each other; absent ones are off."""
+    """Returns a message for each pair of a model's parameters that exclude each other; absent parameters are off."""
     problems = []
     if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
         problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "
-                        "update by itself, whatever the norm of all gradients; leave one out.")
+                        "update regardless of the global gradient norm. Leave one out.")
     if params.get("ema_decay") is not None and params.get("average_checkpoints"):
-        problems.append("'ema_decay' and 'average_checkpoints' exclude each other: each chooses the weights that are "
-                        "evaluated and exported, and the mean of moving averages is but a longer one; leave one out.")
+        problems.append("'ema_decay' and 'average_checkpoints' exclude each other: both determine the weights that are "
+                        "evaluated and exported. Leave one out.")
     if params.get("decoupled_weight_decay") is not None:
         problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."
                      for other, reason in _other_decays(params)]
     elif params.get("decoupled_weight_decay_exclude") is not None:
-        problems.append("'decoupled_weight_decay_exclude' is of no use without 'decoupled_weight_decay': give both.")
+        problems.append("'decoupled_weight_decay_exclude' has no effect without 'decoupled_weight_decay': set both.")
     return problems
 
 
 def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields (parameter, why it does not go with decoupled decay)."""
+    """Yields (parameter, why it cannot be combined with decoupled weight decay)."""
     twice = "the weights would decay twice; leave one out"
     optimizer = params.get("optimizer")
     name = optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "")
     arguments = _section(params, "optimizer_params")
     if coerce(arguments.get("weight_decay", 0.01 if name == "AdamW" else None), float)[0]:
-        yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 turns off the optimizer's)"
+        yield f"the weight_decay of {name}", f"{twice} (optimizer_params/weight_decay=0.0 turns the latter off)"
     if name == "Ftrl":
-        yield "Ftrl", "it computes the weights anew from its sums; give its l2_regularization_strength"
+        yield "Ftrl", "it recomputes the weights from its accumulators; set its l2_regularization_strength instead"
     for part in ("", "encoder_params", "decoder_params"):
         found = _section(params, part) if part else params
         if _is_l2(found.get("regularizer")):
@@ -63,7 +63,7 @@ def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _section(params: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    # What is of another type is reported elsewhere.
+    # Values of other types are reported elsewhere.
     return params[key] if isinstance(params.get(key), Mapping) else {}
 
 

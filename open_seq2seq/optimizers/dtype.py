@@ -1,4 +1,4 @@
-"""The arithmetic that ``dtype`` in a config means on this machine."""
+"""Resolves ``dtype`` in a config to the arithmetic used on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
 _TENSOR_CORES = (7, 0)  # compute capability of the first GPUs with tensor cores
-# Types of old configs, in which variables were half-precision too; here they are always FP32.
+# Dtypes in old configs, where variables were half-precision too; here variables are always FP32.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
 
@@ -21,11 +21,11 @@ class PrecisionPolicy(NamedTuple):
     """The arithmetic of a model, whose variables are always FP32.
 
     Attributes:
-      compute: float32, float16 or bfloat16.
-      label: from the config: ``float32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``.
+      compute: the dtype of the operations in ``kinds``: float32, float16 or bfloat16.
+      label: the dtype in the config: ``float32``, ``mixed``, ``mixed_float16`` or ``mixed_bfloat16``.
       note: a line for the log that explains the choice.
-      kinds: those of ``KINDS`` that compute in ``compute``; the others are float32.
-      may_choose: whether the kinds depend on the machine's speed: ``mixed`` on a CPU.
+      kinds: the kinds of operations, from ``KINDS``, that are computed in ``compute``; the others use float32.
+      may_choose: whether ``kinds`` may depend on the machine's speed, as with ``mixed`` on a CPU.
     """
 
     compute: tf.DType
@@ -35,24 +35,24 @@ class PrecisionPolicy(NamedTuple):
     may_choose: bool = False
 
     def type_of(self, kind: str) -> tf.DType:
-        """Returns the type of operations of one of the ``KINDS``."""
+        """Returns the dtype for operations of this kind, one of ``KINDS``."""
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is not one of the kinds {', '.join(KINDS)}")
         return self.compute if kind in self.kinds else tf.float32
 
 
 def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = None) -> PrecisionPolicy:
-    """Chooses the arithmetic type.
+    """Resolves the config's ``dtype`` for this machine.
 
     ``mixed`` is float16 if a GPU is visible. On CPUs, where float16 is slower than float32, it is bfloat16 for the
-    kinds of operations in ``choice``.
+    kinds of operations in ``choice`` and float32 for the others.
 
     Args:
-      dtype: from the config.
-      choice: those of ``KINDS`` that ``mixed`` computes in bfloat16 on a CPU; all by default.
+      dtype: the dtype in the config; None means float32.
+      choice: the kinds of operations, from ``KINDS``, that ``mixed`` computes in bfloat16 on a CPU; all by default.
 
     Raises:
-      ConfigError: a type that is not supported.
+      ConfigError: the dtype is not supported.
     """
     label = _label(dtype)
     gpus = tf.config.get_visible_devices("GPU")
@@ -66,19 +66,19 @@ def resolve_dtype(dtype: str | tf.DType | None, choice: Iterable[str] | None = N
 
 
 def precision_of(params: Mapping[str, Any]) -> PrecisionPolicy:
-    """Returns the arithmetic of a model with these parameters."""
+    """Returns the precision policy of a model with these parameters."""
     return resolve_dtype(params.get("dtype", "float32"), params.get("mixed_choice"))
 
 
 def choice_problems(params: Mapping[str, Any]) -> list[str]:
-    """Returns the problems of ``mixed_choice`` in a model's parameters, one sentence each."""
+    """Returns one message for each unknown kind in the parameter ``mixed_choice`` of a model."""
     given = params.get("mixed_choice")
-    return [f"'mixed_choice' has {kind!r} but knows {', '.join(KINDS)} only." + did_you_mean(str(kind), KINDS)
+    return [f"'mixed_choice' contains {kind!r} but only allows {', '.join(KINDS)}." + did_you_mean(str(kind), KINDS)
             for kind in (given if isinstance(given, (list, tuple)) else ()) if kind not in KINDS]
 
 
 def in_words(kinds: Sequence[str]) -> str:
-    """Returns ``products, recurrences and convolutions`` for all ``KINDS``."""
+    """Returns the kinds in words, such as ``products, recurrences and convolutions``."""
     *first, last = (f"{kind}s" for kind in kinds)
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -100,7 +100,7 @@ def _label(dtype: Any) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", str(dtype))
     name = _ALIASES.get(name, name)
     if name not in DTYPES:
-        raise ConfigError([f"'dtype' is {dtype!r} but has to be one of {', '.join(DTYPES)}."
+        raise ConfigError([f"'dtype' must be one of {', '.join(DTYPES)}, got {dtype!r}."
                            + did_you_mean(name, DTYPES)])
     return name
 
@@ -112,13 +112,13 @@ def _gpu_warning(compute: tf.DType, gpus: Sequence[Any]) -> str:
     for gpu in gpus:
         try:
             details = tf.config.experimental.get_device_details(gpu)
-        except (ValueError, tf.errors.OpError):  # a driver that does not tell
+        except (ValueError, tf.errors.OpError):  # the driver does not report the details
             continue
         capability = details.get("compute_capability")
         if capability is not None and tuple(capability) < _TENSOR_CORES:
             shown, needed = (".".join(map(str, numbers)) for numbers in (capability, _TENSOR_CORES))
-            return (f". Warning: {details.get('device_name', 'this GPU')} has compute capability {shown} and no fast "
-                    f"float16, which begins at {needed}: it saves memory there, but little time or none")
+            return (f". Warning: {details.get('device_name', 'this GPU')} has compute capability {shown}, but fast "
+                    f"float16 needs {needed}: float16 saves memory on this GPU, but little or no time")
     return ""
 
 

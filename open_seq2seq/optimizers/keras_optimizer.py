@@ -1,4 +1,4 @@
-"""Keras optimizers, driven by the toolkit's learning rate and checkpoints."""
+"""Adapter that runs Keras optimizers with the toolkit's learning rates and checkpoints."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def is_keras_optimizer(value: Any) -> bool:
-    """Whether a class is a Keras optimizer, without importing Keras."""
+    """Returns whether a value is a Keras optimizer class, without importing Keras."""
     return isinstance(value, type) and any(
         c.__name__ == "Optimizer" and c.__module__.startswith(("keras.", "tensorflow.keras")) for c in value.__mro__)
 
 
 def _on_each_device(optimizer_class: Any) -> Any:
-    """Returns a Keras optimizer class that updates the variables of one device.
+    """Returns a subclass of a Keras optimizer that updates the variables of one device only.
 
-    Keras' own classes update all copies of a variable on several devices; here each replica updates its own copy.
+    Keras' own classes update the copies of a variable on all devices; here each replica updates its own copy.
     """
 
     class OnEachDevice(optimizer_class):
@@ -47,21 +47,21 @@ def _on_each_device(optimizer_class: Any) -> Any:
 class KerasOptimizer(Optimizer):
     """Adapts a Keras optimizer to the toolkit.
 
-    The learning rate is that of the policy. Keras arguments such as weight decay and clipping act on the unscaled,
-    already clipped gradients. Gradients of embedding lookups are made dense.
+    The policy sets the learning rate. Keras arguments such as weight decay and clipping act on gradients that are
+    already unscaled and clipped. Gradients of embedding lookups are converted to dense tensors.
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
 
     Raises:
-      ConfigError: arguments that the class refuses.
+      ConfigError: the class does not accept the arguments.
     """
 
     def __init__(self, optimizer_class: type, **params: Any) -> None:
         super().__init__()
         if "learning_rate" in params:
-            raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
-                               "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
+            raise ConfigError(["'optimizer_params/learning_rate' is not a parameter of the optimizer: "
+                               "set the learning rate in 'lr_policy_params'."])
         self._keras = make_with_arguments(_on_each_device(optimizer_class), params, "optimizer_params",
                                           learning_rate=0.0)
         self._params = MappingProxyType(dict(params))
@@ -69,7 +69,7 @@ class KerasOptimizer(Optimizer):
 
     def build(self, variables: Variables) -> None:
         if self._slots is not None:
-            raise RuntimeError("The optimizer is built already.")
+            raise RuntimeError("The optimizer has already been built.")
         self._keras.build(list(variables.values()))
         self._slots = {}
         self._state = dict(self._named_state(list(variables)))
@@ -86,9 +86,10 @@ class KerasOptimizer(Optimizer):
         self._keras.apply_gradients([(self.prepare(g), variables[name]) for name, g in gradients.items()])
 
     def _named_state(self, names: list[str]) -> Iterator[tuple[str, tf.Variable]]:
-        """Yields (slot/variable name, variable), because Keras' own names are not unique.
+        """Yields pairs of a name such as ``momentums/encoder/kernel`` and a variable of the optimizer's state.
 
-        Keras keeps slots in lists with one entry for each trained variable, in order; other variables are numbered.
+        Keras' own names are not unique. Keras keeps slots in lists with one entry per trained variable, in order;
+        other variables are numbered.
         """
         known = {id(v) for v in (self._keras.iterations, self._keras.learning_rate)}
         own = {id(v) for v in self._keras.variables}

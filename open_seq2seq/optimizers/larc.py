@@ -1,4 +1,4 @@
-"""LARC: a learning rate for each variable, from the norms of its weights and of its gradient."""
+"""LARC: a learning rate for each variable, computed from the norms of its weights and its gradient."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from open_seq2seq.optimizers.clipping import Gradient, Gradients, map_values
 from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
-# Prevents a division by the rate 0, with which a warm-up starts.
+# Prevents division by a learning rate of 0, as at the start of a warm-up.
 _TINY = 1e-30
 
 
 class LarcInfo(NamedTuple):
-    """The effect of LARC on one variable in one update; FP32 scalars.
+    """Effect of LARC on one variable in one update, as FP32 scalars.
 
     Attributes:
       clip_on: 1 if the clip mode reduced the gradient, otherwise 0.
-      grad_update: the factor of the gradient.
-      final_lr: the effective learning rate: that of the policy times ``grad_update``.
+      grad_update: the factor that multiplies the gradient.
+      final_lr: the effective learning rate, which is the policy's rate times ``grad_update``.
     """
 
     clip_on: tf.Tensor
@@ -36,14 +36,14 @@ class Larc:
 
     * ``scale`` (the paper's LARS): ``u = max(η · ‖w‖ / (‖g‖ + ε), min_update)``;
     * ``clip``: ``u = min(1, max(η · ‖w‖ / (lr · (‖g‖ + ε)), min_update))``, so that plain gradient
-      descent changes no variable by more than η of its norm, and none by more than without LARC.
+      descent changes a variable by at most η times its norm, and never by more than without LARC.
 
-    The paper's ratio is 0 for a variable of zeros, such as a new bias, which would then never change. With
-    ``min_update`` it first moves by that share of its plain step, then by up to η of its norm at each update. A larger
-    ``min_update`` (1e-3) makes this faster.
+    The paper's ratio is 0 for a variable that is all zeros, such as a new bias, which would therefore never change.
+    With ``min_update``, such a variable first moves by that fraction of its plain update, and later by up to η times
+    its norm per update. A larger ``min_update`` (1e-3) speeds up the start.
 
     Raises:
-      ConfigError: unknown, missing or ill-typed parameters, or numbers out of range.
+      ConfigError: parameters are unknown, missing, of the wrong type or out of range.
     """
 
     def __init__(self, **params: Any) -> None:
@@ -54,17 +54,18 @@ class Larc:
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
-        """Returns name to spec of the parameters that must be given."""
-        return {"larc_eta": Param(float, doc="Largest change of a variable in an update, as a share of its norm.",
+        """Returns the specs of the required parameters by name."""
+        return {"larc_eta": Param(float, doc="Largest change of a variable per update, as a fraction of its norm.",
                                   above=0.0)}
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        """Returns name to spec of the others."""
+        """Returns the specs of the optional parameters by name."""
         return {
-            "larc_mode": Param(["clip", "scale"], "clip", "clip only lowers the policy's rate; scale replaces it by "
-                               "its product with larc_eta · norm of weights / norm of gradient."),
-            "min_update": Param(float, 1e-7, "Least factor of a gradient; it sets variables going that are all zeros.",
+            "larc_mode": Param(["clip", "scale"], "clip", "clip: limit the policy's learning rate to larc_eta · "
+                               "weight norm / gradient norm. scale: multiply it by that ratio."),
+            "min_update": Param(float, 1e-7, "Lower bound on a gradient's factor; lets variables that are all zeros "
+                                "change.",
                                 minimum=0.0),
             "epsilon": Param(float, 1e-7, "Added to the norm of the gradient.", above=0.0),
         }
@@ -74,15 +75,15 @@ class Larc:
         """Unscales the gradients and multiplies each by its factor.
 
         Args:
-          gradients: FP32, multiplied by ``scale``; dense, or rows without duplicates.
-          variables: by name, at least those with a gradient.
-          learning_rate: FP32 scalar, of this update.
-          scale: FP32 scalar.
+          gradients: FP32 gradients by name, multiplied by ``scale``; dense, or ``IndexedSlices`` without duplicates.
+          variables: the variables by name, at least those with a gradient.
+          learning_rate: FP32 scalar, the policy's learning rate for this update.
+          scale: FP32 scalar, the loss scale.
 
         Returns:
-          (unscaled gradients times their factors, their global norm, ``LarcInfo`` by name).
+          (unscaled gradients times their factors, global norm of these products, ``LarcInfo`` by name).
         """
-        # The squares of the scaled gradients are also those of the global norm, so that one pass is enough.
+        # Uses the sums of squares of the scaled gradients, because the global norm needs the same sums.
         gradient_norms = _norms([_values(g) for g in gradients.values()]) / scale
         weight_norms = _norms([variables[name] for name in gradients])
         updates, clip_on = self._factors(gradient_norms, weight_norms, learning_rate)
@@ -94,7 +95,7 @@ class Larc:
 
     def _factors(self, gradient_norms: tf.Tensor, weight_norms: tf.Tensor,
                  learning_rate: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (u, whether it clips), FP32 ``[variables]``, for norms of that shape."""
+        """Returns (factors u, 1 where the gradient is clipped), FP32 ``[variables]``; norms have the same shape."""
         p = self._params
         clips = p["larc_mode"] == "clip"
         divisor = (gradient_norms + p["epsilon"]) * (learning_rate if clips else 1.0)

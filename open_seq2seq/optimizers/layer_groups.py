@@ -1,4 +1,4 @@
-"""The layer of a variable, for summaries and reports by layer."""
+"""Groups variables by layer, for summaries and reports."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 
 _NUMBERED = re.compile(r"_\d+$")
-_DEPTH = 2  # part of the model / module: encoder/embedding
+_DEPTH = 2  # part of the model and module in it, as in encoder/embedding
 
 
 def layer_group(name: str) -> str:
-    """Returns the layer that a variable or a module's output belongs to.
+    """Returns the layer group of a variable or of a module's output.
 
     It is the path up to the first numbered module (``encoder/layer_0`` for ``encoder/layer_0/self_attention/query``),
     or, without a numbered module, the part of the model and the module in it (``encoder/embedding`` for
@@ -18,7 +18,7 @@ def layer_group(name: str) -> str:
     unless it is the whole path.
 
     Args:
-      name: path from the model down, as in ``parts.component.named_variables``.
+      name: path from the model to the variable, as in ``parts.component.named_variables``.
     """
     modules = name.split("/")[:-1]
     if not modules:
@@ -30,7 +30,7 @@ def layer_group(name: str) -> str:
 
 
 def group_names(names: Iterable[str]) -> dict[str, list[str]]:
-    """Returns group → its names, both in order of first occurrence."""
+    """Returns a dict from layer group to the names in it, both in order of first occurrence."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(layer_group(name), []).append(name)

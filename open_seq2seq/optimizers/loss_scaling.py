@@ -1,8 +1,8 @@
 """Loss scaling: keeps half-precision gradients between underflow and overflow.
 
-Gradients below 6e-8 are 0 in float16. The loss is multiplied by a scale before the
-backward pass, and FP32 gradients are divided by it afterwards (Micikevicius et al.
-2018, "Mixed Precision Training"). The scale is a fixed number, or adjusts itself.
+The smallest positive float16 number is 6e-8; gradients up to half of it become 0. Therefore the loss is multiplied by a
+scale before the backward pass, and the FP32 gradients are divided by the scale afterwards (Micikevicius et al. 2018,
+"Mixed Precision Training"). The scale is either fixed or adjusted automatically.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.utils.errors import ConfigError
 
-# The least positive float16.
+# The smallest positive float16 number.
 _LEAST_HALF = 2.0**-24
 
 
@@ -26,9 +26,9 @@ class LossScaler(Module):
     """Base of loss scalers.
 
     Attributes:
-      automatic: whether the scale adjusts itself; updates that overflow are then skipped.
-      needs_amax: whether ``update`` needs the largest gradient, which takes a pass over the gradients.
-      longest_search: greatest number of consecutive overflows in the search for the scale.
+      automatic: whether the scale is adjusted automatically; if so, updates that overflow are skipped.
+      needs_amax: whether ``update`` needs the largest gradient, which costs a pass over the gradients.
+      longest_search: greatest number of consecutive overflows while the scale is searched for.
     """
 
     automatic = True
@@ -38,18 +38,18 @@ class LossScaler(Module):
     @property
     def scale(self) -> tf.Tensor:
         """The current scale of the loss, an FP32 scalar."""
-        raise NotImplementedError("A loss scaler implements the property scale.")
+        raise NotImplementedError("A loss scaler must implement the property scale.")
 
     def update(self, finite: tf.Tensor, amax: tf.Tensor) -> None:
         """Adjusts the scale after a backward pass.
 
         Args:
           finite: bool scalar, whether all gradients were finite.
-          amax: FP32 scalar, the largest absolute unscaled gradient; None unless ``needs_amax``.
+          amax: FP32 scalar, the largest absolute value in the unscaled gradients; None unless ``needs_amax``.
         """
 
     def state(self) -> dict[str, tf.Variable]:
-        """Returns the variables that a checkpoint keeps."""
+        """Returns the variables that are saved in checkpoints."""
         return {}
 
 
@@ -61,7 +61,7 @@ class StaticScaler(LossScaler):
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__()
         if not 0.0 < scale < float("inf"):
-            raise ConfigError([f"'loss_scaling' is {scale!r} but has to be a positive number."])
+            raise ConfigError([f"'loss_scaling' must be a positive number, got {scale!r}."])
         self.value = float(scale)
 
     @property
@@ -70,13 +70,13 @@ class StaticScaler(LossScaler):
 
 
 class _AutomaticScaler(LossScaler):
-    """Base of the automatic scalers: parameters, scale and number of passes."""
+    """Base of automatic scalers: has the parameters, the scale, and the number of backward passes."""
 
     def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
         super().__init__()
         checked, problems = check_params(params, {}, self.get_optional_params(), "loss_scaling_params")
         if not problems and checked["scale_min"] > checked["scale_max"]:
-            problems.append("'loss_scaling_params' need scale_min <= scale_max, but have "
+            problems.append("'loss_scaling_params/scale_min' must not exceed scale_max, got "
                             f"{checked['scale_min']} and {checked['scale_max']}.")
         if problems:
             raise ConfigError(problems)
@@ -87,9 +87,9 @@ class _AutomaticScaler(LossScaler):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        """Returns name to spec of the parameters."""
+        """Returns the specs of the parameters by name."""
         return {
-            "scale_min": Param(float, 1.0, "Least scale.", above=0.0),
+            "scale_min": Param(float, 1.0, "Smallest scale.", above=0.0),
             "scale_max": Param(float, 2.0**14, "Largest scale.", above=0.0),
         }
 
@@ -105,24 +105,25 @@ class _AutomaticScaler(LossScaler):
 
 
 class BackoffScaler(_AutomaticScaler):
-    """Divides the scale on overflow, multiplies it after a while without any.
+    """Lowers the scale on overflow and raises it after a period without overflow.
 
-    It starts at ``scale_max``. On overflow the scale is divided by ``step_factor``; after ``step_window`` passes
-    without overflow it is multiplied by it.
+    The scale starts at ``scale_max``. It is divided by ``step_factor`` on overflow, and multiplied by ``step_factor``
+    after ``step_window`` backward passes without overflow.
     """
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._last_overflow = tf.Variable(-1, dtype=tf.int64, trainable=False)
         span = math.log(self._params["scale_max"] / self._params["scale_min"], self._params["step_factor"])
-        self.longest_search = math.ceil(round(span, 6)) + 1  # the last of them at scale_min
+        self.longest_search = math.ceil(round(span, 6)) + 1  # the last overflow occurs at scale_min
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **_AutomaticScaler.get_optional_params(),
-            "step_factor": Param(float, 2.0, "What the scale is divided and multiplied by.", above=1.0),
-            "step_window": Param(int, 2000, "How many passes without overflow raise the scale.", "steps", minimum=1),
+            "step_factor": Param(float, 2.0, "Factor by which the scale is lowered or raised.", above=1.0),
+            "step_window": Param(int, 2000, "Number of passes without overflow after which the scale is raised.",
+                                 "steps", minimum=1),
         }
 
     def state(self) -> dict[str, tf.Variable]:
@@ -142,12 +143,13 @@ class BackoffScaler(_AutomaticScaler):
 class LogMaxScaler(_AutomaticScaler):
     """Predicts overflow from the distribution of the largest gradient, which is assumed to be log-normal.
 
-    With x = log2 of the largest unscaled gradient, μ a fast mean of x (β1) and σ² its variance from slow means (β2),
-    all bias-corrected, the scale is ``2^(log_max - (μ + overflow_std_dev · σ))``: by default the next pass overflows
-    with probability 0.001. The scale starts at 1.
+    Let x be log2 of the largest unscaled gradient, μ a fast moving average of x (β1), and σ² the variance of x from
+    slow moving averages (β2), all bias-corrected. Then the scale is ``2^(log_max - (μ + overflow_std_dev · σ))``, with
+    which the next pass overflows with probability 0.001 by default. The scale starts at 1.
 
-    After an overflow x is ``log_max``. (The original used ``2^log_max``, which kept the scale at its minimum for
-    thousands of steps.) If all gradients are 0, x is that of the least half-precision number, so that the scale grows.
+    After an overflow, x is ``log_max``. (The TensorFlow 1 toolkit used ``2^log_max``, which kept the scale at its
+    minimum for thousands of steps.) If all gradients are 0, x is computed from the smallest positive float16 number, so
+    that the scale grows.
     """
 
     needs_amax = True
@@ -155,7 +157,7 @@ class LogMaxScaler(_AutomaticScaler):
     def __init__(self, **params: Any) -> None:
         super().__init__(initial_scale=1.0, **params)
         self._scale.assign(self._clip(tf.constant(1.0)))
-        # FP64, because the variance is a small difference of large means, and is in the exponent of the scale.
+        # FP64, because the variance is a small difference between large means and enters the exponent of the scale.
         self._mean, self._slow_mean, self._slow_square = (
             tf.Variable(0.0, dtype=tf.float64, trainable=False) for _ in range(3))
 
@@ -163,10 +165,10 @@ class LogMaxScaler(_AutomaticScaler):
     def get_optional_params() -> dict[str, Any]:
         return {
             **_AutomaticScaler.get_optional_params(),
-            "log_max": Param(float, 16.0, "log2 of the value where half precision overflows."),
-            "beta1": Param(float, 0.99, "Decay of the fast mean.", minimum=0.0, below=1.0),
-            "beta2": Param(float, 0.999, "Decay of the slow means.", minimum=0.0, below=1.0),
-            "overflow_std_dev": Param(float, 3.09, "Safety margin; 3.09 makes one pass in 1000 overflow.",
+            "log_max": Param(float, 16.0, "log2 of the value at which half precision overflows."),
+            "beta1": Param(float, 0.99, "Decay of the fast moving average.", minimum=0.0, below=1.0),
+            "beta2": Param(float, 0.999, "Decay of the slow moving averages.", minimum=0.0, below=1.0),
+            "overflow_std_dev": Param(float, 3.09, "Safety margin; with 3.09, one pass in 1000 overflows.",
                                       "standard deviations", minimum=0.0),
         }
 
@@ -196,15 +198,16 @@ _ALGORITHMS = {"Backoff": BackoffScaler, "LogMax": LogMaxScaler}
 
 def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str, Any] | None = None,
                      compute: tf.DType = tf.float16) -> LossScaler:
-    """Makes the loss scaler that a config names.
+    """Creates the loss scaler that a config selects.
 
     Args:
-      loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (in any case); a subclass of ``LossScaler``, or its name.
+      loss_scaling: a number; ``"Backoff"`` or ``"LogMax"`` (case-insensitive); a subclass of ``LossScaler``, or its
+        name.
       params: arguments of automatic scalers.
-      compute: the arithmetic type; in float32 nothing is scaled.
+      compute: the dtype of the arithmetic; for float32, the scale is always 1.
 
     Raises:
-      ConfigError: an unknown algorithm, or parameters that do not fit.
+      ConfigError: the algorithm is unknown, or its parameters are invalid.
     """
     loss_scaling = named_scaler(loss_scaling)
     if isinstance(loss_scaling, type):
@@ -212,16 +215,16 @@ def make_loss_scaler(loss_scaling: float | str | type = 1.0, params: Mapping[str
     else:
         scaler = StaticScaler(_as_number(loss_scaling))
         if params:
-            raise ConfigError(["'loss_scaling_params' are of no use with a fixed 'loss_scaling': leave them out, "
+            raise ConfigError(["'loss_scaling_params' have no effect with a fixed 'loss_scaling': leave them out, "
                                "or set 'loss_scaling' to 'Backoff' or 'LogMax'."])
     return StaticScaler(1.0) if compute == tf.float32 else scaler
 
 
 def named_scaler(loss_scaling: Any) -> Any:
-    """Returns the class of a name; other values, such as numbers or their text, are returned unchanged.
+    """Returns the scaler class for a name; other values, such as numbers and numeric strings, are returned unchanged.
 
     Raises:
-      ConfigError: an unknown name, or a class that is not a scaler.
+      ConfigError: the name is unknown, or the class is not a loss scaler.
     """
     if isinstance(loss_scaling, type) or isinstance(loss_scaling, str) and not _is_number(loss_scaling):
         algorithms = {known.lower(): scaler for known, scaler in _ALGORITHMS.items()}
@@ -240,7 +243,7 @@ def _is_number(text: str) -> bool:
 
 def _as_number(loss_scaling: Any) -> float:
     if isinstance(loss_scaling, bool) or not isinstance(loss_scaling, (int, float, str)):
-        raise ConfigError([f"'loss_scaling' is {loss_scaling!r} but has to be a number, 'Backoff' or 'LogMax'."])
+        raise ConfigError([f"'loss_scaling' must be a number, 'Backoff' or 'LogMax', got {loss_scaling!r}."])
     return float(loss_scaling)
 
 

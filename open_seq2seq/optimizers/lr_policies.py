@@ -1,8 +1,8 @@
 """Learning-rate policies: functions of the number of updates made so far.
 
-A policy is any function ``(global_step, learning_rate, …) -> rate`` of TensorFlow operations, where ``global_step`` is
-an int64 scalar, 0 at the first update. A config names one of these policies, or a user's function, as ``lr_policy``,
-and gives its other arguments as ``lr_policy_params``.
+A policy is any function ``(global_step, learning_rate, …) -> rate`` that uses TensorFlow operations; ``global_step`` is
+an int64 scalar, 0 at the first update. A config selects one of these policies, or a user's function, with
+``lr_policy``, and sets the other arguments in ``lr_policy_params``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ def fixed_lr(global_step: tf.Tensor, learning_rate: float) -> tf.Tensor:
 
 def piecewise_constant(global_step: tf.Tensor, learning_rate: float, boundaries: Sequence[float],
                        decay_rates: Sequence[float], steps_per_epoch: int | None = None) -> tf.Tensor:
-    """Multiplies the rate by ``decay_rates[i]`` after step ``boundaries[i]``.
+    """Sets the rate to ``learning_rate · decay_rates[i]`` after step ``boundaries[i]``.
 
     Args:
       global_step: int64 scalar.
       learning_rate: the rate up to and including the first boundary.
-      boundaries: increasing; in epochs if ``steps_per_epoch`` is given, otherwise in steps.
-      decay_rates: factors of ``learning_rate``, one for each boundary.
-      steps_per_epoch: filled in by the toolkit in runs measured in epochs.
+      boundaries: increasing list, in epochs if ``steps_per_epoch`` is given, otherwise in steps.
+      decay_rates: factors of ``learning_rate``, one per boundary.
+      steps_per_epoch: set by the toolkit in runs measured in epochs.
     """
     if len(boundaries) != len(decay_rates):
         raise ConfigError([f"'lr_policy_params' have {len(boundaries)} boundaries and {len(decay_rates)} decay_rates: "
-                           "give one rate for each boundary."])
+                           "give one decay rate for each boundary."])
     if list(boundaries) != sorted(boundaries):
-        raise ConfigError([f"'lr_policy_params/boundaries' are {list(boundaries)!r} but have to rise."])
-    # A step is after a fractional boundary if it is after its integer part.
+        raise ConfigError([f"'lr_policy_params/boundaries' must be in increasing order, got {list(boundaries)!r}."])
+    # An integer step is past a fractional boundary if and only if it is past the boundary's integer part.
     steps = [math.floor(b * (steps_per_epoch or 1)) for b in boundaries]
     passed = tf.reduce_sum(tf.cast(global_step > tf.constant(steps, tf.int64), tf.int32))
     return tf.gather(tf.constant([learning_rate * rate for rate in (1.0, *decay_rates)], tf.float32), passed)
@@ -53,8 +53,8 @@ def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, de
               use_staircase_decay: bool, begin_decay_at: int = 0, min_lr: float = 0.0) -> tf.Tensor:
     """Multiplies the rate by ``decay_rate`` every ``decay_steps`` steps from ``begin_decay_at`` on.
 
-    ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with
-    ``t = step - begin_decay_at``; with ``use_staircase_decay`` the exponent is floored.
+    The rate is ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with ``t = step - begin_decay_at``. With
+    ``use_staircase_decay``, the exponent is rounded down.
     """
     exponent = _as_float(global_step - begin_decay_at) / decay_steps
     if use_staircase_decay:
@@ -67,9 +67,9 @@ def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, p
                begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
     """Lowers the rate to ``min_lr`` along a polynomial, after a linear warm-up.
 
-    ``(learning_rate - min_lr) · (1 - t/decay_steps)^power + min_lr`` with
-    ``t = step - begin_decay_at``, held from ``t = decay_steps`` on. During the first
-    ``warmup_steps`` the rate is ``learning_rate · step / warmup_steps``.
+    The rate is ``(learning_rate - min_lr) · (1 - t/decay_steps)^power + min_lr`` with
+    ``t = step - max(begin_decay_at, warmup_steps)``, and constant from ``t = decay_steps`` on. During the first
+    ``warmup_steps`` it is ``learning_rate · step / warmup_steps``, and then ``learning_rate`` until ``t = 0``.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:
         return (learning_rate - min_lr) * tf.pow(1.0 - progress, power) + min_lr
@@ -81,9 +81,9 @@ def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int,
                  begin_decay_at: int = 0, min_lr: float = 0.0, warmup_steps: int = 0) -> tf.Tensor:
     """Lowers the rate along half a cosine (Loshchilov & Hutter 2017), after a linear warm-up.
 
-    ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``: here ``min_lr`` is a *fraction* of
-    ``learning_rate``, as in the TensorFlow 1 toolkit. Other arguments are those of ``poly_decay``; ``power`` has no
-    effect.
+    The rate is ``learning_rate · ((1 - min_lr) · (1 + cos(π t/decay_steps)) / 2 + min_lr)``. Here, ``min_lr`` is a
+    *fraction* of ``learning_rate``, as in the TensorFlow 1 toolkit. t and the other arguments are as in ``poly_decay``;
+    ``power`` has no effect.
     """
     def decay(progress: tf.Tensor) -> tf.Tensor:
         return learning_rate * ((1.0 - min_lr) * 0.5 * (1.0 + tf.cos(math.pi * progress)) + min_lr)
@@ -94,10 +94,10 @@ def cosine_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int,
 def transformer_policy(global_step: tf.Tensor, learning_rate: float, d_model: int, warmup_steps: int,
                        max_lr: float | None = None, coefficient: float = 1.0,
                        dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """Rises linearly for ``warmup_steps``, then falls as 1/sqrt(step) (Vaswani et al. 2017, section 5.3).
+    """Raises the rate linearly for ``warmup_steps``, then lowers it as 1/sqrt(step) (Vaswani et al. 2017, section 5.3).
 
-    ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)`` with ``s = step + 1``, at most
-    ``max_lr``. The rate is always FP32; ``dtype`` is accepted for old configs.
+    The rate is ``learning_rate · coefficient · d_model^-0.5 · min(s · warmup_steps^-1.5, s^-0.5)`` with
+    ``s = step + 1``, limited to ``max_lr``. It is always FP32; ``dtype`` is accepted for old configs and has no effect.
     """
     step = _as_float(global_step) + 1.0
     rate = learning_rate * coefficient * d_model**-0.5 * tf.minimum(step * warmup_steps**-1.5, tf.math.rsqrt(step))
@@ -108,11 +108,11 @@ def inv_poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: in
                    power: float = 1.0, begin_decay_at: int = 0, warmup_steps: int = 0) -> tf.Tensor:
     """Lowers the rate as ``learning_rate / (1 + k·step)^power``, which is ``min_lr`` at ``decay_steps``.
 
-    ``min_lr`` is clipped to 1e-8 … ``learning_rate``. ``begin_decay_at`` and ``warmup_steps`` only shorten the
-    ``decay_steps`` that the toolkit fills in.
+    ``min_lr`` is clipped to the range from 1e-8 to ``learning_rate``. ``begin_decay_at`` and ``warmup_steps`` only
+    reduce the default of ``decay_steps`` (see ``make_schedule``).
     """
     if power <= 0.0:
-        raise ConfigError([f"'lr_policy_params/power' is {power!r} but has to be positive."])
+        raise ConfigError([f"'lr_policy_params/power' must be positive, got {power!r}."])
     least = min(max(min_lr, 1e-8), learning_rate)
     slope = ((learning_rate / least) ** (1.0 / power) - 1.0) / decay_steps
     return learning_rate / tf.pow(1.0 + slope * _as_float(global_step), power)
@@ -138,33 +138,33 @@ POLICIES: dict[str, Callable[..., tf.Tensor]] = {
     policy.__name__: policy for policy in (
         fixed_lr, piecewise_constant, exp_decay, poly_decay, cosine_decay, transformer_policy, inv_poly_decay)}
 
-# Of arguments of the policies above.
+# Ranges of the policies' arguments.
 _RANGES: dict[str, dict[str, float]] = {
     **dict.fromkeys(("learning_rate", "min_lr", "max_lr", "coefficient", "begin_decay_at", "warmup_steps", "power",
                      "boundaries", "decay_rates", "decay_rate"), {"minimum": 0}),
     **dict.fromkeys(("decay_steps", "d_model", "steps_per_epoch"), {"minimum": 1}),
 }
-_RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # it divides by them
+_RANGES_OF = {"transformer_policy": {"warmup_steps": {"minimum": 1}}}  # the policy divides by warmup_steps
 
 
 def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], last_step: int,
                   steps_per_epoch: int | None = None) -> Schedule:
-    """Binds a policy's arguments.
+    """Binds a policy to its arguments.
 
-    Missing arguments of the policy are filled in: ``decay_steps`` by the rest of the run after ``begin_decay_at`` and
-    ``warmup_steps``, and ``steps_per_epoch``.
+    If the policy has the argument ``decay_steps`` and it is not given, it is set to the number of steps that remain
+    after ``begin_decay_at`` and ``warmup_steps``. ``steps_per_epoch`` is also filled in.
 
     Args:
       policy: a function, the name of one above, ``package.module.function`` or ``path/to/file.py:function``.
       params: ``lr_policy_params``.
-      last_step: number of updates of the run.
-      steps_per_epoch: updates of an epoch; None in runs that are measured in steps.
+      last_step: number of updates in the run.
+      steps_per_epoch: number of updates per epoch; None in runs measured in steps.
 
     Returns:
-      Function from an int64 scalar (updates made so far) to an FP32 scalar.
+      Function from the number of updates made so far, an int64 scalar, to the learning rate, an FP32 scalar.
 
     Raises:
-      ConfigError: an unknown policy, or arguments that do not fit it.
+      ConfigError: the policy is unknown, or its arguments are invalid.
     """
     function = resolve_name(policy, "lr_policy", "lr_policy")
     arguments = inspect.signature(function).parameters
@@ -182,12 +182,12 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
     if problems:
         raise ConfigError(problems)
     schedule = _bind(function, filled)
-    schedule(tf.constant(0, tf.int64))  # so that errors of the policy are raised now, not in training
+    schedule(tf.constant(0, tf.int64))  # raises the policy's errors now instead of during training
     return schedule
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
-    """Returns a schedule with rates multiplied by ``factor``: linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
+    """Returns ``schedule`` multiplied by ``factor``, for linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
     return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
 
 
@@ -197,8 +197,8 @@ def _bind(function: Callable[..., Any], arguments: dict[str, Any]) -> Schedule:
 
 def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, inspect.Parameter],
                        params: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Converts values to the declared types (YAML reads 1e-3 as a string); returns (values, problems)."""
-    names = list(arguments)[1:]  # the first is the step
+    """Coerces values to the declared types, because YAML reads 1e-3 as a string; returns (values, problems)."""
+    names = list(arguments)[1:]  # the first argument is the step
     takes_any = any(a.kind is a.VAR_KEYWORD for a in arguments.values())
     hints = typing.get_type_hints(function) if function in POLICIES.values() else {}
     checked: dict[str, Any] = {}
@@ -209,13 +209,13 @@ def _checked_arguments(function: Callable[..., Any], arguments: Mapping[str, ins
                             + did_you_mean(name, names))
             continue
         kinds = _numeric_kinds(hints.get(name))
-        if value is None:  # as if not given
+        if value is None:  # None means not given
             continue
         path = f"lr_policy_params/{name}"
         if typing.get_origin(hints.get(name)) is Sequence:
             value, fits = _coerce_list(value)
             if not fits:
-                problems.append(f"'{path}' is {shown(value)} but has to be a list of numbers.")
+                problems.append(f"'{path}' must be a list of numbers, got {shown(value)}.")
                 continue
             kinds = (list,)
         own = _RANGES_OF.get(function.__name__, {}).get(name, {})
@@ -237,7 +237,7 @@ def _coerce_list(values: Any) -> tuple[Any, bool]:
 
 
 def _numeric_kinds(hint: Any) -> tuple[type, ...]:
-    """Returns the types of a number's hint, or () for anything else."""
+    """Returns the types that a type hint allows if all are numbers, Booleans or None; otherwise ()."""
     kinds = typing.get_args(hint) or (hint,)
     return tuple(kinds) if hint is not None and all(k in (int, float, bool, type(None)) for k in kinds) else ()
 

@@ -1,4 +1,4 @@
-"""The wrapper of optimizers: loss scaling, clipping, skipping of updates, and counters."""
+"""Wraps an optimizer with loss scaling, clipping, skipping of updates, and counters."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class UpdateInfo(NamedTuple):
-    """The result of an update.
+    """Result of an update.
 
     Attributes:
       applied: bool scalar; False when the update was skipped.
-      learning_rate: FP32 scalar, the rate of this update.
-      grad_norm: FP32 scalar, global norm of the unscaled gradients before clipping.
-      clipped_grad_norm: FP32 scalar, the same after clipping or LARC.
+      learning_rate: FP32 scalar, the learning rate of this update.
+      grad_norm: FP32 scalar, the global norm of the unscaled gradients before clipping.
+      clipped_grad_norm: FP32 scalar, the global norm after clipping or LARC.
       loss_scale: FP32 scalar, the loss scale of these gradients.
-      skipped: int64 scalar, updates skipped so far, this one included.
-      larc: by variable name; empty without LARC.
-      overflows: int64 scalar, updates so far whose gradients were not finite, skipped or not.
+      skipped: int64 scalar, number of updates skipped so far, including this one.
+      larc: ``LarcInfo`` by variable name; empty without LARC.
+      overflows: int64 scalar, number of updates so far whose gradients were not finite, skipped or not.
     """
 
     applied: tf.Tensor
@@ -46,26 +46,27 @@ class UpdateInfo(NamedTuple):
 class MixedPrecisionOptimizer(Module):
     """Updates FP32 weights from the gradients of a scaled loss.
 
-    In float32 the scale is 1 and nothing is multiplied.
+    In float32, the scale is 1 and the multiplications are left out.
 
     Args:
       optimizer: the optimizer.
-      schedule: learning rate by the number of updates made (``make_schedule``).
-      loss_scaler: a fixed scale of 1 by default.
-      max_grad_norm: largest global norm of the unscaled gradients; None is off.
-      skip_nonfinite: whether an update with inf or NaN in its gradients is skipped; by default only if the loss scale
-        is automatic.
-      larc: sets the size of each variable's gradient; None is off. Not with ``max_grad_norm``.
-      weight_decay: decoupled weight decay; None is off.
-      average: moving average of the weights; None is off.
+      schedule: function from the number of updates made to the learning rate (see ``make_schedule``).
+      loss_scaler: the loss scaler; a fixed scale of 1 by default.
+      max_grad_norm: largest global norm of the unscaled gradients; None disables clipping.
+      skip_nonfinite: whether to skip updates with inf or NaN in the gradients; by default only if the loss scale is
+        automatic.
+      larc: rescales each variable's gradient; None disables LARC. Cannot be combined with ``max_grad_norm``.
+      weight_decay: decoupled weight decay; None disables it.
+      average: moving average of the weights; None disables it.
 
     Attributes:
-      updates: int64 variable, updates made.
-      skipped: int64 variable, updates left out.
-      rate_factor: FP32 variable, factor of the schedule's rate, initially 1. Recovery from divergence lowers it.
+      updates: int64 variable, number of updates made.
+      skipped: int64 variable, number of updates skipped.
+      overflows: int64 variable, number of updates whose gradients were not finite.
+      rate_factor: FP32 variable that multiplies the schedule's rate; initially 1. Recovery from divergence lowers it.
 
     Raises:
-      ConfigError: arguments that are out of range or exclude each other.
+      ConfigError: arguments are out of range or exclude each other.
     """
 
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
@@ -74,7 +75,7 @@ class MixedPrecisionOptimizer(Module):
                  average: WeightAverage | None = None) -> None:
         super().__init__()
         if max_grad_norm is not None and not max_grad_norm > 0.0:
-            raise ConfigError([f"'max_grad_norm' is {max_grad_norm!r} but has to be positive."])
+            raise ConfigError([f"'max_grad_norm' must be positive, got {max_grad_norm!r}."])
         if max_grad_norm is not None and larc is not None:
             raise ConfigError(combination_problems({"max_grad_norm": max_grad_norm, "larc_params": larc}))
         self._optimizer = optimizer
@@ -89,7 +90,7 @@ class MixedPrecisionOptimizer(Module):
         self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
-        """Makes the optimizer's slots, and the average, for these variables; to be called once."""
+        """Creates the optimizer's slots and the weight average for these variables; must be called exactly once."""
         self._optimizer.build(variables)
         if self._weight_decay is not None:
             self._weight_decay.build(variables)
@@ -98,15 +99,15 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def averaged_weights(self) -> Variables:
-        """The moving average of the weights by name; {} without one."""
+        """The moving averages of the weights by name; empty if averaging is disabled."""
         return {} if self._average is None else dict(self._average.weights)
 
     def restart_average(self, variables: Variables, names: Collection[str] | None = None) -> None:
-        """Restarts the moving average, if there is one, from the current weights.
+        """Restarts the moving averages, if enabled, from the current weights.
 
         Args:
           variables: the trainable variables by name.
-          names: the names to restart; all by default.
+          names: names of the averages to restart; all by default.
         """
         for name, average in self.averaged_weights.items():
             if names is None or name in names:
@@ -119,16 +120,16 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def longest_search(self) -> int:
-        """Greatest number of consecutive updates that the search for the loss scale can skip."""
+        """Greatest number of consecutive updates that can be skipped while the loss scale is searched for."""
         return self._scaler.longest_search
 
     @property
     def learning_rate(self) -> tf.Tensor:
-        """FP32 scalar: the rate of the next update."""
+        """The learning rate of the next update, an FP32 scalar."""
         return self._schedule(self.updates.read_value()) * self.rate_factor
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the FP32 loss times the scale; its gradients go to ``update``."""
+        """Returns the loss, cast to FP32, times the loss scale; ``update`` expects the gradients of this product."""
         loss = tf.cast(loss, tf.float32)
         return loss * self.loss_scale if self._scales else loss
 
@@ -137,22 +138,23 @@ class MixedPrecisionOptimizer(Module):
                agree: Callable[[tf.Tensor], tf.Tensor] | None = None) -> UpdateInfo:
         """Makes one update, or skips it.
 
-        Order: FP32 → ``reduce`` → unscale → norm → clip or LARC → finite on all ranks? → decay,
-        weights, slots, average and counter, or only the counter of skipped ones → adjust scale.
+        The order is: cast to FP32; ``reduce``; compute the norm; unscale and clip, or apply LARC; ``agree`` on whether
+        the gradients are finite; apply weight decay, the optimizer's update and the weight average, or skip the
+        update; adjust the loss scale.
 
         Args:
-          gradients: of the scaled loss, any float type, dense or ``IndexedSlices``, by
-            variable name; variables without a gradient stay as they are.
+          gradients: gradients of the scaled loss by variable name, of any floating-point dtype, dense or
+            ``IndexedSlices``; variables without a gradient are not changed.
           variables: the trainable variables by name.
-          reduce: adds FP32, still scaled gradients up over ranks; identity by default.
-          agree: makes all ranks take one bool scalar's logical and; identity by default.
+          reduce: sums FP32 gradients, which are still scaled, over the ranks; identity by default.
+          agree: computes the logical AND of a bool scalar over the ranks; identity by default.
         """
         if not gradients:
-            raise ConfigError(["The loss depends on no trainable variable: see 'freeze_variables_regex'."])
+            raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex'."])
         gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
         if reduce is not None:
             gradients = reduce(gradients)
-        # Rows of equal index are added up once, for both the norm and the optimizer.
+        # Duplicate rows are summed once, for both the norm and the optimizer.
         gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
         scale = self.loss_scale
         rate = self.learning_rate
@@ -175,7 +177,7 @@ class MixedPrecisionOptimizer(Module):
                           self.overflows.read_value())
 
     def state(self) -> Variables:
-        """Returns what a checkpoint keeps: the counters, ``loss_scale/…``, ``slots/…``, ``ema/…``."""
+        """Returns the variables that are saved in checkpoints: counters, ``loss_scale/…``, ``slots/…``, ``ema/…``."""
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,
                 **{f"ema/{name}": variable for name, variable in self.averaged_weights.items()},
@@ -188,7 +190,7 @@ class MixedPrecisionOptimizer(Module):
 
     def _unscale_and_clip(self, gradients: Gradients, scale: tf.Tensor,
                           norm: tf.Tensor) -> tuple[Gradients, tf.Tensor]:
-        """Both in one multiplication, or in none when neither is wanted: (gradients, their norm)."""
+        """Unscales and clips in one multiplication, or none if neither is needed; returns (gradients, their norm)."""
         factor = 1.0 / scale
         if self._max_grad_norm is not None:
             clip = clip_factor(norm, self._max_grad_norm)

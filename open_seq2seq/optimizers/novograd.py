@@ -1,4 +1,4 @@
-"""NovoGrad: gradients divided by a moving norm of each variable's gradient, then momentum."""
+"""NovoGrad: momentum of gradients that are divided by a moving average of their norm per variable."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from open_seq2seq.optimizers.optimizer import Optimizer, Slot, Variables
 class NovoGrad(Optimizer):
     """NovoGrad (Ginsburg et al. 2019, https://arxiv.org/abs/1905.11286, algorithm 1).
 
-    For each variable, v being one number: ``v = β2·v + (1-β2)·‖g‖²``, at its first gradient ``v = ‖g‖²``;
-    ``m = β1·m + (g / (sqrt(v) + ε) + weight_decay·w)``; ``w -= lr·m``.
+    Each variable has a scalar v, which is ``‖g‖²`` at the first gradient and then ``v = β2·v + (1-β2)·‖g‖²``. The
+    update is ``m = β1·m + (g / (sqrt(v) + ε) + weight_decay·w)``; ``w -= lr·m``.
 
     ε is added to the root, as in the paper; the TensorFlow 1 toolkit added it under the root, which makes no difference
-    in FP32 for gradients with a norm above 1e-3. That toolkit did not keep v between updates, so that β2 had no effect;
+    in FP32 for gradients with a norm above 1e-3. That toolkit did not keep v between updates, so β2 had no effect;
     ``compat_no_ema`` reproduces this for its published recipes.
 
-    The decay is inside the momentum and acts on every variable. A gradient of zeros does not count as the first one.
+    Weight decay goes through the momentum and applies to every variable. A gradient of zeros does not count as the
+    first gradient.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "beta1": Param(float, 0.95, "Share of the momentum that is kept at each update.", minimum=0.0, below=1.0),
-            "beta2": Param(float, 0.98, "Decay of the mean squared norm of a variable's gradient.",
+            "beta1": Param(float, 0.95, "Fraction of the momentum that is kept at each update.",
                            minimum=0.0, below=1.0),
-            "epsilon": Param(float, 1e-8, "Added to the root of the mean squared norm.", minimum=0.0),
+            "beta2": Param(float, 0.98, "Decay of the moving average of a gradient's squared norm.",
+                           minimum=0.0, below=1.0),
+            "epsilon": Param(float, 1e-8, "Added to the square root of the average squared norm.", minimum=0.0),
             "weight_decay": Param(float, 0.0, "Weight decay, added to the normalised gradient.", minimum=0.0),
-            "grad_averaging": Param(bool, False, "Multiply what is added to the momentum by 1 - beta1."),
-            "compat_no_ema": Param(bool, False, "Divide by the norm of the gradient at hand, whatever beta2, as the "
-                                   "published recipes did."),
+            "grad_averaging": Param(bool, False, "Whether to multiply the term added to the momentum by 1 - beta1."),
+            "compat_no_ema": Param(bool, False, "Whether to divide by the norm of the current gradient and ignore "
+                                   "beta2, "
+                                   "as the published recipes did."),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:

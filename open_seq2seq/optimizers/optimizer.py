@@ -1,4 +1,4 @@
-"""The base of optimizers: declared parameters, slots by name, and the update rule of subclasses."""
+"""Base class of optimizers: declared parameters, named slots, and an update rule that subclasses implement."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Slot(NamedTuple):
     """A tensor that an optimizer keeps for each variable.
 
     Attributes:
-      shape: its shape, mostly that of the variable.
-      initial: its initial value.
+      shape: shape of the tensor, usually that of the variable.
+      initial: initial value of all elements.
     """
 
     shape: tuple[int, ...]
@@ -29,20 +29,20 @@ class Slot(NamedTuple):
 
 
 class Optimizer(Module):
-    """Base of optimizers, which get the learning rate and the number of updates at each update.
+    """Base class of optimizers; each update receives the learning rate and the number of previous updates.
 
-    A subclass declares its parameters (``get_optional_params``) and its slots (``_slots_of``), and implements the
-    update of a variable (``_update_dense``). ``_begin`` computes values that all variables share.
+    A subclass declares its parameters (``get_optional_params``) and slots (``_slots_of``), and implements the update of
+    one variable (``_update_dense``). ``_begin`` computes values that all variables share.
 
-    ``IndexedSlices`` (gradients of embedding lookups) are equivalent to the dense gradient with zeros in the other
-    rows, unless a class documents otherwise. Classes that need only the given rows set ``updates_rows`` and implement
+    ``IndexedSlices`` (gradients of embedding lookups) have the same effect as a dense gradient with zeros in the other
+    rows, unless a class documents otherwise. Classes that only need the given rows set ``updates_rows`` and implement
     ``_update_rows``.
 
     Args:
       params: the parameters, ``optimizer_params`` in configs.
 
     Raises:
-      ConfigError: unknown or ill-typed parameters, all of them together.
+      ConfigError: parameters are unknown or invalid; the error lists all of them.
     """
 
     updates_rows = False
@@ -51,8 +51,8 @@ class Optimizer(Module):
         super().__init__()
         declared = self.get_optional_params()
         if "learning_rate" in params and "learning_rate" not in declared:
-            raise ConfigError(["'optimizer_params/learning_rate' does not belong there: "
-                               "the learning rate is a parameter of the policy, in 'lr_policy_params'."])
+            raise ConfigError(["'optimizer_params/learning_rate' is not a parameter of the optimizer: "
+                               "set the learning rate in 'lr_policy_params'."])
         checked, problems = check_params(params, {}, declared, "optimizer_params")
         if problems:
             raise ConfigError(problems)
@@ -61,22 +61,22 @@ class Optimizer(Module):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        """Returns name to spec of the parameters."""
+        """Returns the specs of the parameters by name."""
         return {}
 
     @property
     def params(self) -> Any:
-        """The checked parameters, defaults filled in."""
+        """The checked parameters, with defaults filled in."""
         return self._params
 
     def build(self, variables: Variables) -> None:
-        """Makes the slots; to be called once, outside of any ``tf.function``.
+        """Creates the slots; must be called exactly once, outside of any ``tf.function``.
 
         Args:
           variables: the variables that will be updated, by name.
         """
         if self._slots is not None:
-            raise RuntimeError("The optimizer is built already.")
+            raise RuntimeError("The optimizer has already been built.")
         slots: dict[str, Variables] = {}
         for name, variable in variables.items():
             for kind, slot in self._slots_of(tuple(variable.shape)).items():
@@ -85,7 +85,7 @@ class Optimizer(Module):
         self._slots = slots
 
     def state(self) -> Variables:
-        """Returns the variables that a checkpoint keeps by stable names: ``m/encoder/layer_0/kernel``."""
+        """Returns the variables saved in checkpoints, with stable names such as ``m/encoder/layer_0/kernel``."""
         return {f"{kind}/{name}": variable for kind, slots in (self._slots or {}).items()
                 for name, variable in slots.items()}
 
@@ -98,7 +98,7 @@ class Optimizer(Module):
         """Updates the variables that have a gradient.
 
         Args:
-          gradients: FP32, dense or ``IndexedSlices`` (indices may repeat), by variable name.
+          gradients: FP32 gradients by variable name, dense or ``IndexedSlices`` (indices may repeat).
           variables: the variables by name, at least those with a gradient.
           learning_rate: FP32 scalar.
           update_index: int64 scalar, number of previous updates.
@@ -115,21 +115,21 @@ class Optimizer(Module):
                 self._update_dense(variables[name], gradient, slots, step)
 
     def prepare(self, gradient: Gradient) -> Gradient:
-        """Returns a gradient in the form of the update rule: dense, or rows without duplicates."""
+        """Returns a gradient in the form that the update rule expects: dense, or without duplicate rows."""
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
         return sum_duplicates(gradient) if self.updates_rows else tf.convert_to_tensor(gradient)
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:
-        """Returns the slots of a variable of this shape, by kind."""
+        """Returns the slots for a variable of this shape, by kind."""
         return {}
 
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
-        """Computes the values that all variables share in this update, passed on as ``step``."""
+        """Computes the values that all variables share in this update; they are passed on as ``step``."""
         return learning_rate
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        raise NotImplementedError("An optimizer implements _update_dense(variable, gradient, slots, step).")
+        raise NotImplementedError("An optimizer must implement _update_dense(variable, gradient, slots, step).")
 
     def _update_rows(self, variable: tf.Variable, gradient: tf.IndexedSlices, slots: Variables, step: Any) -> None:
-        raise NotImplementedError("An optimizer with updates_rows implements _update_rows.")
+        raise NotImplementedError("An optimizer with updates_rows must implement _update_rows.")

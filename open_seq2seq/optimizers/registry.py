@@ -1,4 +1,4 @@
-"""The optimizer and the trainable variables that a config names."""
+"""Creates the optimizer and selects the trainable variables according to a config."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 
 
 def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | None = None) -> Optimizer:
-    """Makes the optimizer that a config names.
+    """Creates the optimizer that a config selects.
 
     Args:
-      optimizer: a name of ``OPTIMIZERS``, a name like ``tf.keras.optimizers.Lion``, ``package.module.Class`` or
+      optimizer: a key of ``OPTIMIZERS``, a name like ``tf.keras.optimizers.Lion``, ``package.module.Class`` or
         ``path/to/file.py:Class``, or a subclass of ``Optimizer`` or of Keras' base class.
 
     Raises:
-      ConfigError: no such optimizer, or arguments that it does not have.
+      ConfigError: the optimizer does not exist, or its arguments are invalid.
     """
     chosen = resolve_name(optimizer, "optimizer", "optimizer")
     params = dict(optimizer_params or {})
@@ -43,7 +43,7 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
 
     Args:
       variables: all variables of the model by name (``named_variables``).
-      freeze_variables_regex: variables whose name starts with a match are not trained.
+      freeze_variables_regex: regular expression; variables whose names start with a match are not trained.
 
     Raises:
       ConfigError: the expression is malformed, matches nothing, or leaves nothing to train.
@@ -55,18 +55,18 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
     try:
         expression = re.compile(freeze_variables_regex)
     except re.error as error:
-        raise ConfigError([f"{key}, which is no regular expression: {error}."]) from error
+        raise ConfigError([f"{key}, which is not a valid regular expression: {error}."]) from error
     kept = {name: variable for name, variable in trainable.items() if not expression.match(name)}
     if len(kept) == len(trainable):
-        raise ConfigError([f"{key}, but no variable's name starts with a match; names are like "
+        raise ConfigError([f"{key}, but no variable's name starts with a match. Examples of names: "
                            f"{', '.join(repr(name) for name in _spread(list(trainable)))}."])
     if not kept:
-        raise ConfigError([f"{key}, which freezes all {len(trainable)} variables: nothing is left to train."])
+        raise ConfigError([f"{key}, which freezes all {len(trainable)} variables, so nothing is left to train."])
     return kept
 
 
 def _spread(names: list[str], count: int = 4) -> list[str]:
-    """Returns a few names from the whole list."""
+    """Returns up to ``count`` names, spread over the whole list."""
     return names[::max(1, len(names) // count)][:count]
 
 

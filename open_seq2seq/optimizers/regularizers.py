@@ -12,7 +12,7 @@ from open_seq2seq.config.names import register, with_package
 def l2_regularizer(scale: float) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the penalty ``scale · Σ w² / 2``, whose gradient is ``scale · w``.
 
-    Keras' ``L2(x)`` has no division by 2: it is this one with ``scale = 2x``.
+    Keras' ``L2(x)`` does not divide by 2, so it equals this penalty with ``scale = 2x``.
     """
     return lambda weights: scale * tf.nn.l2_loss(tf.convert_to_tensor(weights))
 

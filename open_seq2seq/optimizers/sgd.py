@@ -23,18 +23,18 @@ class SGD(Optimizer):
 
 
 class Momentum(Optimizer):
-    """Gradient descent with momentum, the learning rate outside of the accumulator.
+    """Gradient descent with momentum; the accumulator does not contain the learning rate.
 
-    ``a = momentum · a + g``; ``w -= lr · a``, or with Nesterov's look-ahead
-    (Sutskever et al. 2013) ``w -= lr · (g + momentum · a)``.
+    ``a = momentum · a + g``; ``w -= lr · a``, or with Nesterov momentum (Sutskever et al. 2013)
+    ``w -= lr · (g + momentum · a)``.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "momentum": Param(float, 0.9, "Share of the accumulator that is kept at each update.", minimum=0.0,
+            "momentum": Param(float, 0.9, "Fraction of the accumulator that is kept at each update.", minimum=0.0,
                               below=1.0),
-            "use_nesterov": Param(bool, False, "Whether the accumulator is applied one update ahead."),
+            "use_nesterov": Param(bool, False, "Whether to use Nesterov momentum."),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:

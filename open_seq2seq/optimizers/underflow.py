@@ -1,16 +1,17 @@
 """The share of a gradient that underflows in half precision.
 
-In half-precision arithmetic, a zero in a gradient is either lost by underflow, or exactly zero. Exact zeros come in
-whole rows and columns: rows of tokens that were not looked up, columns of inactive units. So for a gradient as a
-matrix, whose columns are its last axis,
+A zero in a gradient that was computed in half precision is either the result of underflow or exactly zero. Exact zeros
+come in whole rows and columns: rows of tokens that were not looked up, columns of inactive units. So the gradient is
+viewed as a matrix whose columns are its last axis, and
 
-    lost = live rows · live columns − nonzero values,   of live rows · live columns,
+    lost = live rows · live columns − nonzero values,   out of live rows · live columns,
 
-where a row or column is live if any of its values is not 0. A gradient of zeros only counts as lost. In a vector single
-zeros do not count, because they may belong to inactive units. The share is a lower bound: a unit whose gradients are
-all lost looks inactive.
+where a row or column is live if any of its values is nonzero. A gradient of only zeros counts as entirely lost. In a
+vector, single zeros do not count as lost, because they may belong to inactive units. The share is a lower bound,
+because a unit whose gradients are all lost looks inactive.
 
-In float32, the values that are not 0 and would be 0 after conversion, at the loss scale of the step, are lost.
+In a gradient that was computed in float32, a value counts as lost if it is nonzero but would become 0 when converted to
+half precision at the loss scale of the step.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from open_seq2seq.optimizers.layer_groups import group_names
 
 
 def count_lost(gradient: Gradient) -> tuple[tf.Tensor, tf.Tensor]:
-    """Counts the numbers of a gradient that came out of half-precision arithmetic as zeros.
+    """Counts the values of a gradient that were lost to underflow in half-precision arithmetic.
 
     Args:
-      gradient: any shape, dense or ``IndexedSlices``, scaled or not.
+      gradient: tensor of any shape, dense or ``IndexedSlices``, scaled or not.
 
     Returns:
-      (how many were lost, of how many), float64 scalars.
+      (number of lost values, number of values considered), float64 scalars.
     """
-    present = _as_matrix(gradient) != 0.0  # holds for inf and NaN
+    present = _as_matrix(gradient) != 0.0  # also True for inf and NaN
     by_row = tf.reduce_sum(tf.cast(present, tf.float32), 1)
     kept = tf.reduce_sum(tf.cast(by_row, tf.float64))
     live = _count(by_row > 0.0) * _count(tf.reduce_any(present, 0))
@@ -42,30 +43,29 @@ def count_lost(gradient: Gradient) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def count_losable(gradient: Gradient, half: HalfType) -> tuple[tf.Tensor, tf.Tensor]:
-    """Counts the numbers of an FP32 gradient that a half-precision type would make zeros.
+    """Counts the values of an FP32 gradient that would become 0 in half precision.
 
     Args:
-      gradient: any shape, dense or ``IndexedSlices``, multiplied by the loss scale.
-      half: the type.
+      gradient: tensor of any shape, dense or ``IndexedSlices``, multiplied by the loss scale.
+      half: limits of the half-precision dtype.
 
     Returns:
-      (how many would be lost, of how many that are not 0), float64 scalars.
+      (number of values that would be lost, number of nonzero values), float64 scalars.
     """
     magnitudes = tf.abs(_as_matrix(gradient))
     return _count(half.lost(magnitudes)), _count(magnitudes != 0.0)
 
 
 def underflow_shares(gradients: Gradients, names: Iterable[str], half: HalfType | None = None) -> tf.Tensor:
-    """Returns the share of lost numbers of each layer group, and of all together.
+    """Returns the share of lost values in each layer group and in all gradients together.
 
     Args:
-      gradients: by variable name, multiplied by the loss scale.
-      names: all trainable variables; a group without gradients has share 0.
-      half: the type that FP32 gradients are judged for; None for gradients that half
-        precision computed.
+      gradients: the gradients by variable name, multiplied by the loss scale.
+      names: names of all trainable variables; the share of a group without gradients is 0.
+      half: the half-precision dtype to judge FP32 gradients for; None if the gradients were computed in half precision.
 
     Returns:
-      FP32 ``[groups + 1]`` in the order of ``group_names(names)``; the last one is of all.
+      FP32 ``[groups + 1]``: the groups in the order of ``group_names(names)``, then all gradients together.
     """
     lost, judged = [], []
     for members in group_names(names).values():
@@ -78,16 +78,16 @@ def underflow_shares(gradients: Gradients, names: Iterable[str], half: HalfType 
 
 
 class UnderflowMeter:
-    """Measures the underflow of every n-th step's gradients; other steps pay for one comparison.
+    """Measures underflow in the gradients of every n-th step; other steps only cost a comparison.
 
     Args:
-      names: all trainable variables.
-      every: n.
+      names: names of all trainable variables.
+      every: the interval n, in steps.
       half: see ``underflow_shares``.
 
     Attributes:
-      groups: what the shares belong to; ``all`` comes last.
-      half: as given.
+      groups: the layer groups that the shares belong to, followed by ``all``.
+      half: the argument ``half``.
     """
 
     def __init__(self, names: Iterable[str], every: int, half: HalfType | None = None) -> None:
@@ -97,11 +97,11 @@ class UnderflowMeter:
         self.groups = (*group_names(self._names), "all")
 
     def __call__(self, gradients: Gradients, step: tf.Tensor) -> tf.Tensor:
-        """Returns the shares, FP32 ``[groups]``; zeros at steps that are not measured.
+        """Returns the shares, FP32 ``[groups]``, or zeros if this step is not measured.
 
         Args:
-          gradients: by variable name, multiplied by the loss scale.
-          step: int64 scalar, the number of this step from 1.
+          gradients: the gradients by variable name, multiplied by the loss scale.
+          step: int64 scalar, the number of this step, counted from 1.
         """
         return tf.cond(tf.equal(step % self._every, 0),
                        lambda: underflow_shares(gradients, self._names, self.half),
@@ -114,7 +114,7 @@ def _as_matrix(gradient: Gradient) -> tf.Tensor:
 
 
 def _count(where: tf.Tensor) -> tf.Tensor:
-    """Counts exactly, without an int64 copy of all: row by row in FP32, then in float64."""
+    """Counts True values exactly: each row in FP32, then all rows in float64, to avoid an int64 copy of the tensor."""
     rows = tf.cast(where, tf.float32)
     if rows.shape.rank > 1:
         rows = tf.reduce_sum(rows, 1)

@@ -12,38 +12,40 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class WeightAverage:
-    """FP32 mean of the weights over past updates (Polyak & Juditsky 1992), exponentially weighted.
+    """Exponential moving average, in FP32, of the weights over past updates (Polyak & Juditsky 1992).
 
-    After update n, from 0: ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay would keep a
-    share ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. A bias correction as in Adam
-    would give all early updates the same weight; the increasing decay averages over the last tenth of them instead.
+    After update n, counted from 0, ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay
+    would keep the fraction ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. A bias
+    correction as in Adam would give all early updates the same weight; the increasing decay averages over the last
+    tenth of them instead.
 
     Args:
-      decay: share of the average that is kept at each update, between 0 and 1.
+      decay: fraction of the average that is kept at each update, between 0 and 1.
 
     Raises:
-      ConfigError: a decay out of range.
+      ConfigError: the decay is out of range.
     """
 
     def __init__(self, decay: float) -> None:
         if not 0.0 < decay < 1.0:
-            raise ConfigError([f"'ema_decay' is {decay!r} but has to be between 0 and 1, like 0.999; None is off."])
+            raise ConfigError(["'ema_decay' must be between 0 and 1, such as 0.999, or None to disable it; got "
+                               f"{decay!r}."])
         self._decay = decay
         self.weights: Variables = {}
 
     def build(self, variables: Variables) -> None:
-        """Makes the averages, equal to the variables as they are now."""
+        """Creates the averages, initialised with the current values of the variables."""
         self.weights = {name: tf.Variable(variable.read_value(), trainable=False)
                         for name, variable in variables.items()}
 
     def update(self, variables: Variables, update_index: tf.Tensor) -> None:
-        """Takes in the weights after an update.
+        """Updates the averages with the weights after an update.
 
         Args:
-          update_index: int64 scalar, how many updates were made before this one.
+          update_index: int64 scalar, number of updates made before this one.
         """
         count = tf.cast(update_index, tf.float32)
-        share = tf.maximum(1.0 - self._decay, 9.0 / (10.0 + count))  # 1 - d, without its rounding
+        share = tf.maximum(1.0 - self._decay, 9.0 / (10.0 + count))  # 1 - d, without the rounding error of d
         for name, average in self.weights.items():
             # average -= share · (average - w), in place.
             tf.raw_ops.ResourceApplyGradientDescent(var=average.handle, alpha=share, delta=average - variables[name])
@@ -51,9 +53,9 @@ class WeightAverage:
 
 @contextlib.contextmanager
 def exchanged(variables: Mapping[str, tf.Variable], others: Mapping[str, tf.Variable]) -> Iterator[None]:
-    """Within this context, variables of equal name have each other's values.
+    """Context manager that swaps the values of variables with the same name, and swaps them back on exit.
 
-    It needs the memory of one variable, and restores the exact values.
+    This needs extra memory for only one variable, and restores the values exactly.
     """
     _exchange(variables, others)
     try:

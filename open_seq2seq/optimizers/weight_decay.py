@@ -14,45 +14,46 @@ from open_seq2seq.utils.errors import ConfigError
 class WeightDecay:
     """Reduces weights independently of the gradient: ``w -= lr · decay · w`` (Loshchilov & Hutter 2019).
 
-    Unlike an L2 penalty it does not pass through momentum, adaptive step sizes, clipping or LARC. As in AdamW it is
-    multiplied by the learning rate.
+    Unlike an L2 penalty, the decay does not pass through momentum, adaptive step sizes, clipping or LARC. As in AdamW,
+    it is multiplied by the learning rate.
 
     Args:
-      decay: the factor, positive.
-      exclude: regular expression; variables with a match anywhere in their name are left out.
+      decay: the decay factor; must be positive.
+      exclude: regular expression; variables with a match anywhere in their name do not decay.
 
     Raises:
-      ConfigError: a decay out of range, or a malformed expression.
+      ConfigError: the decay is out of range, or the expression is malformed.
     """
 
     def __init__(self, decay: float, exclude: str | None = None) -> None:
         if not decay > 0.0:
-            raise ConfigError([f"'decoupled_weight_decay' is {decay!r} but has to be positive; None is off."])
+            raise ConfigError([f"'decoupled_weight_decay' must be positive, or None to disable it; got {decay!r}."])
         self._decay = decay
         self._key = f"'decoupled_weight_decay_exclude' is {exclude!r}"
         try:
             self._exclude = re.compile(exclude) if exclude else None
         except re.error as error:
-            raise ConfigError([f"{self._key}, which is no regular expression: {error}."]) from error
+            raise ConfigError([f"{self._key}, which is not a valid regular expression: {error}."]) from error
         self._names: frozenset[str] = frozenset()
 
     def build(self, names: Iterable[str]) -> None:
-        """Chooses among the trainable variables.
+        """Selects the variables that decay from the names of the trainable variables.
 
         Raises:
-          ConfigError: the expression matches none of them, or all.
+          ConfigError: the expression matches no name or all names.
         """
         names = list(names)
         kept = [name for name in names if self._exclude is None or not self._exclude.search(name)]
         if self._exclude is not None and len(kept) == len(names):
-            raise ConfigError([f"{self._key}, but no variable's name has a match; names are like '{names[0]}'."])
+            raise ConfigError([f"{self._key}, which matches no variable's name. Example of a name: '{names[0]}'."])
         if not kept:
-            raise ConfigError([f"{self._key}, which leaves no variable to decay: leave out both parameters."])
+            raise ConfigError([f"{self._key}, which excludes every variable from the decay: leave out both "
+                               "parameters."])
         self._names = frozenset(kept)
 
     def apply(self, names: Iterable[str], variables: Variables, learning_rate: tf.Tensor) -> None:
-        """Decays the named variables, except excluded ones."""
+        """Decays the named variables, except those that are excluded."""
         for name in names:
             if name in self._names:
-                # Not w · (1 - lr · decay), because the factor would have the same rounding error for all weights.
+                # Does not multiply w by 1 - lr · decay, whose rounding error would be the same for all weights.
                 variables[name].assign_sub(learning_rate * self._decay * variables[name])

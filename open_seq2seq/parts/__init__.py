@@ -1,1 +1,1 @@
-"""Layers that encoders and decoders share, and the base of all components."""
+"""Layers that encoders and decoders share, and the base classes of all components."""

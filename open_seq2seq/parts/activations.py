@@ -1,4 +1,4 @@
-"""Activation functions by name, and fast gradients of those that clip."""
+"""Activation functions by name, and fast gradients for clipped ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES: dict[str, Activation] = {
     "leaky_relu": tf.nn.leaky_relu, "swish": tf.nn.silu, "tanh": tf.nn.tanh, "sigmoid": tf.nn.sigmoid,
     "softplus": tf.nn.softplus,
 }
-# TensorFlow functions that return a tensor of the shape of their input.
+# TensorFlow functions whose result has the shape of their input.
 _ELEMENTWISE = {
     "tf.nn": ("celu", "elu", "gelu", "leaky_relu", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus",
               "softsign", "swish", "tanh", "log_softmax"),
@@ -36,15 +36,15 @@ _CLIPPED_AT: dict[Any, float | None] = {tf.nn.relu: None, tf.nn.relu6: 6.0, relu
 
 
 def resolve_activation(value: Any, path: str) -> Activation | None:
-    """Returns the activation function that a config names; None for None.
+    """Returns the activation function that a config specifies; None for None.
 
     Args:
-      value: a function; a name of ``NAMES`` or of a Keras activation; a name like ``tf.nn.relu``,
+      value: a function; a key of ``NAMES``; the name of a Keras activation; or a name like ``tf.nn.relu``,
         ``package.module.function`` or ``path/to/file.py:function``.
-      path: of the parameter, for messages.
+      path: path of the parameter in the config, for messages.
 
     Raises:
-      ConfigError: there is no such function.
+      ConfigError: the function does not exist.
     """
     return None if value is None else resolve_name(value, "activation", path)
 
@@ -54,7 +54,7 @@ def _clipped(x: tf.Tensor, keep: tf.Tensor, scale: tf.Tensor, most: tf.Tensor) -
     y = tf.where(keep, tf.minimum(tf.nn.relu(x), most) * scale, tf.zeros([], x.dtype))
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
-        # The result shows which elements were active, not clipped and kept.
+        # The result shows which elements were active, unclipped and kept.
         return tf.where((y > 0) & (y < most * scale), dy * scale, tf.zeros([], x.dtype)), None, None, None
 
     return y, grad
@@ -71,13 +71,13 @@ def _rectified(x: tf.Tensor, keep: tf.Tensor, scale: tf.Tensor) -> Any:
 
 
 def activate_kept(x: tf.Tensor, function: Activation | None, keep: tf.Tensor, scale: float) -> tf.Tensor:
-    """Returns ``function(x) · scale`` where ``keep`` holds, else 0: activation, dropout and mask in one.
+    """Applies activation, dropout and mask at once: returns ``function(x) · scale`` where ``keep`` is True, else 0.
 
     Args:
-      x: any float tensor.
-      function: the activation; None for none.
-      keep: boolean, of a shape that broadcasts to ``x``'s.
-      scale: of what is kept.
+      x: floating-point tensor.
+      function: the activation, or None for the identity.
+      keep: boolean mask whose shape broadcasts to that of ``x``.
+      scale: factor of the elements that are kept.
     """
     factor = tf.cast(scale, x.dtype)
     if function not in _CLIPPED_AT:

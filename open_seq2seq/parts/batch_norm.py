@@ -1,4 +1,4 @@
-"""Batch normalisation over the positions that are not padding; statistics are FP32 in every compute type."""
+"""Batch normalisation over the positions that are not padding; statistics are always FP32."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from open_seq2seq.parts.ranks import ranks_now, rejoined_ranks, sum_over_ranks
 from open_seq2seq.parts.recompute import is_recomputing
 from open_seq2seq.parts.xla import is_for_xla
 
-# Profiles recognise normalisation by this name scope.
+# Profiles identify normalisation by this name scope.
 _SCOPE = "norm"
 
 
 def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float,
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Normalises rows by the statistics of those that count (Ioffe and Szegedy 2015, section 3).
+    """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
-    The backward pass keeps only ``x``. Where ranks are joined (``parts.ranks``), the statistics and the sums of the
-    backward pass are those of all ranks.
+    Only ``x`` is kept for the backward pass. Within ``parts.ranks.joined_ranks``, the statistics and the sums of the
+    backward pass are computed over all ranks.
 
     Args:
-      x: ``[rows, channels]``, any float type; finite in rows that do not count.
-      held: FP32 ``[1, rows]``: 1 for each row that counts, 0 for the others, which have no gradient.
+      x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
+      held: FP32 ``[1, rows]``; 1 for valid rows, 0 for the others, which have no gradient.
       gamma: FP32 ``[channels]``.
       beta: FP32 ``[channels]``.
-      count: FP32 scalar, number of rows that count, on all joined ranks; by default the sum of ``held``.
+      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held``.
 
     Returns:
-      The normalised rows ``[rows, channels]`` in the type of ``x``; the mean and the variance, FP32 ``[channels]``,
-      without gradients.
+      (normalised rows ``[rows, channels]`` in the dtype of ``x``, mean, variance); mean and variance are FP32
+      ``[channels]`` without gradients.
     """
     count = tf.maximum(tf.reduce_sum(held) if count is None else count, 1.0)
     ranks = ranks_now()
@@ -62,7 +62,7 @@ class _Statistics(NamedTuple):
 def _statistics(x: tf.Tensor, held: tf.Tensor, count: tf.Tensor, epsilon: float) -> tuple[_Statistics, tf.Tensor]:
     """Returns the statistics, and ``x`` minus its mean, FP32 ``[rows, channels]``."""
     wide = tf.cast(x, tf.float32)
-    # A product with zeros and ones is the fastest masked sum over rows.
+    # A matrix product with zeros and ones is the fastest masked sum over rows.
     mean = sum_over_ranks(tf.matmul(held, wide)[0])[0] / count
     centered = wide - mean
     variance = sum_over_ranks(tf.matmul(held, tf.square(centered))[0])[0] / count
@@ -73,8 +73,7 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
                statistics: _Statistics) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the gradients of ``x`` ``[rows, channels]``, ``gamma`` and ``beta`` ``[channels]``.
 
-    With n rows that count and x̂ = (x − μ) / √(σ² + ε):
-    ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
+    With n valid rows and x̂ = (x − μ) / √(σ² + ε): ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
     """
     mean, _, inverse = statistics
     centered = tf.cast(_copy_after(dy, x), tf.float32) - mean
@@ -89,7 +88,7 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Returns a copy of ``x`` that is made after ``dy``: otherwise the FP32 rows of the forward pass would be kept."""
+    """Returns a copy of ``x`` made after ``dy``, so that no FP32 copy is kept from the forward pass."""
     if is_for_xla():
         return x
     with tf.control_dependencies([dy]):
@@ -97,13 +96,13 @@ def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 
 class BatchNorm(Module):
-    """Normalisation of each channel over the positions of a batch that are not padding.
+    """Normalises each channel over the positions of a batch that are not padding.
 
-    Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167. Outside training the moving
-    statistics are used, so that an example's result does not depend on its batch.
+    See Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167. Outside of training, the moving statistics are used,
+    so that an example's result does not depend on its batch.
 
     Args:
-      momentum: share of the old moving statistics that a step keeps.
+      momentum: fraction of the old moving statistics that is kept at each step.
     """
 
     def __init__(self, hidden_size: int, momentum: float = 0.95, epsilon: float = 1e-4, center_scale: bool = True,
@@ -123,9 +122,9 @@ class BatchNorm(Module):
         """Normalises ``[..., hidden]``.
 
         Args:
-          x: ``[..., hidden]``, any float type; in training finite where the mask is False.
-          mask: boolean ``[...]``; positions where it is False do not count.
-          training: whether to use the batch's statistics, and to update the moving ones.
+          x: ``[..., hidden]`` of any floating-point dtype; in training, must be finite also where the mask is False.
+          mask: boolean ``[...]``; positions where it is False are excluded from the statistics.
+          training: whether to use the batch statistics, and to update the moving statistics.
         """
         rows = tf.reshape(x, [-1, self.hidden_size])
         gamma = tf.convert_to_tensor(self.gamma) if self.center_scale else tf.ones([self.hidden_size])
@@ -147,6 +146,6 @@ class BatchNorm(Module):
             rate = tf.where(count > 0.0, 1.0 - self.momentum, 0.0)
             for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 change = rate * (tf.stop_gradient(new) - moving)
-                # The update of a batch with NaN is skipped; its statistics must not count either.
+                # The optimizer skips the update for a batch with NaN, so its statistics must not count either.
                 moving.assign_add(tf.where(tf.math.is_finite(change), change, 0.0))
         return y

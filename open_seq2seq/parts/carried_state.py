@@ -1,7 +1,7 @@
-"""State that a part carries over from one batch to the next, for truncated back-propagation.
+"""State that a module carries over from one batch to the next, for truncated back-propagation through time.
 
-A part only reads and writes its state. The code that runs a forward pass opens a scope around it, which determines the
-initial states and whether they are zeros.
+A module only reads and writes its state. The code that runs the forward pass opens a scope around the pass, which
+determines the values that are read and what happens to those that are written.
 """
 
 from __future__ import annotations
@@ -18,70 +18,71 @@ _SCOPES = Stack()
 
 
 class CarriedState(tf.Module):
-    """State that the rows of one batch pass to the rows of the batch that continues them.
+    """State that each row of a batch passes on to the same row of the next batch, which continues it.
 
-    It is neither a weight nor a statistic: each replica has one for each micro-batch of an update, with the rows of the
-    batch. It has no gradient, is never averaged, and is not shared with the evaluation model. It is made by
-    ``Module.carried_state`` and allocated by the builder.
+    Unlike weights and statistics, the state has no gradient, is never averaged, and is not shared with the evaluation
+    model. Each replica has a separate copy for each micro-batch of an update, with one entry per row. The state is
+    created by ``Module.carried_state`` and allocated by the model's builder.
 
     Args:
-      shape: of one row's state.
-      dtype: float32, an integer type or bool.
+      shape: shape of one row's state.
+      dtype: float32, an integer dtype or bool.
 
     Attributes:
-      shape: of one row's state.
-      dtype: of the state.
+      shape: shape of one row's state.
+      dtype: dtype of the state.
       variable: ``[slots, rows, *shape]``, initially zeros; None before ``allocate``.
 
     Raises:
-      ValueError: a half-precision type.
+      ValueError: the dtype is a half-precision one.
     """
 
     def __init__(self, shape: Sequence[int], dtype: tf.DType = tf.float32) -> None:
         super().__init__()
         self.shape, self.dtype = tf.TensorShape(shape), tf.as_dtype(dtype)
         if self.dtype.is_floating and self.dtype != tf.float32:
-            raise ValueError(f"A carried state of type {self.dtype.name} was asked for: make it float32 and cast what "
-                             "it gives.")
+            raise ValueError(f"A carried state must not have the dtype {self.dtype.name}: use float32 and cast the "
+                             "values that you read.")
         self.variable: tf.Variable | None = None
 
     def allocate(self, slots: int, rows: int) -> None:
-        """Makes the variable for batches of ``rows`` rows; each micro-batch of an update on a replica has a slot."""
+        """Creates the variable for batches of ``rows`` rows, with a slot per micro-batch of an update on a replica."""
         self.variable = tf.Variable(tf.zeros([slots, rows, *self.shape], self.dtype), trainable=False)
 
     def read(self) -> tf.Tensor:
         """Returns the state that the previous batch wrote for each row ``[rows, *shape]``, or zeros at the start.
 
-        It does not change within a forward pass, even after ``write``.
+        The result is the same throughout a forward pass, even after ``write``.
 
         Raises:
-          RuntimeError: the part is not in a model, and outside ``put_aside``: the number of rows is unknown.
+          RuntimeError: the state has not been allocated and no scope is open, so the number of rows is unknown.
         """
         if _SCOPES.entries:
             return _SCOPES.entries[-1].read(self)
         if self.variable is None:
-            raise RuntimeError("A carried state was read outside of a model's passes: wrap the call in put_aside.")
+            raise RuntimeError("A carried state was read outside of a model's forward pass: wrap the call in "
+                               "put_aside.")
         return tf.zeros(self.variable.shape[1:], self.dtype)
 
     def write(self, value: tf.Tensor) -> None:
         """Writes the state for the rows of the next batch.
 
-        Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written while a batch
-        is computed again.
+        Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written while
+        activations are recomputed.
 
         Args:
-          value: ``[rows, *shape]``, cast to the state's type; no gradient flows through it.
+          value: ``[rows, *shape]``, cast to the state's dtype; no gradient flows through it.
         """
         if _SCOPES.entries:
             _SCOPES.entries[-1].write(self, tf.stop_gradient(tf.cast(value, self.dtype)))
 
 
 class _Scope:
-    """The states of one pass.
+    """The states during one forward pass.
 
     Args:
-      rows: number of rows of the batch.
-      whole: id of a state → its value for all rows of a full batch.
+      rows: number of rows in the batch.
+      whole: maps the id of a state to its value for all rows of a full batch.
       slot: the slot to write to; None discards writes.
     """
 
@@ -113,12 +114,12 @@ class _Scope:
 
 @contextlib.contextmanager
 def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -> Iterator[None]:
-    """Within this context parts read their states, and writes are kept.
+    """Context manager within which modules read and write their states.
 
     Args:
-      states: all states of the model, allocated.
-      rows: number of rows of the batch; the states of further rows do not change.
-      slot: integer scalar.
+      states: all states of the model; must be allocated.
+      rows: number of rows in the batch; the states of further rows do not change.
+      slot: integer scalar, the slot of the states to use.
       fresh: bool scalar, whether the states start from zeros.
     """
     whole = {}
@@ -132,20 +133,20 @@ def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -
 
 @contextlib.contextmanager
 def put_aside(rows: Any, values: Mapping[CarriedState, tf.Tensor] | None = None) -> Iterator[None]:
-    """Within this context parts read given states, and writes are discarded.
+    """Context manager within which modules read the given states, and writes are discarded.
 
     Args:
-      rows: number of rows of the batch.
-      values: by state ``[rows or more, *shape]``; zeros for others.
+      rows: number of rows in the batch.
+      values: the values by state, ``[rows or more, *shape]``; other states are zeros.
     """
     with _entered(_Scope(rows, {id(state): value for state, value in (values or {}).items()}, None)):
         yield
 
 
 def carried_again() -> Callable[[], contextlib.AbstractContextManager[None]]:
-    """Returns a function that opens the current scope again, to compute a layer a second time for its gradient.
+    """Returns a function that reopens the current scope, to recompute a layer for its gradient.
 
-    It reads the same values as before, and discards writes.
+    In the reopened scope, the same values are read as before and writes are discarded.
     """
     if not _SCOPES.entries:
         return contextlib.nullcontext

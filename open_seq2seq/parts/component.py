@@ -1,4 +1,4 @@
-"""The base of all components that a config can name, and of their layers.
+"""Base classes of all components that a config can select, and of their layers.
 
 A component is a ``tf.Module`` whose variables are named by their attribute path from the model down:
 ``encoder/layer_0/self_attention/query``. Names do not depend on the order of creation or on name scopes.
@@ -37,7 +37,7 @@ __all__ = ["Component", "Module", "SharedVariable", "carried_states", "creating_
 
 
 class _Creation:
-    """How ``Module.weight`` makes variables now."""
+    """The current settings with which ``Module.weight`` creates variables."""
 
     shared = False
     seed = 0
@@ -46,11 +46,11 @@ class _Creation:
 
 @contextlib.contextmanager
 def creating_variables(seed: int = 0, shared: bool = False) -> Iterator[None]:
-    """Within this context, variables are initialised from ``seed``, or are placeholders.
+    """Context manager within which variables are initialised from ``seed``, or placeholders are created instead.
 
     Args:
-      seed: initial values depend on it and on the order of creation.
-      shared: make placeholders, which ``share_variables`` replaces with another model's variables.
+      seed: seed of the initial values, which also depend on the order of creation.
+      shared: whether to create placeholders, which ``share_variables`` replaces by another model's variables.
     """
     before = (_Creation.shared, _Creation.seed, _Creation.count)
     _Creation.shared, _Creation.seed, _Creation.count = shared, seed, 0
@@ -77,12 +77,12 @@ def _initial_value(initializer: Any, shape: Sequence[int]) -> tf.Tensor:
     try:
         return tf.ensure_shape(tf.cast(initializer(tuple(shape)), tf.float32), shape)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
-        raise ConfigError([f"The initialiser {shown(initializer)} cannot make a variable of the shape {list(shape)}: "
+        raise ConfigError([f"The initialiser {shown(initializer)} failed for a variable of shape {list(shape)}: "
                            f"{shown(str(error))}."]) from error
 
 
 class Module(tf.Module):
-    """A layer: variables, other modules, and a ``__call__``, whose outputs ``parts.observation`` can observe."""
+    """Base of layers, with variables, submodules and a ``__call__`` whose outputs ``parts.observation`` can record."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -91,14 +91,13 @@ class Module(tf.Module):
 
     def weight(self, shape: Sequence[int], initializer: Any = None, trainable: bool = True,
                regularizer: Callable[[tf.Tensor], tf.Tensor] | None = None) -> tf.Variable:
-        """Makes an FP32 variable; assign it to an attribute, which names it.
+        """Creates an FP32 variable; assign it to an attribute, which gives the variable its name.
 
         Args:
-          shape: its static shape.
-          initializer: a Keras initialiser, its name, or a function of the shape;
-            Glorot uniform by default.
-          trainable: whether the optimizer updates it.
-          regularizer: function of the variable that gives a scalar, added to the loss.
+          shape: the static shape.
+          initializer: a Keras initialiser, its name, or a function of the shape; Glorot uniform by default.
+          trainable: whether the optimizer updates the variable.
+          regularizer: function from the variable to a scalar that is added to the loss.
         """
         if _Creation.shared:
             return SharedVariable(shape)  # type: ignore[return-value]
@@ -110,29 +109,29 @@ class Module(tf.Module):
         return variable
 
     def carried_state(self, shape: Sequence[int], dtype: tf.DType = tf.float32) -> CarriedState:
-        """Makes state that is carried over from batch to batch; assign it to an attribute, which names it.
+        """Creates a state that is carried over from batch to batch; assign it to an attribute, which names it.
 
         Args:
-          shape: of the state of one row, like ``[units]``.
-          dtype: float32, an integer type or bool.
+          shape: shape of one row's state, such as ``[units]``.
+          dtype: float32, an integer dtype or bool.
         """
         return CarriedState(shape, dtype)
 
 
 class Component(Module):
-    """A class that configs name: parameters are declared, checked and filled in.
+    """Base of classes that a config can select; declares and checks parameters and fills in defaults.
 
     Args:
-      params: this component's parameters.
-      model: the model it belongs to, or None.
-      name: its name in the model: ``encoder``, ``decoder``, ``loss``.
+      params: the component's parameters.
+      model: the model that the component belongs to, or None.
+      name: the component's name in the model: ``encoder``, ``decoder`` or ``loss``.
       mode: ``train``, ``eval`` or ``infer``.
 
     Raises:
-      ConfigError: unknown, missing or ill-typed parameters, all of them together.
+      ConfigError: parameters are unknown, missing or invalid; the error lists all of them.
     """
 
-    _is_arithmetic = True  # whether ``dtype`` is what it computes in
+    _is_arithmetic = True  # whether ``dtype`` is the dtype of the component's arithmetic
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str | None = None,
                  mode: str = "train") -> None:
@@ -152,17 +151,18 @@ class Component(Module):
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
-        """Returns name to spec of the parameters that must be given."""
+        """Returns the specs of the required parameters by name."""
         return {}
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        """Returns name to spec of the parameters that may be given."""
+        """Returns the specs of the optional parameters by name."""
         return {
-            "dtype": Param((tf.DType, str), tf.float32, "Arithmetic type; by default the model's, in losses float32.",
+            "dtype": Param((tf.DType, str), tf.float32, "Dtype of the arithmetic; by default the model's, but float32 "
+                           "for losses.",
                            derived=True),
             "initializer": Param((type, callable, str, type(None)), None,
-                                 "Initialiser of the component's variables; its own choice by default.",
+                                 "Initialiser of the component's variables; the component chooses by default.",
                                  names="initializer", on_change=FREE),
             "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
             "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels.",
@@ -172,27 +172,27 @@ class Component(Module):
 
     @classmethod
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns all parameters: (required, optional), each name to spec."""
+        """Returns the specs of all parameters by name: (required, optional)."""
         return cls.get_required_params(), cls.get_optional_params()
 
     def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
-        """Returns the problems of values of the right type, one sentence each."""
+        """Returns one message for each value that has the right type but is invalid."""
         given = params.get("dtype")
         try:
             fits = given is None or tf.as_dtype(given).is_floating or not self._is_arithmetic
         except TypeError:
             fits = False
         return [] if fits else [
-            f"'{self.params_path}/dtype' is {shown(given)} but has to be a floating-point type, like float32."]
+            f"'{self.params_path}/dtype' must be a floating-point dtype, such as float32, got {shown(given)}."]
 
     @property
     def params_path(self) -> str:
-        """Path of this component's parameters in the config, for messages."""
+        """The path of this component's parameters in the config, for messages."""
         return f"{self.name}_params"
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The checked parameters, with defaults filled in and names replaced by what they name."""
+        """The checked parameters, with defaults filled in and names resolved to objects."""
         return self._params
 
     @property
@@ -202,23 +202,23 @@ class Component(Module):
 
     @property
     def mode(self) -> str:
-        """``train``, ``eval`` or ``infer``."""
+        """The mode: ``train``, ``eval`` or ``infer``."""
         return self._mode
 
     @property
     def training(self) -> bool:
-        """Whether the forward pass of a training step is being traced, with dropout."""
+        """Whether this is the forward pass of a training step, in which dropout is applied."""
         return bool(self._training_scopes.entries) and self._training_scopes.entries[-1]
 
     @property
     def compute_dtype(self) -> tf.DType:
-        """Type of matrix arithmetic: float32, bfloat16 or float16; variables are FP32."""
+        """The dtype of matrix products: float32, bfloat16 or float16; variables are FP32."""
         return self.dtype_of("product")
 
     def dtype_of(self, kind: str) -> tf.DType:
-        """Returns the type of one of the ``KINDS`` of operations: that of the component, or float32.
+        """Returns the dtype for operations of this kind, one of ``KINDS``: the component's ``dtype`` or float32.
 
-        A component with a ``dtype`` of its own uses it for all kinds.
+        A component whose ``dtype`` differs from the model's uses it for all kinds.
         """
         dtype, precision = tf.as_dtype(self._params["dtype"]), getattr(self._model, "precision", None)
         return dtype if precision is None or dtype != precision.compute else precision.type_of(kind)
@@ -230,7 +230,7 @@ class Component(Module):
 
     @contextlib.contextmanager
     def in_training(self, training: bool) -> Iterator[None]:
-        """Sets ``self.training`` while a body runs."""
+        """Context manager that sets ``self.training``."""
         self._training_scopes.entries.append(training)
         try:
             yield
@@ -238,7 +238,7 @@ class Component(Module):
             self._training_scopes.entries.pop()
 
     def make_initializer(self, default: Any = None) -> Any:
-        """Returns the configured initialiser, or ``default`` when none is configured."""
+        """Returns the configured initialiser, or ``default`` if none is configured."""
         chosen = self._params["initializer"]
         if chosen is None:
             return default

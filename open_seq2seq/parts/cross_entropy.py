@@ -1,8 +1,9 @@
-"""Cross-entropy over large vocabularies, in as few passes over the logits as possible.
+"""Cross-entropy over large vocabularies, computed with as few passes over the logits as possible.
 
-With targets ``q`` (``on`` at the label, ``off`` elsewhere) the loss of a row of logits x is
-``Σ q_j (lse − x_j) = lse − off · Σ x_j − (on − off) · x_label``, and its gradient is ``softmax(x) − q``. The softmax is
-one fused pass in FP32; ``lse`` is ``x_label − log softmax(x)_label``, and needs no further pass.
+With targets ``q`` (``on`` at the label, ``off`` elsewhere), the loss for a row of logits x is
+``Σ q_j (lse − x_j) = lse − off · Σ x_j − (on − off) · x_label``, where lse is the log-sum-exp of x, and its gradient is
+``softmax(x) − q``. The softmax is one fused pass in FP32; lse is ``x_label − log softmax(x)_label``, without a further
+pass.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import tensorflow as tf
 from open_seq2seq.parts.xla import is_for_xla
 
 CHUNK_ROWS = 1024
-# Below this a label's probability is too imprecise, and lse is computed directly.
+# Below this probability of the label, log softmax is too imprecise, and lse is computed directly.
 _SMALLEST = 1e-30
-# Keeps FP16 sums over a chunk of rows from overflow.
+# Scale that prevents overflow of FP16 sums over a chunk of rows.
 _FP16_ROOM = 1.0 / 64
 
 
 class SoftTargets(NamedTuple):
-    """Label smoothing (Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, §7).
+    """Smoothed targets (label smoothing, Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, §7).
 
     Attributes:
       on: probability of the label.
@@ -34,11 +35,11 @@ class SoftTargets(NamedTuple):
 
     @classmethod
     def of(cls, smoothing: float, vocab_size: int) -> SoftTargets:
-        """Returns the targets that give ``smoothing`` to the ``vocab_size - 1`` other ids together."""
+        """Returns the targets in which the ``vocab_size - 1`` other ids have the total probability ``smoothing``."""
         return cls(1.0 - smoothing, smoothing / (vocab_size - 1))
 
     def entropy(self, vocab_size: int) -> float:
-        """Returns the least possible cross-entropy with these targets, in nats."""
+        """Returns the smallest possible cross-entropy for these targets, in nats."""
         return -(self.on * math.log(self.on) + (vocab_size - 1) * self.off * math.log(self.off + 1e-20))
 
 
@@ -60,7 +61,7 @@ def _minus_at(x: tf.Tensor, places: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, places: tf.Tensor, logit_sums: tf.Tensor | None,
                 targets: SoftTargets) -> tf.Tensor:
-    """Returns FP32 losses ``[rows]``; ``logit_sums`` ``[rows]`` only matters under smoothing."""
+    """Returns FP32 losses ``[rows]``; ``logit_sums`` ``[rows]`` is only needed with label smoothing, else None."""
     label_logits = tf.cast(tf.gather_nd(logits, places), tf.float32)
     likelihood = tf.cast(tf.gather_nd(probabilities, places), tf.float32)
     normalizers = tf.cond(
@@ -71,17 +72,18 @@ def _row_losses(logits: tf.Tensor, probabilities: tf.Tensor, places: tf.Tensor, 
 
 
 def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets) -> tf.Tensor:
-    """Returns Σ weight · cross-entropy over rows, an FP32 scalar.
+    """Returns the weighted sum of the rows' cross-entropies, an FP32 scalar.
 
     Args:
-      logits: ``[rows, vocabulary]``, any float type, which the gradient has too.
-      labels: ``[rows]`` int32, in the vocabulary.
-      weights: ``[rows]`` FP32; no gradient flows to them.
+      logits: ``[rows, vocabulary]`` of any floating-point dtype, which is also the gradient's dtype.
+      labels: ``[rows]`` int32, ids in the vocabulary.
+      weights: ``[rows]`` FP32, without a gradient.
+      targets: probabilities of the label and of the other ids.
     """
 
     @tf.custom_gradient
     def total(logits: tf.Tensor) -> Any:
-        logits = tf.stop_gradient(logits)  # as in projected_cross_entropy
+        logits = tf.stop_gradient(logits)  # see projected_cross_entropy
         probabilities, places = _softmax(logits), _label_places(labels)
         sums = tf.reduce_sum(tf.cast(logits, tf.float32), -1) if targets.off else None
         losses = _row_losses(logits, probabilities, places, sums, targets)
@@ -101,18 +103,20 @@ def weighted_cross_entropy(logits: tf.Tensor, labels: tf.Tensor, weights: tf.Ten
 
 def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
                             targets: SoftTargets, training: bool) -> tf.Tensor:
-    """Returns Σ weight · cross-entropy of the logits ``hidden · tableᵀ`` without ever holding all of them.
+    """Returns the weighted sum of cross-entropies for the logits ``hidden · tableᵀ``, never all of them in memory.
 
-    Rows are processed in chunks. In training, the same pass computes the gradients of ``hidden`` and ``table``; weights
-    and the constant part of ``softmax − q`` are applied to tensors with few columns.
+    Rows are processed in chunks. In training, the same pass computes the gradients of ``hidden`` and ``table``. The
+    weights and the constant part of ``softmax − q`` are applied to ``[rows, hidden]`` tensors, which are smaller than
+    the logits.
 
     Args:
-      hidden: ``[rows, hidden]`` in the compute type.
+      hidden: ``[rows, hidden]`` in the compute dtype.
       table: ``[vocabulary, hidden]`` FP32.
       labels: ``[rows]`` int32.
-      weights: ``[rows]`` FP32; no gradient flows to them.
-      training: whether to compute the gradients in the same pass. Otherwise the value can be differentiated at the
-        usual cost.
+      weights: ``[rows]`` FP32, without a gradient.
+      targets: probabilities of the label and of the other ids.
+      training: whether to compute the gradients in the same pass. If False, the result can still be differentiated, at
+        the usual cost.
 
     Returns:
       FP32 scalar.
@@ -122,7 +126,7 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
 
     @tf.custom_gradient
     def total(hidden: tf.Tensor, table: tf.Tensor) -> Any:
-        # Without stop_gradient a persistent tape would keep tensors for the gradient of the loop, which is not needed.
+        # Without stop_gradient, a persistent tape would keep tensors for the loop's own gradient, which is not needed.
         loss, by_hidden, by_table = _in_chunks(
             tf.stop_gradient(hidden), tf.stop_gradient(table), labels, weights, targets, training)
 
@@ -136,12 +140,12 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
 
 def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets,
                training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns (loss, its gradients with respect to hidden and table); the latter are empty when not training."""
+    """Returns (loss, gradient for hidden, gradient for table); the gradients are empty when not training."""
     dtype, size = hidden.dtype, hidden.shape[1]
     kernel, kernel_sum = tf.cast(table, dtype), tf.reduce_sum(table, 0)
     count = tf.shape(hidden)[0]
     chunks = tf.maximum((count + CHUNK_ROWS - 1) // CHUNK_ROWS, 1)
-    rows = (count + chunks - 1) // chunks  # equal sizes: a short last chunk would take as long as a full one
+    rows = (count + chunks - 1) // chunks  # equal chunks, because a short last one would take as long as a full one
     extra = chunks * rows - count
     hidden = tf.pad(hidden, [[0, extra], [0, 0]])
     labels, weights = tf.pad(labels, [[0, extra]]), tf.pad(weights, [[0, extra]])
@@ -157,7 +161,7 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
         losses = _row_losses(logits, probabilities, places, sums, targets)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
-            with tf.control_dependencies([losses]):  # the buffer has no other reader then, so it is not copied
+            with tf.control_dependencies([losses]):  # then nothing else reads the buffer, and it is updated in place
                 errors = tf.cast(_minus_at(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])

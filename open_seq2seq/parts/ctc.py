@@ -1,9 +1,9 @@
-"""Connectionist temporal classification: exact loss and gradient by one recursion over time.
+"""Connectionist temporal classification (CTC): exact loss and gradient by one recursion over time.
 
-Graves et al. 2006, "Connectionist Temporal Classification", sections 4.1 and 4.2. A label of length L becomes
-2 L + 1 states: a blank, its first symbol, a blank, … The forward variables of a sequence and the backward
-variables are the same recursion, the second one on the reversed sequence; both run in one loop over time, for all
-states of all utterances at once.
+See Graves et al. 2006, "Connectionist Temporal Classification", sections 4.1 and 4.2. A label sequence of length L is
+extended to 2 L + 1 states: a blank, the first symbol, a blank, … The backward variables follow the same recursion as
+the forward variables, on the reversed sequence; both are computed in one loop over time, for all states of all
+utterances at once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-# Stands for log 0: minus infinity less itself would be no number.
+# Represents log 0 instead of minus infinity, because the difference of two infinities would be NaN.
 _LOG_ZERO = -1e30
 
 
 def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the least number of frames for labels ``[batch]``: their lengths, and a blank between equal neighbours.
+    """Returns ``[batch]``, the fewest frames that each label needs: one per symbol and per pair of equal neighbours.
 
     Args:
       labels: ids ``[batch, label_time]``; padding is ignored.
@@ -29,16 +29,16 @@ def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
 
 
 def ctc_loss(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the negative log probability of each label ``[batch]``, FP32, in nats.
+    """Returns the negative log probability of each label sequence, ``[batch]`` FP32, in nats.
 
-    Padding changes neither the losses nor the gradient. A loss is infinite if the label needs more frames than there
-    are, and NaN if a logit is NaN; its gradient is then NaN too, or 0 if the loss is not differentiated.
+    Padding changes neither the losses nor the gradient. A loss is infinite if the label sequence needs more frames than
+    there are, and NaN if a logit is NaN. The gradient is then NaN, or 0 if the upstream gradient is 0.
 
     Args:
-      logits: ``[batch, time, vocabulary]``, the blank last.
-      labels: ids ``[batch, label_time]`` int32, below the blank's.
+      logits: ``[batch, time, vocabulary]``; the blank is the last symbol.
+      labels: ids ``[batch, label_time]`` int32, smaller than that of the blank.
       label_lengths: ``[batch]`` int32.
-      lengths: frames ``[batch]`` int32.
+      lengths: numbers of frames ``[batch]`` int32.
     """
     logits = tf.cast(logits, tf.float32)
     in_time = tf.sequence_mask(lengths, tf.shape(logits)[1])[:, :, tf.newaxis]
@@ -57,7 +57,7 @@ def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tens
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
         finite = tf.math.is_finite(losses)
-        # The gradient of a loss that was left out is multiplied by 0, and has to be 0.
+        # The upstream gradient of an excluded loss is 0, and the result must then be 0, not NaN.
         otherwise = tf.where(tf.equal(upstream, 0.0), 0.0, float("nan"))
         expected = _expected_counts(recursion, labels, logits.shape[-1])
         result = upstream[:, tf.newaxis, tf.newaxis] * (tf.exp(log_probs) - expected)
@@ -73,7 +73,7 @@ class _Recursion(NamedTuple):
 
     Attributes:
       losses: ``[batch]``.
-      log_occupancy: ``[batch, time, states]``: log probability of being in a state, up to a constant of the frame.
+      log_occupancy: ``[batch, time, states]``, log probabilities of being in each state, up to a constant per frame.
     """
 
     losses: tf.Tensor
@@ -81,7 +81,7 @@ class _Recursion(NamedTuple):
 
 
 def _extended(labels: tf.Tensor, blank: int) -> tf.Tensor:
-    """Returns the states' symbols ``[batch, 2 label_time + 1]``: blanks around and between the label's."""
+    """Returns the symbols of the states ``[batch, 2 label_time + 1]``: the labels with blanks around and between."""
     pairs = tf.stack([labels, tf.fill(tf.shape(labels), blank)], 2)
     return tf.pad(tf.reshape(pairs, [tf.shape(labels)[0], -1]), [[0, 0], [1, 0]], constant_values=blank)
 
@@ -100,7 +100,7 @@ def _recursion(log_probs: tf.Tensor, states: tf.Tensor, state_counts: tf.Tensor,
 
 
 def _reversed(values: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Reverses ``[batch, time, states]`` in time and states, except for padding."""
+    """Reverses ``[batch, time, states]`` along time and states, leaving padding in place."""
     return tf.reverse_sequence(tf.reverse_sequence(values, lengths, 1, 0), state_counts, 2, 0)
 
 
@@ -108,25 +108,25 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
     """Runs the forward recursion.
 
     Args:
-      emissions: log probabilities of the states' symbols ``[time, rows, states]``.
-      states: their symbols ``[rows, states]``.
-      valid: whether a row has a state ``[rows, states]``.
+      emissions: log probabilities of the states' symbols, ``[time, rows, states]``.
+      states: symbols of the states, ``[rows, states]``.
+      valid: mask ``[rows, states]`` of the states that a row has.
 
     Returns:
-      Forward variables ``[time, rows, states]``, of which the largest of each row is 0, and the cumulative offsets
-      ``[time, rows]`` in float64. Without offsets, rounding errors of large sums would reach the gradient.
+      (forward variables ``[time, rows, states]``, shifted so that the maximum over states is 0; cumulative offsets
+      ``[time, rows]`` in float64). Without the shift, rounding errors of large sums would reach the gradient.
     """
     steps = tf.shape(emissions)[0]
-    # A symbol may follow another one without a blank only if they differ.
+    # A blank between two symbols may be skipped only if the symbols differ.
     skips = tf.concat([tf.zeros_like(states[:, :2], tf.bool), tf.not_equal(states[:, 2:], states[:, :-2])], 1)
     skip_cost = tf.where(skips, 0.0, -_LOG_ZERO)
     start = tf.where(valid & (tf.range(tf.shape(states)[1]) < 1), 0.0, -_LOG_ZERO)
 
     def step(time: tf.Tensor, before: tf.Tensor, values: tf.TensorArray, taken: tf.TensorArray) -> tuple:
-        """Computes one frame, with negative logarithms.
+        """Computes one frame with negative log probabilities.
 
-        No sum has three terms: TensorFlow may make it an AddN with a temporary variable, which fails in loops
-        ("AlreadyExistsError … tmp_var").
+        No sum has three terms, because TensorFlow may turn such a sum into an AddN with a temporary variable, which
+        fails in loops ("AlreadyExistsError … tmp_var").
         """
         padded = tf.pad(before, [[0, 0], [2, 0]], constant_values=-_LOG_ZERO)
         one, two = padded[:, 1:-1], padded[:, :-2] + skip_cost
@@ -143,7 +143,7 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
 
 
 def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the losses ``[batch]`` from the last two states of the last frame; 0 without frames."""
+    """Returns the losses ``[batch]`` from the last two states in the last frame; 0 if there are no frames."""
     last = tf.maximum(lengths - 1, 0)
     final = tf.gather(alpha, last, batch_dims=1)
     ends = tf.stack([tf.gather(final, state_counts - 1, batch_dims=1),
@@ -154,9 +154,9 @@ def _losses(alpha: tf.Tensor, offsets: tf.Tensor, state_counts: tf.Tensor, lengt
 
 
 def _expected_counts(recursion: _Recursion, labels: tf.Tensor, vocab_size: int) -> tf.Tensor:
-    """Returns the probability of each symbol in each frame, given the label ``[batch, time, vocabulary]``."""
+    """Returns ``[batch, time, vocabulary]``, the probability of each symbol in each frame given the labels."""
     occupancy = tf.nn.softmax(recursion.log_occupancy)
     of_blank = tf.reduce_sum(occupancy[:, :, 0::2], 2, keepdims=True)
-    # A product with the labels' unit vectors adds up equal symbols; it is exact in FP32.
+    # A matrix product with one-hot labels sums the states of each symbol; it is exact in FP32.
     symbols = tf.matmul(occupancy[:, :, 1::2], tf.one_hot(labels, vocab_size - 1))
     return tf.concat([symbols, of_blank], 2)

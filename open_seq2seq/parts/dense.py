@@ -1,4 +1,4 @@
-"""Dense arithmetic of the Transformer: few operations, gradients of biases summed in FP32."""
+"""Dense layers' arithmetic with few operations; gradients of biases are summed in FP32."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from open_seq2seq.parts.dropout import keep_mask
 
 
 def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
-    """Returns ``[…, rows]`` times ``[rows, columns]``, ``[…, columns]``, as one product of two matrices."""
+    """Multiplies ``[…, rows]`` by ``[rows, columns]`` as one product of two matrices; returns ``[…, columns]``."""
     product = tf.matmul(tf.reshape(x, [-1, matrix.shape[0]]), matrix)
     return tf.reshape(product, tf.concat([tf.shape(x)[:-1], [matrix.shape[1]]], 0))
 
 
 def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Tensor:
-    """Returns ``scale · variable``, multiplied in FP32, in the compute type.
+    """Returns ``scale · variable``, multiplied in FP32 and cast to ``dtype``.
 
-    Dropout and attention scales are applied to weights, which are much smaller than activations.
+    The scales of dropout and attention are applied to weights, because these are much smaller than activations.
     """
     return tf.cast(variable * scale if scale != 1.0 else tf.convert_to_tensor(variable), dtype)
 
 
 def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
-    """Returns the FP32 sum ``[columns]`` over the rows of ``[rows, columns]``.
+    """Sums ``[rows, columns]`` over rows; returns ``[columns]`` in FP32.
 
-    A product with ones is the fastest sum over rows, and matrix products add in FP32.
+    A matrix product with ones is the fastest sum over rows, and matrix products accumulate in FP32.
     """
-    if x.dtype == tf.float16:  # a product's FP16 result could overflow
+    if x.dtype == tf.float16:  # the FP16 result of a product could overflow
         x = tf.cast(x, tf.float32)
     ones = tf.ones([1, tf.shape(x)[0]], x.dtype)
     return tf.cast(tf.matmul(ones, x)[0], tf.float32)
@@ -36,7 +36,7 @@ def sum_over_rows(x: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> Any:
-    """Adds an FP32 bias ``[columns]`` to ``x`` ``[rows, columns]`` of the compute type; its gradient is FP32."""
+    """Adds an FP32 bias ``[columns]`` to ``x`` ``[rows, columns]``; the gradient of the bias is FP32."""
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return dy, sum_over_rows(dy)
@@ -50,7 +50,7 @@ def _bias_relu_mask(x: tf.Tensor, bias: tf.Tensor, keep: tf.Tensor) -> Any:
     y = tf.where(keep, active, tf.zeros([], x.dtype))
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
-        # An element of y is positive exactly when it was active and kept.
+        # An element of y is positive if and only if it was active and kept.
         dx = tf.raw_ops.ReluGrad(gradients=dy, features=y)
         return dx, sum_over_rows(dx), None
 
@@ -69,12 +69,12 @@ def _bias_relu(x: tf.Tensor, bias: tf.Tensor) -> Any:
 
 
 def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
-    """Returns ``mask · relu(x + bias)``, without the scale of dropout (see ``add_dropped``).
+    """Returns ``mask · relu(x + bias)`` with a dropout mask, but without the scale of dropout (see ``add_dropped``).
 
     Args:
-      x: ``[rows, columns]`` in the compute type.
+      x: ``[rows, columns]`` in the compute dtype.
       bias: ``[columns]`` FP32.
-      rate: the share that is dropped.
+      rate: fraction of the elements to drop.
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)

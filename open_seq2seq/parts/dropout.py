@@ -1,7 +1,7 @@
-"""Dropout with a cheap mask: one 64-bit random word for four elements.
+"""Dropout with a cheap mask: one 64-bit random number serves four elements.
 
-The keep probability is quantised to 1/65536, and kept elements are divided by the quantised probability, so that the
-expectation is unchanged.
+The keep probability is rounded to a multiple of 1/65536, and kept elements are divided by the rounded probability, so
+that the expectation is unchanged.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _LEVELS = 1 << 16
 
 
 def keep_scale(rate: float, training: bool = True) -> float:
-    """Returns the factor of kept elements: 1 / (quantised keep probability), or 1 when off.
+    """Returns the factor for kept elements: 1 / (rounded keep probability), or 1 when not training.
 
     Raises:
       ValueError: the rate is not in [0, 1).
     """
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"A dropout rate has to be at least 0 and below 1, but is {rate}.")
+        raise ValueError(f"A dropout rate must be at least 0 and below 1, got {rate}.")
     return _LEVELS / (_LEVELS - _dropped_levels(rate)) if training else 1.0
 
 
@@ -31,17 +31,17 @@ def _dropped_levels(rate: float) -> int:
 
 
 def keep_mask(shape: Any, rate: float) -> tf.Tensor:
-    """Draws which elements are kept, by the seed of ``randomness.random_scope``.
+    """Draws a dropout mask with the next seed of ``randomness.random_scope``.
 
     Args:
       shape: the mask's shape, a list or an int32 tensor.
-      rate: the share that is dropped.
+      rate: fraction of the elements to drop.
 
     Returns:
-      Boolean tensor of this shape, True for kept.
+      Boolean tensor of this shape, True where elements are kept.
     """
     count = tf.reduce_prod(shape)
-    # Drawing full-range int64 is the cheapest per bit; each is read as four int16.
+    # Full-range int64 numbers are the cheapest to draw per bit; each is split into four int16.
     words = tf.random.stateless_uniform([(count + 3) // 4], next_seed(), minval=None, maxval=None, dtype=tf.int64)
     levels = tf.reshape(tf.bitcast(words, tf.int16), [-1])[:count]
     return tf.reshape(levels >= tf.constant(_dropped_levels(rate) - _LEVELS // 2, tf.int16), shape)
@@ -49,7 +49,7 @@ def keep_mask(shape: Any, rate: float) -> tf.Tensor:
 
 @tf.custom_gradient
 def mask_out(x: tf.Tensor, keep: tf.Tensor) -> Any:
-    """Returns ``x`` where ``keep``, else 0; both of one shape. The mask serves both directions."""
+    """Returns ``x`` where ``keep`` is True, else 0; the shapes must be equal. The gradient uses the same mask."""
     zero = tf.zeros([], x.dtype)
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None]:
@@ -59,14 +59,14 @@ def mask_out(x: tf.Tensor, keep: tf.Tensor) -> Any:
 
 
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
-    """Zeroes a random share of the elements and scales the others up; identity when not training.
+    """Sets a random fraction of the elements to 0 and scales the others up; the identity when not training.
 
-    Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html
+    See Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html.
 
     Args:
-      x: any float tensor.
-      rate: the share that is dropped, in [0, 1).
-      training: whether anything is dropped; needs ``randomness.random_scope`` if so.
+      x: floating-point tensor.
+      rate: fraction of the elements to drop, in [0, 1).
+      training: whether to apply dropout, which requires ``randomness.random_scope``.
 
     Raises:
       ValueError: the rate is not in [0, 1).
@@ -88,15 +88,15 @@ def _add_masked(x: tf.Tensor, update: tf.Tensor, keep: tf.Tensor) -> Any:
 
 
 def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
-    """Residual connection with dropout: ``x + mask · update``.
+    """Returns ``x + mask · update``, a residual connection with dropout.
 
-    The scale of dropout is not applied: the caller multiplies a weight matrix by ``keep_scale(rate, training)``, which
-    saves a pass over the activations.
+    The scale of dropout is not applied here: the caller multiplies a weight matrix by ``keep_scale(rate, training)``,
+    which saves a pass over the activations.
 
     Args:
-      x: the residual stream, any shape.
-      update: the sublayer's output, same shape, already scaled.
-      rate: the share of ``update`` that is dropped.
+      x: the residual input, of any shape.
+      update: the sublayer's output, of the same shape, already scaled.
+      rate: fraction of the elements of ``update`` to drop.
     """
     if not training or rate == 0.0:
         return x + update

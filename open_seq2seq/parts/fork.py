@@ -1,4 +1,4 @@
-"""Reading a tensor in several places with a gradient that is added up in one fixed order."""
+"""Use of a tensor in several places with a gradient that is summed in a fixed order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import tensorflow as tf
 
 @tf.custom_gradient
 def fork(x: tf.Tensor) -> Any:
-    """Returns ``x`` twice. A chain of forks makes a sum of many gradients a chain of sums of two.
+    """Returns ``x`` twice. A chain of forks turns a sum of many gradients into a chain of two-term sums.
 
-    TensorFlow may start a sum of three or more gradients with any of them, which shows in the last bits.
+    TensorFlow may sum three or more gradients in any order, which changes the last bits.
     """
 
     def grad(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

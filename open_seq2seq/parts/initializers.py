@@ -1,4 +1,4 @@
-"""Initialisers and regularisers by name. Keras' deserialisation is not used, because it imports any module."""
+"""Initialisers and regularisers by name. Keras' deserialisation is not used, because it imports arbitrary modules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from open_seq2seq.config.names import register, resolve_name, with_package
 from open_seq2seq.config.params import check_arguments
 from open_seq2seq.utils.errors import ConfigError
 
-# Further names of Keras initialisers and regularisers.
+# Additional names of Keras initialisers and regularisers.
 _ALIASES = {"uniform": "RandomUniform", "normal": "RandomNormal", "one": "Ones", "zero": "Zeros", "l1l2": "L1L2"}
 
 
 def _keras_classes(room: str, base: str) -> dict[str, Any]:
-    """Returns the public subclasses of ``base`` in ``tf.keras.<room>`` by all of their names."""
+    """Returns the public subclasses of ``base`` in ``tf.keras.<room>``, under all of their names."""
     module = getattr(tf.keras, room)
     wanted = getattr(module, base)
     found = {name: value for name, value in vars(module).items()
@@ -33,61 +33,61 @@ def _snake_case(name: str) -> str:
 
 
 def make_named(chosen: Any, settings: Mapping[str, Any], kind: str, path: str) -> Any:
-    """Returns the initialiser or regulariser that a config names.
+    """Returns the initialiser or regulariser that a config specifies.
 
     Args:
-      chosen: an object that is used as it is; a class; or the name of either.
+      chosen: an object, which is used as it is; a class; or the name of either.
       settings: arguments of the class.
       kind: ``initializer`` or ``regularizer``.
-      path: of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
+      path: path of ``chosen`` in the config; the path of ``settings`` is ``<path>_params``.
 
     Raises:
-      ConfigError: an unknown name, or arguments that do not fit.
+      ConfigError: the name is unknown, or the arguments are invalid.
     """
     found = resolve_name(chosen, kind, path)
-    # An initialiser that is a function is applied as it is. A regulariser with settings is a function that makes one.
+    # An initialiser function is used directly. A regulariser function with settings, like l2_regularizer, is a factory.
     if not isinstance(found, type) and (kind == "initializer" or not settings):
         return found
     return make_with_arguments(found, settings, f"{path}_params")
 
 
 def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], path: str, **others: Any) -> Any:
-    """Calls a class, often one of Keras, or a function with arguments from a config.
+    """Calls a class, often one from Keras, or a function with arguments from a config.
 
     Args:
-      path: where they stand in the config, for messages.
+      path: path of the arguments in the config, for messages.
       others: further arguments, not from the config.
 
     Raises:
-      ConfigError: the arguments do not fit.
+      ConfigError: the arguments are invalid.
     """
     if nested := [name for name, value in arguments.items() if isinstance(value, Mapping)]:
-        # Keras would import and call whatever such a dict names.
-        raise ConfigError([f"'{path}/{nested[0]}' is {dict(arguments[nested[0]])!r}, but arguments are numbers, text "
-                           "or lists, not dicts."])
+        # Keras would import and call any object that such a dict names.
+        raise ConfigError([f"'{path}/{nested[0]}' must be a number, text or a list, not a dict; got "
+                           f"{dict(arguments[nested[0]])!r}."])
     if problems := check_arguments(arguments, path):
         raise ConfigError(problems)
     try:
         return make(**others, **arguments)
     except (TypeError, ValueError) as error:
         name = getattr(make, "__name__", repr(make))
-        raise ConfigError([f"'{path}' do not fit {name}: {str(error).splitlines()[0]}"]) from error
+        raise ConfigError([f"'{path}' are not valid arguments of {name}: {str(error).splitlines()[0]}"]) from error
 
 
 def checked_regularizer(regularizer: Any, path: str) -> Any:
-    """Returns a regulariser after checking that it makes a number of a variable.
+    """Returns a regulariser after checking that it maps a variable to a scalar.
 
     Raises:
-      ConfigError: it does not.
+      ConfigError: the regulariser fails or does not return a scalar.
     """
-    what = f"'{path}' is {getattr(regularizer, '__name__', regularizer)!r}, which makes no number of a variable"
+    what = f"'{path}' is {getattr(regularizer, '__name__', regularizer)!r}, which does not map a variable to a scalar"
     try:
         with tf.Graph().as_default():
             penalty = tf.cast(regularizer(tf.Variable(tf.zeros([2, 2]))), tf.float32)
-    except Exception as error:  # whatever a function from outside may raise
+    except Exception as error:  # a user's function may raise anything
         raise ConfigError([f"{what} ({type(error).__name__}: {error})."]) from error
     if penalty.shape.rank not in (0, None):
-        raise ConfigError([f"{what} (its shape is {penalty.shape})."])
+        raise ConfigError([f"{what} (the result has the shape {penalty.shape})."])
     return regularizer
 
 

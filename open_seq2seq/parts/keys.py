@@ -1,6 +1,7 @@
-"""The keys of the dicts that encoders, decoders and losses pass to one another.
+"""Keys of the dicts that encoders, decoders and losses pass to one another.
 
-A ``TypedDict`` describes each dict. No class needs all keys; its docstring says which. Users' parts may add keys.
+Each dict is described by a ``TypedDict``. No class needs all of its keys; the docstring of each encoder, decoder and
+loss says which it uses. Users' components may add keys.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ LENGTHS_ALIASES = ("src_length", "src_lengths")
 
 
 class EncoderInput(TypedDict, total=False):
-    """The input of an encoder.
+    """Input of an encoder.
 
     Attributes:
-      source_tensors: ``[values, lengths, …]``, as the data layer makes them; values ``[batch, time, …]``, lengths
+      source_tensors: ``[values, lengths, …]`` from the data layer, with values ``[batch, time, …]`` and lengths
         ``[batch]``.
     """
 
@@ -29,17 +30,17 @@ class EncoderInput(TypedDict, total=False):
 
 
 class EncoderOutput(TypedDict, total=False):
-    """The output of an encoder.
+    """Output of an encoder.
 
     Attributes:
-      outputs: ``[batch, time, channels]`` in the compute type.
+      outputs: ``[batch, time, channels]`` in the compute dtype.
       outputs_length: number of valid outputs, ``[batch]`` int32.
       src_length: alias of ``outputs_length``.
       src_lengths: alias of ``outputs_length``.
       state: final state of recurrent layers, or None.
       inputs_attention_bias: FP32 ``[batch, 1, 1, time]``, -1e9 at padding.
-      embedding_softmax_layer: the ``SharedEmbedding`` that ``TransformerDecoder`` uses too.
-      encoder_input: the ids ``[batch, time]``.
+      embedding_softmax_layer: the ``SharedEmbedding``, which ``TransformerDecoder`` also uses.
+      encoder_input: the source ids ``[batch, time]``.
     """
 
     outputs: tf.Tensor
@@ -53,12 +54,12 @@ class EncoderOutput(TypedDict, total=False):
 
 
 class DecoderInput(TypedDict, total=False):
-    """The input of a decoder.
+    """Input of a decoder.
 
     Attributes:
       encoder_output: an ``EncoderOutput``.
-      target_tensors: ``[values, lengths, …]`` for the loss; absent or None in free decoding.
-      ids: numbers of the examples ``[batch]`` int64, below 0 for empty rows; in free decoding.
+      target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None in free decoding.
+      ids: in free decoding, numbers of the examples ``[batch]`` int64, negative for empty rows.
     """
 
     encoder_output: EncoderOutput
@@ -67,18 +68,19 @@ class DecoderInput(TypedDict, total=False):
 
 
 class DecoderOutput(TypedDict, total=False):
-    """The output of a decoder.
+    """Output of a decoder.
 
     Attributes:
       logits: ``[batch, time, vocabulary]``; None in free decoding.
-      outputs: tensors for the task, such as ids ``[batch, time]`` and their lengths ``[batch]``; or None.
-      projection: an ``OutputProjection``, from which losses compute logits piece by piece.
-      src_length: number of valid logits ``[batch]``, of decoders with one symbol for each output of the encoder.
+      outputs: tensors for the task, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
+      projection: an ``OutputProjection``, from which losses compute logits in chunks.
+      src_length: numbers of valid logits ``[batch]``, for decoders with one symbol per encoder output.
       beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
-      beam_scores: their log probabilities, divided by the length penalty, ``[batch, n_best]`` FP32; -inf if missing.
-      beam_lengths: their lengths ``[batch, n_best]`` int32, the end symbol included.
+      beam_scores: log probabilities of the hypotheses, divided by the length penalty, ``[batch, n_best]`` FP32; -inf
+        if a hypothesis is missing.
+      beam_lengths: lengths of the hypotheses ``[batch, n_best]`` int32, including the end symbol.
       alignments: attention weights ``[batch, time, heads, source]`` FP32.
-      ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC and attention.
+      ctc_output: the ``DecoderOutput`` of the CTC decoder in joint CTC-attention models.
     """
 
     logits: tf.Tensor | None
@@ -93,12 +95,12 @@ class DecoderOutput(TypedDict, total=False):
 
 
 class LossInput(TypedDict, total=False):
-    """The input of a loss.
+    """Input of a loss.
 
     Attributes:
       decoder_output: a ``DecoderOutput``.
-      target_tensors: ``[values, lengths, …]``, as the data layer makes them.
-      ids: numbers of the examples ``[batch]`` int64, below 0 for empty rows.
+      target_tensors: ``[values, lengths, …]`` from the data layer.
+      ids: numbers of the examples ``[batch]`` int64, negative for empty rows.
     """
 
     decoder_output: DecoderOutput
@@ -107,14 +109,14 @@ class LossInput(TypedDict, total=False):
 
 
 def lengths_of(output: Mapping[str, Any], source: str = "the encoder") -> tf.Tensor:
-    """Returns the lengths ``[batch]`` in an encoder's or decoder's output, by any of their names.
+    """Returns the lengths ``[batch]`` from an output, under any of their names.
 
     Args:
-      output: of an encoder or decoder.
-      source: which of them, for the message.
+      output: output of an encoder or decoder.
+      source: what the output comes from, for the message.
 
     Raises:
-      ConfigError: there are none.
+      ConfigError: the output has no lengths.
     """
     for key in (LENGTHS, *LENGTHS_ALIASES):
         if output.get(key) is not None:
@@ -123,7 +125,7 @@ def lengths_of(output: Mapping[str, Any], source: str = "the encoder") -> tf.Ten
 
 
 def with_lengths(output: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an encoder's output with its lengths, if any, under all of their names."""
+    """Returns an encoder's output with the lengths, if any, stored under all of their names."""
     names = (LENGTHS, *LENGTHS_ALIASES)
     missing = [key for key in names if output.get(key) is None]
     return {**output, **dict.fromkeys(missing, lengths_of(output))} if len(missing) < len(names) else dict(output)

@@ -1,8 +1,8 @@
-"""Observation of the tensors that modules compute while a model is traced.
+"""Records the tensors that modules compute while a model is traced.
 
-Within ``observing``, the outputs of every call of a ``Module`` are recorded by the module's path and the word
-``output``: ``encoder/layer_0/feed_forward/output``. ``observe`` records other tensors. Outside the context both do
-nothing, and leave nothing in a traced function.
+Within ``observing``, the outputs of every call of a ``Module`` are recorded under the module's path and ``output``, as
+in ``encoder/layer_0/feed_forward/output``. ``observe`` records other tensors. Outside of ``observing``, nothing is
+recorded and nothing is added to the traced function.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _OBSERVATIONS: list[Observation] = []
 
 
 class Observation:
-    """The observed tensors.
+    """The recorded tensors.
 
     Args:
-      modules: by path; others are not observed.
+      modules: the modules to observe, by path.
 
     Attributes:
-      tensors: path → floating-point tensors, in the order of calls; each tensor once. Tensors inside loops and
-        branches are not included.
+      tensors: maps each path to its floating-point tensors, in the order of calls, without duplicates. Tensors inside
+        loops and branches are not included.
     """
 
     def __init__(self, modules: Mapping[str, tf.Module]) -> None:
         self.tensors: dict[str, list[tf.Tensor]] = {}
-        self._modules = modules  # kept alive, so that their ids remain valid
+        self._modules = modules  # keeps the modules alive, so that their ids remain valid
         self._paths = {id(module): path for path, module in modules.items()}
         self._active: list[Any] = []
         self._kept: list[tf.Tensor] = []
@@ -38,7 +38,7 @@ class Observation:
 
     @contextlib.contextmanager
     def inside(self, module: Any) -> Iterator[None]:
-        """Within this context observed tensors belong to this module."""
+        """Context manager within which recorded tensors belong to this module."""
         self._active.append(module)
         try:
             yield
@@ -46,7 +46,7 @@ class Observation:
             self._active.pop()
 
     def add(self, values: Any, label: str, owner: Any = None) -> None:
-        """Records the tensors of a nested structure as ``path/label`` of the owner or the active module."""
+        """Records the tensors of a nested structure under ``path/label`` of the owner, or else of the active module."""
         owner = owner if owner is not None else self._active[-1] if self._active else None
         path = self._paths.get(id(owner))
         if path is None:
@@ -59,16 +59,16 @@ class Observation:
     def _is_new(self, value: Any) -> bool:
         if not tf.is_tensor(value) or not value.dtype.is_floating:
             return False
-        # A tensor that a module returns unchanged belongs to the module that made it.
+        # A tensor that a module returns unchanged belongs to the module that computed it.
         return getattr(value, "graph", None) is self._graph and not any(value is kept for kept in self._kept)
 
 
 @contextlib.contextmanager
 def observing(modules: Mapping[str, tf.Module]) -> Iterator[Observation]:
-    """Within this context modules are observed, in the function that is being traced.
+    """Context manager within which the outputs of modules are recorded in the function that is being traced.
 
     Args:
-      modules: by path; ``component.named_modules`` gives them.
+      modules: the modules by path, as returned by ``component.named_modules``.
     """
     observation = Observation(modules)
     _OBSERVATIONS.append(observation)
@@ -82,9 +82,9 @@ def observe(values: Any, label: str, owner: Any = None) -> None:
     """Records tensors that are not a module's output.
 
     Args:
-      values: a tensor or a nested structure with tensors.
-      label: name below the module's path.
-      owner: the module; by default the one that is being called.
+      values: a tensor or a nested structure of tensors.
+      label: name that is appended to the module's path.
+      owner: the module that the tensors belong to; by default the one that is being called.
     """
     if _OBSERVATIONS:
         _OBSERVATIONS[-1].add(values, label, owner)

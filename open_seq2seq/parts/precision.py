@@ -1,4 +1,4 @@
-"""Kinds of operations, each with its own arithmetic type; FP32 weights are cast to it once per forward pass."""
+"""Kinds of operations, each with its own dtype, to which FP32 weights are cast once per forward pass."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
 
-# Half precision may make some of them faster and others slower: matrix products over many rows; recurrent layers,
-# which multiply few rows at each step; convolutions.
+# Matrix products over many rows; recurrent layers, which multiply few rows at each step; convolutions. Half precision
+# may make some kinds faster and others slower.
 KINDS = ("product", "recurrence", "convolution")
 
 _CACHES = Stack()
@@ -18,7 +18,7 @@ _CACHES = Stack()
 
 @contextlib.contextmanager
 def weight_cast_scope() -> Iterator[None]:
-    """Within this context a weight is cast once, however often it is read."""
+    """Context manager within which each weight is cast only once, however often it is read."""
     _CACHES.entries.append({})
     try:
         yield
@@ -27,12 +27,12 @@ def weight_cast_scope() -> Iterator[None]:
 
 
 def cast_weight(variable: tf.Variable, dtype: tf.DType) -> tf.Tensor:
-    """Returns the variable's value in ``dtype``; the gradient arrives in FP32."""
+    """Returns the variable's value cast to ``dtype``; the variable's gradient is FP32."""
     if variable.dtype == dtype:
         return tf.convert_to_tensor(variable)
     if not _CACHES.entries:
         return tf.cast(variable, dtype)
-    # The graph is part of the key, because a tensor of a loop body cannot be used outside it.
+    # The graph is part of the key, because a tensor from a loop body cannot be used outside of it.
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     key = (id(variable), dtype, id(graph))
     cache = _CACHES.entries[-1]

@@ -1,4 +1,4 @@
-"""Sums over ranks in the middle of a forward pass, with their gradients."""
+"""Differentiable sums over ranks within a forward pass."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import tensorflow as tf
 
 from open_seq2seq.utils.stacks import Stack
 
-# (name → tensors, name of the reduction) → their sums over ranks.
+# Function from (tensors by name, name of the reduction) to the sums of the tensors over ranks.
 Reduce = Callable[[dict[str, Any], str], dict[str, Any]]
 
 _RANKS = Stack()
 
 
 class _Joined:
-    """A sum over ranks, and the number of sums so far."""
+    """Computes sums over ranks, and counts them to give each a different name."""
 
     def __init__(self, reduce: Reduce) -> None:
         self._reduce, self._count = reduce, 0
 
     def sums(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the sums over ranks; each call has its own name."""
+        """Returns the sums of the values over ranks; each call uses a new reduction name."""
         self._count += 1
         tensors = {f" {number}": tf.convert_to_tensor(value) for number, value in enumerate(values)}
         return list(self._reduce(tensors, f"inside.{self._count}").values())
@@ -31,10 +31,10 @@ class _Joined:
 
 @contextlib.contextmanager
 def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
-    """Within this context ``sum_over_ranks`` adds up over ranks.
+    """Context manager within which ``sum_over_ranks`` sums over ranks.
 
     Args:
-      reduce: adds up over ranks; simultaneous reductions have different names. With None ranks are not joined.
+      reduce: function that sums over ranks; simultaneous reductions have different names. None does not join ranks.
     """
     with rejoined_ranks(None if reduce is None else _Joined(reduce)):
         yield
@@ -42,7 +42,7 @@ def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rejoined_ranks(joined: _Joined | None) -> Iterator[None]:
-    """Within this context ranks are joined as they were when ``ranks_now`` was called."""
+    """Context manager within which ranks are joined as they were when ``ranks_now`` was called."""
     _RANKS.entries.append(joined)
     try:
         yield
@@ -51,14 +51,14 @@ def rejoined_ranks(joined: _Joined | None) -> Iterator[None]:
 
 
 def ranks_now() -> _Joined | None:
-    """Returns the argument of ``rejoined_ranks``; None if ranks are not joined."""
+    """Returns the current state for ``rejoined_ranks``; None if ranks are not joined."""
     return _RANKS.entries[-1] if _RANKS.entries else None
 
 
 def sum_over_ranks(*values: tf.Tensor) -> Sequence[tf.Tensor]:
-    """Returns FP32 tensors added up over all ranks; unchanged outside of ``joined_ranks``.
+    """Returns the sums of FP32 tensors over all ranks; outside of ``joined_ranks``, returns the tensors unchanged.
 
-    The loss of each rank depends on the values of all ranks, so the gradient is a sum over ranks too.
+    The loss of each rank depends on the values of all ranks, so the gradient is also summed over ranks.
     """
     joined = ranks_now()
     if joined is None:

@@ -1,7 +1,8 @@
-"""Gradient checkpointing: activations are computed again in the backward pass instead of kept.
+"""Gradient checkpointing: activations are recomputed in the backward pass instead of kept in memory.
 
-Chen et al. 2016, https://arxiv.org/abs/1604.06174. ``tf.recompute_grad`` does not restore what is known only while the
-forward pass is traced, such as seeds of dropout and whether XLA compiles, and would update moving statistics twice.
+See Chen et al. 2016, https://arxiv.org/abs/1604.06174. ``tf.recompute_grad`` is not used, because it does not restore
+the state in which the forward pass was traced, such as dropout seeds and whether XLA compiles, and would update moving
+statistics twice.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ _INSIDE = Stack()
 
 
 def is_recomputing() -> bool:
-    """Whether a backward pass is computing a layer again, which must not update statistics a second time."""
+    """Returns whether a layer is being recomputed in a backward pass and must not update statistics again."""
     return bool(_INSIDE.entries)
 
 
 def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Tensor:
     """Returns ``function(*inputs)`` without keeping intermediate results for the gradient.
 
-    Results and gradients are the same, dropout included; the function is computed twice. It saves memory in graphs
-    only: an eager tape keeps everything.
+    The function is computed twice; results and gradients are the same as without recomputing, including dropout. Memory
+    is saved only in graphs, because an eager tape keeps everything.
 
     Args:
-      function: traced twice. All tensors with gradients, except variables, have to be among its inputs.
+      function: the function, which is traced twice. All tensors that need a gradient, except variables, must be among
+        its inputs.
       inputs: tensors; only floating-point ones have gradients.
     """
     draws, for_xla, ranks, carried = draws_so_far(), is_for_xla(), ranks_now(), carried_again()
@@ -66,7 +68,7 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
 
 @contextlib.contextmanager
 def _again(for_xla: bool) -> Iterator[None]:
-    """Restores the context of the forward pass."""
+    """Context manager that restores the context of the forward pass."""
     _INSIDE.entries.append(True)
     try:
         with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():
@@ -76,9 +78,9 @@ def _again(for_xla: bool) -> Iterator[None]:
 
 
 def _copies_after(dy: tf.Tensor, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns copies that are made after ``dy``.
+    """Returns copies of the tensors that are made only after ``dy`` is known.
 
-    Otherwise everything would be computed again at once, or merged with the first computation.
+    Otherwise all layers would be recomputed at once, or the recomputation would be merged with the forward pass.
     """
     if not is_for_xla():
         with tf.control_dependencies([dy]):

@@ -1,6 +1,6 @@
-"""Selection of the rows that have to be computed, and scattering of their results.
+"""Selects the rows that must be computed, and scatters the results.
 
-Selected rows are distinct, so gradients are plain scatters, without sums in half precision.
+Selected rows are distinct, so gradients are plain scatters without half-precision sums.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _MULTIPLE = 64
 
 
 def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
-    """Returns the numbers of the rows where ``mask`` holds, and of a few others, int32 ``[selected]``, all distinct.
+    """Returns the distinct indices, int32 ``[selected]``, of the rows where ``mask`` is True, and of a few others.
 
-    The CPU's matrix library compiles kernels for each new number of rows, and keeps them, which takes some MB. So
-    numbers of rows are rounded up to multiples of 64 if there are enough rows.
+    The CPU's matrix library compiles and caches kernels for each new number of rows, which takes some MB of memory.
+    Therefore the number of selected rows is rounded up to a multiple of 64 if there are enough rows.
 
     Args:
       mask: boolean ``[rows]``.
@@ -27,7 +27,7 @@ def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def gather_rows(x: tf.Tensor, rows: tf.Tensor) -> Any:
-    """Returns ``x[rows]`` ``[selected, columns]`` of distinct rows, so that the gradient is a plain scatter."""
+    """Returns ``x[rows]``, ``[selected, columns]``; the rows must be distinct, so that the gradient is a scatter."""
     shape = tf.shape(x)
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None]:
@@ -38,7 +38,7 @@ def gather_rows(x: tf.Tensor, rows: tf.Tensor) -> Any:
 
 @tf.custom_gradient
 def scatter_rows(x: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> Any:
-    """Returns ``[count, columns]`` with ``x`` ``[selected, columns]`` in the given rows and zeros elsewhere."""
+    """Returns ``[count, columns]`` with the rows of ``x`` ``[selected, columns]`` at ``rows`` and zeros elsewhere."""
 
     def grad(dy: tf.Tensor) -> tuple[tf.Tensor, None, None]:
         return tf.gather(dy, rows), None, None

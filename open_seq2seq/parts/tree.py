@@ -1,4 +1,4 @@
-"""The tree of a model: its modules, its variables by path, and its carried states."""
+"""Traverses a model's tree: finds modules, variables and carried states by path."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
 
 
 class SharedVariable:
-    """A placeholder for a variable of another model, which ``share_variables`` replaces."""
+    """A placeholder that ``share_variables`` replaces by a variable of another model."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(shape)
 
 
 def _is_keras_layer(value: Any) -> bool:
-    # Comparing names avoids the import of Keras.
+    # Comparing names avoids importing Keras.
     return any(c.__name__ == "Layer" and c.__module__.startswith("keras.") for c in type(value).__mro__)
 
 
@@ -44,9 +44,9 @@ def _children(value: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
 
 def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
           ) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
-    """Yields (path, leaf, replace) for every variable, placeholder and Keras layer below ``value``.
+    """Yields (path, leaf, function that replaces the leaf) for variables, placeholders and Keras layers in ``value``.
 
-    A leaf with several paths comes once, or with ``aliases`` once for each path.
+    A leaf with several paths is yielded once or, with ``aliases``, once for each path.
     """
     if id(value) in seen:
         return
@@ -62,13 +62,13 @@ def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
 
 
 def _child_path(value: Any, path: str, name: str) -> str:
-    if isinstance(value, (list, tuple)):  # the list `layers` holds layer_0, layer_1, …
+    if isinstance(value, (list, tuple)):  # the elements of the list `layers` are layer_0, layer_1, …
         return f"{path[:-1] if path.endswith('s') else path}_{name}"
     return f"{path}/{name}" if path else name
 
 
 def named_modules(root: tf.Module) -> dict[str, tf.Module]:
-    """Returns ``root`` (with an empty path) and every module below it by path; shared ones by their first path."""
+    """Returns ``root`` (with an empty path) and all modules below it, by path; shared modules by their first path."""
     found: dict[str, tf.Module] = {}
     seen: set[int] = set()
 
@@ -87,7 +87,7 @@ def named_modules(root: tf.Module) -> dict[str, tf.Module]:
 
 
 def carried_states(root: tf.Module) -> dict[str, CarriedState]:
-    """Returns the carried states below ``root`` by path; shared ones by their first path."""
+    """Returns the carried states below ``root`` by path; shared states by their first path."""
     return {path: module for path, module in named_modules(root).items() if isinstance(module, CarriedState)}
 
 
@@ -100,25 +100,28 @@ def _keras_variables(path: str, layer: Any) -> Iterator[tuple[str, tf.Variable]]
 
 
 def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
-    """Returns every weight and statistic below ``root`` by path, those of Keras layers included, but no carried states.
+    """Returns all weights and statistics below ``root`` by path, including those of Keras layers.
 
-    A variable that several components share is named by its first path.
+    Carried states are not included. A variable that several components share has its first path.
+
+    Raises:
+      ConfigError: a placeholder has not been replaced.
     """
     found: dict[str, tf.Variable] = {}
     for path, leaf, _ in _walk(root, "", set()):
         if isinstance(leaf, SharedVariable):
-            raise ConfigError([f"The variable '{path}' has no value: the model that owns it does not have it."])
+            raise ConfigError([f"The variable '{path}' has no value: the model that should share it does not have it."])
         found.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
     return found
 
 
 def has_unbuilt_layers(root: tf.Module) -> bool:
-    """Whether a Keras layer below ``root`` has not made its variables yet, which it does at its first call."""
+    """Returns whether a Keras layer below ``root`` is not built yet: its first call creates its variables."""
     return any(_is_keras_layer(leaf) and not leaf.built for _, leaf, _ in _walk(root, "", set()))
 
 
 def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[tf.Tensor], tf.Tensor]]]:
-    """Returns the (variable, regulariser) pairs of every module below ``root``."""
+    """Returns the (variable, regulariser) pairs of all modules below ``root``."""
     pairs: list = []
     stack, seen = [root], set()
     while stack:
@@ -132,7 +135,7 @@ def regularized_variables(root: tf.Module) -> list[tuple[tf.Variable, Callable[[
 
 
 def described_variables(root: tf.Module) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of every placeholder below ``root`` by path."""
+    """Returns the shapes of all placeholders below ``root`` by path."""
     return {path: leaf.shape for path, leaf, _ in _walk(root, "", set()) if isinstance(leaf, SharedVariable)}
 
 
@@ -142,15 +145,15 @@ def share_variables(model: tf.Module, owner: tf.Module) -> None:
     Carried states are not shared.
 
     Raises:
-      ConfigError: ``owner`` has no variable of that path and shape.
+      ConfigError: ``owner`` has no variable with the same path and shape.
     """
     owned = {path: leaf for path, leaf, _ in _walk(owner, "", set(), aliases=True)}
     problems = []
     for path, leaf, replace in list(_walk(model, "", set(), aliases=True)):
         other = owned.get(path)
         if other is None or (isinstance(leaf, SharedVariable) and tuple(other.shape) != leaf.shape):
-            problems.append(f"The evaluation model needs the variable '{path}', which the training model does not "
-                            "have in this shape.")
+            problems.append(f"The evaluation model needs the variable '{path}', but the training model has no such "
+                            "variable of the same shape.")
         else:
             replace(other)
     if problems:

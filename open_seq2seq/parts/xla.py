@@ -1,4 +1,4 @@
-"""Whether the code that is being traced will be compiled by XLA."""
+"""Marks code that is traced for compilation by XLA."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _INSIDE = Stack()
 
 @contextlib.contextmanager
 def tracing_for_xla() -> Iterator[None]:
-    """Within this context code is traced that XLA can compile, with the same results.
+    """Context manager within which layers are traced in a form that XLA can compile, with the same results.
 
-    No shape depends on a value (padding is computed, then ignored), and no operation is
-    used that XLA lacks.
+    In this form no shape depends on values (padding is computed and then ignored), and only operations that XLA
+    supports are used.
     """
     _INSIDE.entries.append(True)
     try:

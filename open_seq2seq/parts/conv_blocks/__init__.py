@@ -1,1 +1,1 @@
-"""Convolutions over time and their frames: normalisation, activation, dropout, residual connections."""
+"""Convolutions over time, with normalisation, activation, dropout and residual connections."""

@@ -16,16 +16,16 @@ from open_seq2seq.parts.randomness import next_seed
 
 
 class BlockSettings(NamedTuple):
-    """The settings that all blocks of an encoder share.
+    """Settings that all blocks of an encoder share.
 
     Attributes:
-      activation: after each layer, or None.
+      activation: activation after each layer, or None.
       normalization: one of ``NORMALIZATIONS``.
-      momentum: of batch norm.
-      epsilon: of the normalisation.
-      initializer: of kernels.
-      regularizer: of kernels and of batch norm's scale; not of the projections of residual connections.
-      mask_padding: whether layers read zeros at padding, and statistics exclude it.
+      momentum: momentum of batch norm.
+      epsilon: epsilon of the normalisation.
+      initializer: initialiser of kernels.
+      regularizer: regulariser of kernels and of batch norm's scale, except for projections in residual connections.
+      mask_padding: whether to set padding to zero after each layer and to exclude it from statistics.
     """
 
     activation: Activation | None
@@ -38,14 +38,14 @@ class BlockSettings(NamedTuple):
 
 
 class BlockShape(NamedTuple):
-    """The layers of a block.
+    """Shape of the layers of a block.
 
     Attributes:
-      kind: of its convolutions, one of ``KINDS``.
+      kind: kind of convolution, one of ``KINDS``.
       repeat: number of layers.
-      windows: over time, and for ``conv2d`` over frequency.
-      channels: of its outputs.
-      dropout: rate after each layer.
+      windows: window over time and, for ``conv2d``, window over frequency.
+      channels: number of output channels.
+      dropout: dropout rate after each layer.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class ConvLayer(Module):
     """Convolution and normalisation.
 
     Args:
-      windows: over time, and for ``conv2d`` over frequency.
+      windows: window over time and, for ``conv2d``, window over frequency.
     """
 
     def __init__(self, kind: str, in_channels: int, channels: int, windows: Sequence[Window],
@@ -71,7 +71,7 @@ class ConvLayer(Module):
                                        settings.regularizer)
 
     def __call__(self, x: tf.Tensor, held: tf.Tensor | None, training: bool) -> tf.Tensor:
-        """Returns ``[batch, time', …, channels]``; ``held`` ``[batch, time']`` is False at padding."""
+        """Returns ``[batch, time', …, channels]``; the mask ``held`` ``[batch, time']`` is False at padding."""
         y = self.convolution(x)
         return y if self.norm is None else self.norm(y, _like_rows(held, y), training)
 
@@ -79,11 +79,11 @@ class ConvLayer(Module):
 class ConvBlock(Module):
     """Layers of convolution, normalisation, activation and dropout, with an optional residual connection.
 
-    Each residual input has its own matrix and normalisation, and is added before the last activation (Li et al. 2019,
-    Jasper, https://arxiv.org/abs/1904.03288).
+    Each residual input has its own projection and normalisation, and is added before the last activation (Li et al.
+    2019, Jasper, https://arxiv.org/abs/1904.03288).
 
     Args:
-      residual_channels: channels of each residual input; none for a block without a residual connection.
+      residual_channels: number of channels of each residual input; empty for a block without residual connection.
     """
 
     def __init__(self, in_channels: int, shape: BlockShape, settings: BlockSettings,
@@ -98,14 +98,14 @@ class ConvBlock(Module):
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, residuals: Sequence[tf.Tensor] = (), training: bool = False,
                  drop: float = 0.0) -> tuple[tf.Tensor, tf.Tensor]:
-        """Transforms ``[batch, time, …, channels]``, which is zero at padding.
+        """Applies the block to a padded batch.
 
         Args:
-          x: in the compute type.
-          lengths: frames ``[batch]`` int32.
-          residuals: the residual inputs ``[batch, time', …]``, with the output's number of frames.
-          training: whether dropout is on, and normalisation uses the batch's statistics.
-          drop: probability that all but the residual is dropped (Huang et al. 2016, stochastic depth,
+          x: ``[batch, time, …, channels]`` in the compute dtype, zero at padding.
+          lengths: numbers of frames ``[batch]`` int32.
+          residuals: the residual inputs ``[batch, time', …]``, with as many frames as the output.
+          training: whether to apply dropout and normalise by batch statistics.
+          drop: probability that everything except the residual sum is dropped (stochastic depth, Huang et al. 2016,
             https://arxiv.org/abs/1603.09382).
 
         Returns:
@@ -143,7 +143,7 @@ class ConvBlock(Module):
 
 
 def _like_rows(held: tf.Tensor | None, y: tf.Tensor) -> tf.Tensor | None:
-    """A mask ``[batch, time]`` for the positions of ``[batch, time, frequency, channels]``."""
+    """Broadcasts a mask ``[batch, time]`` to ``[batch, time, frequency]`` if ``y`` has a frequency axis."""
     if held is None or y.shape.rank == 3:
         return held
     return tf.broadcast_to(held[:, :, tf.newaxis], tf.shape(y)[:3])

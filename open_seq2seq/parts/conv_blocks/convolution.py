@@ -1,8 +1,8 @@
-"""Convolutions over time: plain, depthwise-separable, causal, and over time and frequency.
+"""Convolutions over time (plain, depthwise-separable or causal) and over time and frequency.
 
-Only the causal one has a bias; the others are followed by normalisation. Inputs before the start and after the end are
-zeros. An output does not depend on how far a batch is padded: with stride ``s``, the padding of ``SAME`` is that of a
-length that ``s`` divides.
+Only causal convolutions have a bias; the others are followed by normalisation. Inputs before the start and after the
+end count as zeros. An output does not depend on how far its batch is padded: with stride ``s``, ``SAME`` pads as for a
+length that is a multiple of ``s``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ KINDS = ("conv1d", "sep_conv1d", "conv2d", "tcn")
 
 
 class Window:
-    """The inputs of an output along one axis.
+    """Window of a convolution along one axis.
 
     Args:
-      size: taps of the kernel.
-      stride: inputs from one output to the next.
-      dilation: inputs from one tap to the next.
+      size: number of filter taps.
+      stride: step between consecutive outputs, in inputs.
+      dilation: step between consecutive taps, in inputs.
       padding: ``SAME``, ``VALID`` or ``CAUSAL``.
     """
 
@@ -41,7 +41,7 @@ class Window:
         self.span = (size - 1) * dilation + 1
 
     def outputs(self, length: Any) -> Any:
-        """Returns the number of outputs for ``length`` inputs: an integer, or an array or int32 tensor."""
+        """Returns the number of outputs for ``length`` inputs, which may be an integer, an array or an int32 tensor."""
         if self.padding == "VALID":
             count = (length - self.span) // self.stride + 1
             if isinstance(length, np.ndarray):
@@ -51,13 +51,13 @@ class Window:
 
     @property
     def before(self) -> int:
-        """Zeros before the first input."""
+        """Number of zeros padded before the first input."""
         if self.padding == "CAUSAL":
             return self.span - 1
         return max(self.span - self.stride, 0) // 2 if self.padding == "SAME" else 0
 
     def pads(self, length: Any) -> list[Any]:
-        """Returns the zeros before and after ``length`` inputs; with a stride of 1 they do not depend on the length."""
+        """Returns the numbers of zeros padded before and after ``length`` inputs, constant if the stride is 1."""
         if self.padding == "VALID":
             return [0, 0]
         behind = (self.outputs(length) - 1) * self.stride + self.span - self.before - length
@@ -65,7 +65,7 @@ class Window:
 
     @property
     def is_plain_same(self) -> bool:
-        """Whether TensorFlow's own ``SAME`` pads equally."""
+        """Whether TensorFlow's ``SAME`` pads in the same way."""
         return self.padding == "SAME" and self.stride == 1
 
 
@@ -81,7 +81,7 @@ class Convolution1D(Module):
         self.bias = self.weight([out_channels], "zeros") if use_bias else None
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
+        """Returns ``[batch, time', out_channels]`` in the dtype of ``x``."""
         kernel, window = cast_weight(self.kernel, x.dtype), self.window
         if window.size == window.stride == 1:
             y = times_matrix(x, kernel[0])
@@ -94,7 +94,7 @@ class Convolution1D(Module):
 
 
 class SeparableConvolution1D(Module):
-    """A convolution of each channel over time, then a matrix over the channels (Kriman et al. 2019, QuartzNet)."""
+    """Depthwise convolution over time, then a pointwise one over channels (QuartzNet, Kriman et al. 2019)."""
 
     def __init__(self, in_channels: int, out_channels: int, window: Window, initializer: Any = None,
                  regularizer: Any = None) -> None:
@@ -105,7 +105,7 @@ class SeparableConvolution1D(Module):
         self.pointwise = self.weight([in_channels, out_channels], initializer, regularizer=regularizer)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``[batch, time', out_channels]`` in the type of ``x``."""
+        """Returns ``[batch, time', out_channels]`` in the dtype of ``x``."""
         kernel, window = cast_weight(self.depthwise, x.dtype), self.window
         padding = "SAME" if window.is_plain_same else "VALID"
         y = convolve_channels(_padded(x, window), kernel, window.stride, padding, window.dilation)
@@ -125,18 +125,18 @@ class Convolution2D(Module):
                                   regularizer=regularizer)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns ``[batch, time', frequency', out_channels]`` in the type of ``x``."""
+        """Returns ``[batch, time', frequency', out_channels]`` in the dtype of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
         y = _convolved(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
                        [time.dilation, frequency.dilation])
-        # In a graph, padding by a computed number of frames makes all dimensions unknown.
+        # In a graph, padding by a computed number of frames loses the static shape.
         return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 
 
 def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Sequence[Window],
                      initializer: Any = None, regularizer: Any = None) -> Module:
-    """Makes a convolution of one of ``KINDS``; ``windows`` are over time and, for ``conv2d``, frequency."""
+    """Creates a convolution of one of the ``KINDS``; ``windows`` are over time and, for ``conv2d``, over frequency."""
     if kind == "conv2d":
         return Convolution2D(in_channels, out_channels, windows[0], windows[1], initializer, regularizer)
     if kind == "sep_conv1d":
@@ -145,7 +145,7 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 
 
 def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
-    """Convolves ``[batch, time, channels]``; without oneDNN, in FP32 with faster gradients than TensorFlow's."""
+    """Convolves ``[batch, time, channels]``; without oneDNN, in FP32 and with faster gradients than TensorFlow's."""
     if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
         padding = "SAME" if window.is_plain_same else "VALID"
         return _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
@@ -160,10 +160,11 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    TensorFlow's own convolution interleaves the batch for dilated kernels, because they have no gradient on CPUs
-    without oneDNN, nor in half precision.
+    For dilated kernels, TensorFlow's convolution rearranges the input into a larger batch, because dilated kernels have
+    no gradient in half precision or on CPUs without oneDNN.
 
-    CPUs without bfloat16 instructions compute in FP32: TensorFlow's bfloat16 kernels are about 30 times slower there.
+    On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
+    30 times slower there.
     """
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         return tf.cast(_convolved(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations),

@@ -1,7 +1,7 @@
-"""A convolution over time whose gradients are convolutions too.
+"""Convolution over time whose gradients are computed by convolutions.
 
-Without oneDNN, TensorFlow's kernels of these gradients take up to twice as long as equivalent convolutions
-(docs/speed.md), and there are none for dilated kernels.
+Without oneDNN, TensorFlow's kernels for these gradients take up to twice as long as equivalent convolutions
+(docs/speed.md), and do not support dilation.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_padded
 
 
 class Steps(NamedTuple):
-    """The steps of a kernel over time; ``stride`` or ``dilation`` is 1, and with a stride nothing is padded.
+    """Stride, dilation and padding over time; stride or dilation must be 1, and with a stride padding must be 0.
 
     Attributes:
-      stride: inputs from one output to the next.
-      dilation: inputs from one tap to the next.
-      pads: zeros before the first input and after the last one.
+      stride: step between consecutive outputs, in inputs.
+      dilation: step between consecutive taps, in inputs.
+      pads: numbers of zeros before the first input and after the last one.
     """
 
     stride: int = 1
@@ -32,10 +32,11 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
-    convolved with the reversed kernel. The gradient of the kernel is ``x`` convolved with the gradient of ``y``, where
-    the examples are channels, and the channels of ``x`` are examples.
+    convolved with the reversed kernel. The gradient of the kernel is ``x`` convolved with the gradient of ``y``, with
+    examples in the role of channels, and the channels of ``x`` in the role of examples.
 
-    Returns ``[batch, time', out_channels]``.
+    Returns:
+      ``[batch, time', out_channels]``.
     """
 
     @tf.custom_gradient
@@ -53,14 +54,14 @@ def _convolve(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
 
 
 def _of_input(dy: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor, steps: Steps) -> tf.Tensor:
-    if steps.stride > 1:  # TensorFlow's kernel skips the zeros that a convolution would have between the gradients
+    if steps.stride > 1:  # TensorFlow's kernel skips the zeros that a convolution would need between gradients
         dx = tf.raw_ops.Conv2DBackpropInput(
             input_sizes=tf.stack([shape[0], 1, shape[1], shape[2]]), filter=tf.expand_dims(kernel, 0),
             out_backprop=tf.expand_dims(dy, 1), strides=[1, 1, steps.stride, 1], padding="VALID")
         return tf.squeeze(dx, [1])
     reach = (kernel.shape[0] - 1) * steps.dilation
     pads = (reach - steps.pads[0], reach - steps.pads[1])
-    # Made after dy: otherwise the copies of all layers would be made at once, and remain in memory.
+    # Computed after dy, because the copies of all layers would otherwise be made at once and stay in memory.
     with tf.control_dependencies([dy]):
         reversed_kernel = tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1])
     return _convolve(dy, reversed_kernel, Steps(1, steps.dilation, pads))
@@ -71,6 +72,6 @@ def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps)
         return _convolve(tf.transpose(x, [2, 1, 0]), tf.transpose(dy, [1, 0, 2]),
                          Steps(steps.dilation, steps.stride, steps.pads))[:, :shape[0]]
 
-    # A batch may be empty, a kernel may not.
+    # dy, which is the kernel here, may be empty, but TensorFlow does not support empty kernels.
     sums = tf.cond(tf.size(dy) > 0, by_channel, lambda: tf.zeros([shape[1], shape[0], shape[2]], x.dtype))
     return tf.transpose(sums, [1, 0, 2])

@@ -1,4 +1,4 @@
-"""Normalisations that convolutional encoders may use."""
+"""Normalisation layers for convolutional encoders."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NORMALIZATIONS = ["batch_norm", "layer_norm", "instance_norm", None]
 
 
 class InstanceNorm(Module):
-    """Normalisation of each channel of each utterance over its own frames, in training and outside of it.
+    """Normalises each channel over the frames of each utterance, both in training and outside of it.
 
-    Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022.
+    See Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022.
     """
 
     def __init__(self, channels: int, epsilon: float) -> None:
@@ -26,7 +26,7 @@ class InstanceNorm(Module):
         self.beta = self.weight([channels], "zeros")
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Normalises ``[batch, time, …, channels]``; ``mask`` has its shape without the last axis."""
+        """Normalises ``[batch, time, …, channels]``; ``mask`` has the same shape without the last axis."""
         axes = list(range(1, x.shape.rank - 1))
         wide = tf.cast(x, tf.float32)
         held = tf.ones_like(wide[..., :1]) if mask is None else tf.cast(mask, tf.float32)[..., tf.newaxis]
@@ -38,10 +38,10 @@ class InstanceNorm(Module):
 
 def make_normalization(kind: str | None, channels: int, momentum: float, epsilon: float,
                        regularizer: Any = None) -> Module | None:
-    """Makes one of ``NORMALIZATIONS``.
+    """Creates a normalisation layer, or returns None for None.
 
     Args:
-      kind: which one; layer norm is over the channels of each position.
+      kind: one of ``NORMALIZATIONS``; layer norm is over the channels of each position.
     """
     if kind == "batch_norm":
         return BatchNorm(channels, momentum, epsilon, regularizer=regularizer)

@@ -1,9 +1,9 @@
-"""TensorFlow's convolutions, made correct for empty batches; the package uses no other convolutions.
+"""TensorFlow's convolutions with fixes for empty batches; the package uses no other convolutions.
 
 With oneDNN, TensorFlow returns the convolution of an empty batch in the shape of its input: ``[0, 12, 3]`` convolved to
-4 channels with a stride of 2 remains ``[0, 12, 3]``. Later operations then fail, or gradients have wrong shapes. So
+4 channels with stride 2 remains ``[0, 12, 3]``. Later operations then fail, or gradients have wrong shapes. Therefore
 results are reshaped to the correct shape, which costs nothing. Without oneDNN, the gradient of a depthwise kernel is
-uninitialised memory if there are no outputs.
+uninitialised memory if there are no outputs; it is replaced by zeros.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: s
     """Convolves with ``tf.nn.convolution``.
 
     Args:
-      x: ``[batch, *places, in_channels]`` with one or two axes of places.
+      x: ``[batch, *places, in_channels]`` with one or two spatial axes ``places``.
       kernel: ``[*taps, in_channels, out_channels]``.
-      strides: for each axis of places.
+      strides: stride of each spatial axis.
       padding: ``SAME`` or ``VALID``.
-      dilations: for each axis of places.
+      dilations: dilation of each spatial axis.
 
     Returns:
       ``[batch, *places', out_channels]``.
@@ -35,40 +35,40 @@ def convolve(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: s
 
 
 def convolve_channels(x: tf.Tensor, kernel: tf.Tensor, stride: int, padding: str, dilation: int = 1) -> tf.Tensor:
-    """Convolves each channel over time with a filter of its own, with ``tf.nn.depthwise_conv2d``.
+    """Convolves each channel over time with its own filter (depthwise), with ``tf.nn.depthwise_conv2d``.
 
     Args:
       x: ``[batch, time, channels]``.
       kernel: ``[taps, channels, 1]``.
-      stride: inputs from one output to the next.
+      stride: step between consecutive outputs, in inputs.
       padding: ``SAME`` or ``VALID``.
-      dilation: inputs from one tap to the next.
+      dilation: step between consecutive taps, in inputs.
 
     Returns:
       ``[batch, time', channels]``.
     """
     time = _outputs(_places(x)[0], kernel.shape[0], stride, dilation, padding)
     kernel = _with_zero_gradient_unless((_size(x, 0) > 0) & (time > 0), kernel)
-    # Time as the height of an image of width 1 is the fastest layout.
+    # The fastest layout has time as the height of an image of width 1.
     y = tf.nn.depthwise_conv2d(x[:, :, tf.newaxis], kernel[:, tf.newaxis], [1, stride, stride, 1], padding,
                                dilations=[dilation, 1])
     return _in_shape(y[:, :, 0], x, [time], kernel.shape[1])
 
 
 def convolve_padded(x: tf.Tensor, kernel: tf.Tensor, stride: int, dilation: int, pads: Sequence[Any]) -> tf.Tensor:
-    """Convolves ``[batch, time, in_channels]`` with zeros around it.
+    """Convolves over time with explicit zero padding.
 
     Args:
       x: ``[batch, time, in_channels]``.
-      kernel: ``[taps, in_channels, out_channels]``; the number of taps may be unknown while a graph is made.
-      stride: inputs from one output to the next.
-      dilation: inputs from one tap to the next.
-      pads: zeros before the first input and behind the last one.
+      kernel: ``[taps, in_channels, out_channels]``; the number of taps may be unknown at tracing time.
+      stride: step between consecutive outputs, in inputs.
+      dilation: step between consecutive taps, in inputs.
+      pads: numbers of zeros before the first input and after the last one.
 
     Returns:
       ``[batch, time', out_channels]``.
     """
-    # Time as the width of an image of height 1. A slice would copy what squeeze takes as it is.
+    # Time is the width of an image of height 1. tf.squeeze does not copy, whereas a slice would.
     y = tf.raw_ops.Conv2D(input=tf.expand_dims(x, 1), filter=tf.expand_dims(kernel, 0), strides=[1, 1, stride, 1],
                           dilations=[1, 1, dilation, 1], padding="EXPLICIT",
                           explicit_paddings=[0, 0, 0, 0, *pads, 0, 0])
@@ -101,6 +101,6 @@ def _outputs(size: Any, taps: Any, stride: int, dilation: int, padding: str) -> 
 
 
 def _in_shape(y: tf.Tensor, x: tf.Tensor, places: Sequence[Any], channels: Any) -> tf.Tensor:
-    # Inputs shorter than the kernel make no outputs, not a negative number of them.
+    # Inputs shorter than the kernel have 0 outputs, not a negative number.
     sizes = [max(size, 0) if isinstance(size, int) else tf.maximum(size, 0) for size in places]
     return tf.reshape(y, [_size(x, 0), *sizes, channels])

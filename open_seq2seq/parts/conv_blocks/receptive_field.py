@@ -1,4 +1,4 @@
-"""The receptive field of several convolutions over time."""
+"""Receptive field of a stack of convolutions over time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from open_seq2seq.parts.conv_blocks.convolution import Window
 
 
 class ReceptiveField(NamedTuple):
-    """Output ``o`` depends only on the frames from ``o · stride - before`` to ``o · stride + behind``.
+    """Frames that an output depends on: output ``o`` needs frames ``o · stride - before`` to ``o · stride + behind``.
 
     Attributes:
-      before: in frames; infinite if it depends on all earlier frames.
-      behind: in frames.
-      stride: frames from one output to the next.
-      least: least number of frames for an output.
+      before: number of frames before; infinite if outputs depend on all earlier frames.
+      behind: number of frames after.
+      stride: step between consecutive outputs, in frames.
+      least: smallest number of frames that gives an output.
     """
 
     before: float
@@ -25,7 +25,7 @@ class ReceptiveField(NamedTuple):
 
 
 def field_of(windows: Sequence[Window]) -> ReceptiveField:
-    """Returns the receptive field of windows in the order of the layers."""
+    """Returns the receptive field of stacked convolutions with these windows, listed from the first layer up."""
     first = last = 0
     stride = least = 1
     for window in reversed(windows):

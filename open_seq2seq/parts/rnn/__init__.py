@@ -1,1 +1,1 @@
-"""Recurrent layers: cells, the loop over time, the GPU's kernel, layers and stacks of them."""
+"""Recurrent layers: cells, the loop over time, cuDNN's kernel, layers and stacks of layers."""

@@ -1,4 +1,4 @@
-"""Additive attention of recurrent decoders, optionally location-aware."""
+"""Additive attention for recurrent decoders, optionally location-aware."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FILTERS, _TAPS = 10, 101
 
 
 class Memory(NamedTuple):
-    """The source, the same for all steps and for all hypotheses of an utterance.
+    """Keys and values of the source, the same for all steps and all hypotheses of an utterance.
 
     Attributes:
-      keys: ``[batch, source, units]`` in the compute type.
-      values: ``[batch, source, channels]`` in the compute type.
+      keys: ``[batch, source, units]`` in the compute dtype.
+      values: ``[batch, source, channels]`` in the compute dtype.
       held: boolean ``[batch, source]``, False at padding.
     """
 
@@ -32,16 +32,18 @@ class Memory(NamedTuple):
 class AdditiveAttention(Module):
     """Attention with the scores ``v · tanh(key + query + location)``.
 
-    ``bahdanau`` has no location (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473); ``v`` is normalised, and has
-    a learned scale (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). With ``chorowski`` the location is a
-    convolution over earlier attention weights (Chorowski et al. 2015, https://arxiv.org/abs/1506.07503), with
-    ``zhaopeng`` the sum of earlier weights, times a fertility computed from the query (Tu et al. 2016,
-    https://arxiv.org/abs/1601.04811).
+    * ``bahdanau`` has no location term (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473); ``v`` is normalised and
+      has a learned scale (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868).
+    * ``chorowski``: the location term is a convolution over previous attention weights (Chorowski et al. 2015,
+      https://arxiv.org/abs/1506.07503).
+    * ``zhaopeng``: the location term is the sum of previous weights times a fertility computed from the query (Tu et
+      al. 2016, https://arxiv.org/abs/1601.04811).
 
     Args:
       kind: one of ``KINDS``.
-      units: size of the space in which both are compared.
-      use_coverage: whether ``chorowski`` reads the sum of the weights of all steps, not those of the last step.
+      units: size of the space in which keys and queries are compared.
+      use_coverage: whether ``chorowski`` reads the sum of the weights of all previous steps instead of the last step's
+        weights.
     """
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, use_coverage: bool = True,
@@ -64,7 +66,7 @@ class AdditiveAttention(Module):
             self.place_kernel = self.weight([1, units], initializer, regularizer=regularizer)
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of ``[batch, source, memory_size]`` in the compute type, with lengths ``[batch]``."""
+        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
         keys = times_matrix(values, cast_weight(self.memory_kernel, values.dtype))
         return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
 
@@ -72,12 +74,13 @@ class AdditiveAttention(Module):
         """Attends once for each hypothesis.
 
         Args:
-          query: ``[batch, beam, query_size]`` in the compute type.
-          looked: the third result of the previous step, ``[batch, beam, source]`` FP32; zeros at first.
+          query: ``[batch, beam, query_size]`` in the compute dtype.
+          looked: the third result of the previous step, ``[batch, beam, source]`` FP32; zeros at the first step.
+          memory: the source.
 
         Returns:
-          The contexts ``[batch, beam, memory_size]``; the weights, and ``looked`` for the next step, both
-          ``[batch, beam, source]`` FP32.
+          (contexts ``[batch, beam, memory_size]``; attention weights ``[batch, beam, source]`` FP32; ``looked`` for the
+          next step, ``[batch, beam, source]`` FP32).
         """
         dtype = memory.keys.dtype
         inside = times_matrix(query, cast_weight(self.query_kernel, dtype)) + tf.cast(self.bias, dtype)
@@ -88,7 +91,7 @@ class AdditiveAttention(Module):
         if self._kind == "bahdanau":
             vector = vector * (self.score_scale / tf.norm(vector))
         scores = tf.cast(times_matrix(tf.tanh(inside), tf.cast(vector, dtype))[..., 0], tf.float32)
-        # Not minus infinity, so that an empty source gives no NaN.
+        # -1e9 instead of minus infinity, so that an empty source does not give NaN.
         weights = tf.nn.softmax(tf.where(memory.held[:, tf.newaxis], scores, -1e9))
         context = tf.matmul(tf.cast(weights, dtype), memory.values)
         return context, weights, looked + weights if self._adds_up else weights

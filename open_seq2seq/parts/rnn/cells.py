@@ -1,8 +1,8 @@
-"""Recurrent cells: one step, and its gradient.
+"""Recurrent cells: one step and its gradient.
 
-A cell gets the projected input ``x`` (bias included), multiplies its state by the recurrent weights, and computes the
-rest in FP32. Each step saves the values that its gradient needs (``saved``), so that the backward pass has one matrix
-product a step, and the gradients of the weights are one product over all steps.
+A cell receives the projected input ``x`` (including the bias), multiplies its state by the recurrent weights, and
+computes the rest in FP32. Each step saves the values that its gradient needs (``saved``). So the backward pass needs
+one matrix product per step, and the gradients of the weights are one product over all steps.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Tensors = tuple[tf.Tensor, ...]
 
 
 class StepGradient(NamedTuple):
-    """The gradient of one step.
+    """Gradients of one step.
 
     Attributes:
-      x: of the projected input ``[batch, columns]``, FP32.
-      states: of the states before the step, ``[batch, hidden]`` each, FP32.
-      rows: further rows ``[batch, …]`` for the gradients of the weights.
-      sums: gradients of the weights that are not matrices, summed over the batch.
+      x: gradient of the projected input, ``[batch, columns]`` FP32.
+      states: gradients of the states before the step, ``[batch, hidden]`` FP32 each.
+      rows: further values ``[batch, …]`` from which the gradients of the weights are computed.
+      sums: gradients of the last weights, which are vectors, summed over the batch.
     """
 
     x: tf.Tensor
@@ -34,15 +34,15 @@ class StepGradient(NamedTuple):
 
 
 class Cell(Protocol):
-    """A kind of cell, without variables.
+    """Protocol of a cell type, which has no variables.
 
     Attributes:
-      name: its name in configs.
-      gates: the projected input has ``gates · hidden`` columns.
-      num_states: 1, or 2 with an inner state besides the output.
-      saved: of each saved tensor, (columns / ``hidden``, whether it is FP32 instead of the compute type).
-      num_rows: number of ``rows`` of a ``StepGradient``, with ``hidden`` columns each.
-      num_sums: number of ``sums``, which belong to the last weights.
+      name: name of the cell type in configs.
+      gates: number of gates; the projected input has ``gates · hidden`` columns.
+      num_states: 1, or 2 if there is an inner state besides the output.
+      saved: for each saved tensor, (columns / ``hidden``, whether it is FP32 instead of the compute dtype).
+      num_rows: number of ``rows`` in a ``StepGradient``, with ``hidden`` columns each.
+      num_sums: number of ``sums`` in a ``StepGradient``, which are the gradients of the last weights.
     """
 
     name: str
@@ -56,58 +56,58 @@ class Cell(Protocol):
         """Computes one step.
 
         Args:
-          x: projected input ``[batch, gates · hidden]`` in the compute type.
-          states: ``[batch, hidden]`` each, FP32, the output first.
-          weights: the recurrent matrix first, in the compute type.
+          x: projected input ``[batch, gates · hidden]`` in the compute dtype.
+          states: the states, ``[batch, hidden]`` FP32 each, the output first.
+          weights: the weights, the recurrent matrix first; matrices are in the compute dtype.
 
         Returns:
-          (the new states, the tensors to save ``[batch, …]``).
+          (new states, tensors ``[batch, …]`` to save).
         """
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradient of a step.
+        """Returns the gradients of a step.
 
         Args:
-          d_states: of the new states, FP32.
-          saved: from ``step``.
-          before: the states before the step, in the types in which they are stored.
-          after: the states after the step, likewise.
+          d_states: gradients of the new states, FP32.
+          saved: the tensors saved by ``step``.
+          before: the states before the step, in the dtypes in which they are stored.
+          after: the states after the step, in the same dtypes.
           weights: as in ``step``.
         """
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
-        """Returns the gradients of the weights that ``sums`` do not cover, from all steps together.
+        """Returns the gradients, over all steps, of the weights that ``sums`` do not cover.
 
         Args:
-          outputs_before: the outputs before each step ``[steps · batch, hidden]``, compute type.
-          dx: gradients of the projected input ``[steps · batch, columns]``, compute type.
-          rows: of all steps, ``[steps · batch, …]`` each.
-          saved: of all steps, likewise.
+          outputs_before: the outputs before each step, ``[steps · batch, hidden]`` in the compute dtype.
+          dx: gradients of the projected input, ``[steps · batch, columns]`` in the compute dtype.
+          rows: the ``rows`` of all steps, ``[steps · batch, …]`` each.
+          saved: the saved tensors of all steps, ``[steps · batch, …]`` each.
         """
 
 
 def product(states: tf.Tensor, matrix: tf.Tensor, transpose: bool = False) -> tf.Tensor:
-    """Returns ``states · matrix`` in FP32, multiplied in the type of the matrix."""
+    """Returns ``states · matrix``, multiplied in the dtype of the matrix and cast to FP32."""
     return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix, transpose_b=transpose), tf.float32)
 
 
 def _all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
-    """Returns ``leftᵀ · right`` over all rows; also in half precision the sum is computed in FP32."""
+    """Returns ``leftᵀ · right`` over all rows; the sum is accumulated in FP32 even in half precision."""
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 
 class Lstm:
-    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000). Gates: input, forget, output, cell.
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
-    weights: recurrent ``[hidden, 4 · hidden]``.
+    The gates are input, forget, output and cell. The weights are the recurrent matrix ``[hidden, 4 · hidden]``.
     """
 
     name, gates, num_states, num_rows, num_sums = "lstm", 4, 2, 0, 0
     saved = ((3, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
-        """Computes c' = f · c + i · g and h' = o · tanh(c'); saves i, f and o, and g; see ``Cell``."""
+        """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
         hidden = weights[0].shape[0]
         z = tf.cast(x, tf.float32) + product(states[0], weights[0])
         gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
@@ -118,7 +118,7 @@ class Lstm:
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradient by d = dc' + dh' · o · (1 - tanh²(c')), of which f · d goes to c; see ``Cell``."""
+        """Returns the gradients, using d = dc' + dh' · o · (1 - tanh²(c')), so that dc = f · d. See ``Cell``."""
         gates, g = tf.cast(saved[0], tf.float32), tf.cast(saved[1], tf.float32)
         i, f, o = tf.split(gates, 3, axis=-1)
         squashed = tf.tanh(after[1])
@@ -132,19 +132,19 @@ class Lstm:
 
 
 class Gru:
-    """Gated recurrent unit whose reset gate acts after the product, as cuDNN has it. Gates: update, reset, candidate.
+    """Gated recurrent unit whose reset gate is applied after the matrix product, as in cuDNN.
 
-    Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 1.
-    weights: recurrent ``[hidden, 3 · hidden]``, the candidate's recurrent bias ``[hidden]`` FP32.
+    See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 1. The gates are update, reset and candidate. The
+    weights are the recurrent matrix ``[hidden, 3 · hidden]`` and the candidate's recurrent bias ``[hidden]`` FP32.
     """
 
     name, gates, num_states, num_rows, num_sums = "gru", 3, 1, 1, 0
     saved = ((2, False), (1, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
-        """Computes h' = z · h + (1 - z) · n with n = tanh(x + r · (h · U + b)); see ``Cell``.
+        """Computes h' = z · h + (1 - z) · n with n = tanh(x + r · (h · U + b)). See ``Cell``.
 
-        Saves z and r, n, and h · U + b.
+        Saves (z, r), n, and h · U + b.
         """
         hidden = weights[0].shape[0]
         x, u = tf.cast(x, tf.float32), product(states[0], weights[0])
@@ -158,9 +158,9 @@ class Gru:
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradient by dn = dh' · (1 - z) · (1 - n²); see ``Cell``.
+        """Returns the gradients, using the candidate's gradient before the tanh, d = dh' · (1 - z) · (1 - n²).
 
-        A further row is the gradient of h · U + b: r · dn, n before its tanh.
+        ``rows`` contains the gradient of h · U + b, which is r · d. See ``Cell``.
         """
         gates, candidate, inner = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
@@ -179,17 +179,18 @@ class Gru:
 
 
 class ClassicGru:
-    """Gated recurrent unit whose reset gate acts on the state, before the product (Cho et al. 2014, version 3).
+    """Gated recurrent unit whose reset gate is applied to the state before the matrix product.
 
-    TensorFlow 1's ``GRUCell``. Two products a step; cuDNN does not compute it. Gates: update, reset, candidate.
-    weights: recurrent ``[hidden, 2 · hidden]`` of the gates, ``[hidden, hidden]`` of the candidate.
+    See Cho et al. 2014, version 3; this is TensorFlow 1's ``GRUCell``. Each step has two products, and cuDNN does not
+    support the cell. The gates are update, reset and candidate. The weights are the recurrent matrices of the gates
+    ``[hidden, 2 · hidden]`` and of the candidate ``[hidden, hidden]``.
     """
 
     name, gates, num_states, num_rows, num_sums = "classic_gru", 3, 1, 0, 0
     saved = ((2, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
-        """Computes h' = z · h + (1 - z) · n with n = tanh(x + (r · h) · U); saves z and r, and n; see ``Cell``."""
+        """Computes h' = z · h + (1 - z) · n with n = tanh(x + (r · h) · U); saves (z, r) and n. See ``Cell``."""
         hidden = weights[0].shape[0]
         x = tf.cast(x, tf.float32)
         gates = tf.sigmoid(x[:, :2 * hidden] + product(states[0], weights[0]))
@@ -200,7 +201,7 @@ class ClassicGru:
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradient by dn = dh' · (1 - z) · (1 - n²); that of r · h is dn · Uᵀ; see ``Cell``."""
+        """Returns the gradients, using d = dh' · (1 - z) · (1 - n²); the gradient of r · h is d · Uᵀ. See ``Cell``."""
         gates, candidate = (tf.cast(tensor, tf.float32) for tensor in saved)
         update, reset = tf.split(gates, 2, axis=-1)
         dh, h = d_states[0], tf.cast(before[0], tf.float32)
@@ -218,12 +219,11 @@ class ClassicGru:
 
 
 class LayerNormLstm:
-    """LSTM with layer normalisation of each gate's sum and of the inner state (Ba et al. 2016, §3.1).
+    """LSTM with layer normalisation of each gate's pre-activation and of the inner state (Ba et al. 2016, §3.1).
 
-    As TensorFlow 1's ``LayerNormBasicLSTMCell``: no biases, the inner state itself is the
-    normalised one. Gates: input, forget, output, cell.
-    weights: recurrent ``[hidden, 4 · hidden]``, scales and offsets ``[5 · hidden]`` FP32 of the
-    four gates and the inner state.
+    As in TensorFlow 1's ``LayerNormBasicLSTMCell``, there are no biases, and the inner state that is passed on is the
+    normalised one. The gates are input, forget, output and cell. The weights are the recurrent matrix
+    ``[hidden, 4 · hidden]``, and scales and offsets of the four gates and the inner state, ``[5 · hidden]`` FP32 each.
     """
 
     name, gates, num_states, num_rows, num_sums = "layernorm_lstm", 4, 2, 0, 2

@@ -1,4 +1,4 @@
-"""The recurrent kernels of NVIDIA's cuDNN, with the weights that the loop has."""
+"""The recurrent kernels of NVIDIA's cuDNN, with the same weights as the loop."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.xla import is_for_xla
 
-# The order of our gates in cuDNN. LSTM: input, forget, cell, output. GRU: reset, update, candidate.
+# Our gates' indices in cuDNN's order, which is input, forget, cell, output (LSTM) or reset, update, candidate (GRU).
 GATE_ORDER = {"lstm": (0, 1, 3, 2), "gru": (1, 0, 2)}
 
 
 def cudnn_serves(cell: Cell) -> bool:
-    """Whether cuDNN can be used: it has this cell, there is a GPU, and XLA does not compile."""
+    """Returns whether cuDNN can be used: it supports the cell, there is a GPU, and XLA does not compile the code."""
     return cell.name in GATE_ORDER and not is_for_xla() and bool(tf.config.list_logical_devices("GPU"))
 
 
 def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
-    """Returns the weights in the layout of cuDNN: all matrices gate by gate and transposed, then all biases.
+    """Returns the weights in cuDNN's layout: all matrices, transposed and gate by gate, then all biases.
 
-    cuDNN has two biases for each gate. Ours is that of the input; the recurrent one is 0 except for a GRU's candidate.
+    cuDNN has an input bias and a recurrent bias for each gate. The layer's bias is used as the input bias; the
+    recurrent bias is 0 except for a GRU's candidate.
 
     Args:
+      direction: the ``Direction`` that has the weights.
       dtype: float32 or float16.
     """
     name, hidden = direction.cell.name, direction.hidden_size
@@ -44,17 +46,18 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the outputs ``[time, batch, hidden]`` from initial states of zero.
+    """Returns the outputs ``[time, batch, hidden]``; all initial states are zero.
 
     Args:
-      x: ``[time, batch, input]``; bfloat16, which the kernel lacks in older versions of TensorFlow, is computed in
-        float32.
-      lengths: ``[batch]`` in steps; empty rows get one step, whose output the caller masks.
+      direction: the ``Direction`` that has the weights.
+      x: ``[time, batch, input]``; bfloat16 is computed in float32, because the kernel supports it only in newer versions
+        of TensorFlow.
+      lengths: ``[batch]`` in steps; for empty rows, one step is computed, whose output the caller masks.
     """
     dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype
     shape = tf.shape(x)
     steps, rows = shape[0], shape[1]
-    # The kernel refuses tensors without steps or examples, so these get one of zeros.
+    # The kernel rejects tensors without steps or examples, so one step or example of zeros is added to these.
     more_rows = tf.maximum(1 - rows, 0)
     x_padded = tf.pad(tf.cast(x, dtype), [[0, tf.maximum(1 - steps, 0)], [0, more_rows], [0, 0]])
     lengths = tf.maximum(tf.pad(lengths, [[0, more_rows]]), 1)

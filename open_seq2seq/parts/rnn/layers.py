@@ -1,4 +1,4 @@
-"""Recurrent layers over padded batches, and stacks of them."""
+"""Recurrent layers and stacks of layers for padded batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from open_seq2seq.parts.rnn.recurrence import recurrence
 
 @tf.custom_gradient
 def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
-    """Permutes the rows of ``x`` by an order that is its own inverse, so that the gradient is the same gather.
+    """Permutes the rows of ``x`` by a permutation that is its own inverse, so that the gradient is the same gather.
 
     Args:
       x: ``[time, batch, columns]``.
-      order: int32 ``[time · batch]``: the number of the row that takes each row's place; ``order[order]`` counts up.
+      order: int32 ``[time · batch]``, the index of the row to move to each place; ``order[order]`` is 0, 1, 2, …
     """
     def gather(x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(tf.gather(tf.reshape(x, [-1, x.shape[-1]]), order), tf.shape(x))
@@ -31,11 +31,14 @@ def permute_steps(x: tf.Tensor, order: tf.Tensor) -> Any:
 
 
 def reversing_order(lengths: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
-    """Returns the order that reverses each example within its own length, int32 ``[time · batch]``, time first.
+    """Returns the permutation for ``permute_steps`` that reverses each example within its length.
 
     Args:
       lengths: ``[batch]`` in steps.
-      time: steps of the padded batch.
+      time: number of steps in the padded batch.
+
+    Returns:
+      int32 ``[time · batch]``.
     """
     step = tf.range(time)[:, tf.newaxis]
     source = tf.where(step < lengths, lengths - 1 - step, step)
@@ -44,11 +47,11 @@ def reversing_order(lengths: tf.Tensor, time: tf.Tensor) -> tf.Tensor:
 
 
 class Direction(Module):
-    """The weights of one cell, and one pass over time with it.
+    """A cell with its weights, applied in one direction over time.
 
     Args:
-      cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru``, ``layernorm_lstm``.
-      use_cudnn: whether cuDNN is used if it can compute the cell; the weights are the same.
+      cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru`` or ``layernorm_lstm``.
+      use_cudnn: whether to use cuDNN if it supports the cell; the weights are the same.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
@@ -65,7 +68,7 @@ class Direction(Module):
         if cell_type == "classic_gru":
             self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
 
-        def start(shape: Sequence[int]) -> tf.Tensor:  # the forget gate of an LSTM is open at first
+        def start(shape: Sequence[int]) -> tf.Tensor:  # an LSTM's forget gate is open initially
             parts = [tf.zeros([hidden_size]), tf.ones([hidden_size]), tf.zeros([shape[0] - 2 * hidden_size])]
             return tf.concat(parts, 0)
 
@@ -78,14 +81,14 @@ class Direction(Module):
             self.recurrent_bias = self.weight([hidden_size], "zeros")
 
     def project(self, rows: tf.Tensor) -> tf.Tensor:
-        """Projects inputs ``[rows, input]`` to ``[rows, gates · hidden]``, bias included, in the compute type."""
+        """Projects inputs ``[rows, input]`` to ``[rows, gates · hidden]``, including the bias, in the compute dtype."""
         projected = tf.matmul(rows, cast_weight(self.kernel, rows.dtype))
         if self.cell.name == "layernorm_lstm":
             return projected
         return add_bias(projected, tf.convert_to_tensor(self.bias))
 
     def step_weights(self, dtype: tf.DType) -> list[tf.Tensor]:
-        """Returns the weights of ``Cell.step``: matrices in ``dtype``, all else FP32."""
+        """Returns the weights for ``Cell.step``: matrices in ``dtype``, the others in FP32."""
         weights = [cast_weight(self.recurrent_kernel, dtype)]
         if self.cell.name == "classic_gru":
             weights.append(cast_weight(self.candidate_kernel, dtype))
@@ -96,15 +99,15 @@ class Direction(Module):
         return weights
 
     def initial_states(self, batch: tf.Tensor) -> list[tf.Tensor]:
-        """Returns zeros ``[batch, hidden]``, FP32, for each state of the cell."""
+        """Returns zeros for each state of the cell, ``[batch, hidden]`` FP32."""
         return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
 
     def __call__(self, x: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
-        """Runs over ``[time, batch, input]``; see ``recurrence`` for the result.
+        """Runs the cell over time; see ``recurrence`` for the result.
 
         Args:
-          x: in the compute type.
-          states: initial states of the cell ``[batch, hidden]``, FP32, the output first; zeros by default.
+          x: ``[time, batch, input]`` in the compute dtype.
+          states: initial states of the cell, ``[batch, hidden]`` FP32 each, the output first; zeros by default.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
         columns = self.cell.gates * self.hidden_size
@@ -113,11 +116,13 @@ class Direction(Module):
         return recurrence(self.cell, projected, states, self.step_weights(x.dtype))
 
     def outputs(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns only the outputs ``[time, batch, hidden]``, by cuDNN where it can be used; it has no inner states.
+        """Returns the outputs ``[time, batch, hidden]`` alone, computed by cuDNN where possible.
+
+        cuDNN does not return the inner states of all steps, so ``__call__`` never uses it.
 
         Args:
-          x: ``[time, batch, input]`` in the compute type.
-          lengths: ``[batch]`` in steps; outputs behind them are for the caller to mask.
+          x: ``[time, batch, input]`` in the compute dtype.
+          lengths: ``[batch]`` in steps; the caller masks the outputs after an example's end.
         """
         if self.use_cudnn and cudnn_serves(self.cell):
             return cudnn_outputs(self, x, lengths)
@@ -125,11 +130,11 @@ class Direction(Module):
 
 
 class RecurrentLayer(Module):
-    """One recurrent layer in one or both directions (Schuster and Paliwal 1997), exact on padded batches.
+    """A unidirectional or bidirectional recurrent layer (Schuster and Paliwal 1997), exact on padded batches.
 
     Args:
-      hidden_size: units of each direction.
-      bidirectional: whether the outputs of a second pass, from each example's end, are concatenated.
+      hidden_size: number of units per direction.
+      bidirectional: whether to concatenate the outputs of a second pass that starts at each example's end.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
@@ -143,10 +148,10 @@ class RecurrentLayer(Module):
         self.forward, self.backward = direction(), direction() if bidirectional else None
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs ``[time, batch, output_size]``, zeros after each example's end.
+        """Returns the outputs ``[time, batch, output_size]``, which are zeros after each example's end.
 
         Args:
-          x: ``[time, batch, input]`` in the compute type.
+          x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps.
         """
         outputs = [self.forward.outputs(x, lengths)]
@@ -158,11 +163,11 @@ class RecurrentLayer(Module):
 
 
 class RecurrentStack(Module):
-    """A stack of recurrent layers; each reads both directions of the one below.
+    """A stack of recurrent layers; each layer reads both directions of the one below.
 
     Args:
-      hidden_size: units of each direction of each layer.
-      drop_last: whether dropout also applies to the last layer's output; cuDNN applies it only between layers.
+      hidden_size: number of units per direction and layer.
+      drop_last: whether to apply dropout also to the last layer's output; cuDNN applies it only between layers.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, cell_type: str, bidirectional: bool = False,
@@ -178,13 +183,13 @@ class RecurrentStack(Module):
         self.output_size = input_size
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Transforms ``[batch, time, input]`` to ``[batch, time, output_size]``, in the type of ``x``.
+        """Returns the outputs ``[batch, time, output_size]`` in the dtype of ``x``.
 
         Args:
-          x: in the compute type.
+          x: ``[batch, time, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps.
         """
-        x = tf.transpose(x, [1, 0, 2])  # a step is then contiguous in memory
+        x = tf.transpose(x, [1, 0, 2])  # makes each step contiguous in memory
         for number, layer in enumerate(self.layers, 1):
             x = layer(x, lengths)
             if number < len(self.layers) or self.drop_last:

@@ -1,8 +1,8 @@
-"""The loop of a recurrent layer over time, with its own gradient.
+"""The loop of a recurrent layer over time, with a custom gradient.
 
-Only the recurrent product and the gates are inside the loop: the input is projected for all steps at once, and the
+The loop contains only the recurrent product and the gates: the input is projected for all steps at once, and the
 gradients of the weights are one product over all steps. In contrast to TensorFlow's gradient of ``tf.while_loop``, only
-the gates are kept, and gradients of weights are not added up step by step.
+the gates are kept in memory, and the gradients of weights are not accumulated step by step.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import tensorflow as tf
 
 from open_seq2seq.parts.rnn.cells import Cell, Tensors
 
-STEPS_AT_ONCE = 4  # steps of one loop iteration, to share its overhead
+STEPS_AT_ONCE = 4  # number of steps per loop iteration, which reduces the overhead
 
 
 def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Runs a cell over time.
 
     Args:
-      cell: what a step computes.
-      x: the projected input, time first, ``[time, batch, gates · hidden]``, in the compute type.
-      states: initial states ``[batch, hidden]`` each, FP32, the output first.
-      weights: the cell's; matrices in the compute type, all else FP32.
+      cell: the cell type.
+      x: the projected input, ``[time, batch, gates · hidden]`` in the compute dtype.
+      states: the initial states, ``[batch, hidden]`` FP32 each, the output first.
+      weights: the cell's weights; matrices in the compute dtype, the others in FP32.
 
     Returns:
-      The values of each state after every step, ``[time, batch, hidden]``: the output in the compute type, an inner
+      For each state, its values after every step, ``[time, batch, hidden]``: the output in the compute dtype, an inner
       state in FP32. Steps after the end of an example are computed from its padding; the caller masks them.
     """
     num_states = cell.num_states
@@ -46,7 +46,7 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
 
 
 def _turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any) -> Any:
-    """Runs ``body`` for steps 0, 1, …: several in one turn of the loop, and what is left one by one."""
+    """Runs ``body`` for all steps: several per loop iteration, and the remaining ones one by one."""
     for at_once in (STEPS_AT_ONCE, 1):
         def turn(step: tf.Tensor, carried: Any, at_once: int = at_once) -> tuple[tf.Tensor, Any]:
             for offset in range(at_once):
@@ -64,7 +64,7 @@ def _array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.
 
 
 def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tuple[list[tf.Tensor], Tensors]:
-    """Returns the history of each state ``[time + 1, batch, hidden]``, the initial one first, and the saved tensors."""
+    """Returns (histories of the states ``[time + 1, batch, hidden]``, the initial state first; saved tensors)."""
     steps, kept = tf.shape(x)[0], _kept_types(cell, x)
     rows, hidden = states[0].shape
     histories = tuple(_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
@@ -89,7 +89,7 @@ def _kept_types(cell: Cell, x: tf.Tensor) -> list[tf.DType]:
 
 def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histories: Sequence[tf.Tensor],
               saved: Tensors, dy: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the gradients of ``x``, of the initial states and of the weights."""
+    """Returns the gradients of ``x``, the initial states and the weights."""
     steps, hidden = tf.shape(x)[0], first[0].shape[-1]
     rows = (x.shape[1], hidden)
     arrays = (_array(x.dtype, steps, x.shape[1:]), *(_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))

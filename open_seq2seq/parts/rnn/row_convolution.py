@@ -1,4 +1,4 @@
-"""Row convolution, by which a unidirectional network reads some later frames."""
+"""Row convolution, which lets a unidirectional network read a few future frames."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
 
 
 class RowConvolution(Module):
-    """A filter over time for each channel, batch norm and activation, in FP32.
+    """A separate filter over time for each channel, then batch norm and activation, in FP32.
 
-    Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7; but as in the published recipes
-    the window is centred on each frame.
+    See Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7. Unlike in the paper, the
+    window is centred on each frame, as in the published recipes.
 
     Args:
-      channels: of the input and the output.
-      activation: the last step; None for none.
+      channels: number of channels of the input and the output.
+      width: width of the filters, in frames.
+      activation: the activation, or None.
     """
 
     def __init__(self, channels: int, width: int, activation: Activation | None, momentum: float, epsilon: float,
@@ -36,9 +37,9 @@ class RowConvolution(Module):
         """Transforms ``[batch, time, channels]``.
 
         Args:
-          x: 0 where ``held`` is False; so is the result.
-          held: boolean ``[batch, time]``, False where there is padding.
-          training: which statistics normalise.
+          x: the input, 0 where ``held`` is False; the result is also 0 there.
+          held: boolean ``[batch, time]``, False at padding.
+          training: whether batch norm uses the batch statistics instead of the moving ones.
         """
         wide = tf.pad(tf.cast(x, tf.float32), [[0, 0], self.window.pads(tf.shape(x)[1]), [0, 0]])
         y = convolve_channels(wide, tf.convert_to_tensor(self.kernel), 1, "VALID")

@@ -1,4 +1,4 @@
-"""A recurrent network that attends to a source at each step, its attention being part of its next input."""
+"""A recurrent network that attends to a source at each step and feeds the attention output into the next step."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from open_seq2seq.parts.rnn.layers import Direction
 
 
 class SpellerState(NamedTuple):
-    """The state that one step passes to the next.
+    """State that one step passes to the next.
 
     Attributes:
-      cells: the states of each layer's cell ``[batch, beam, hidden]``, FP32.
-      attended: the last step's output ``[batch, beam, heads · hidden]`` in the compute type.
-      looked: of each head ``[batch, beam, source]`` FP32; see ``AdditiveAttention``.
+      cells: the states of each layer's cell, ``[batch, beam, hidden]`` FP32 each.
+      attended: the previous step's output, ``[batch, beam, heads · hidden]`` in the compute dtype.
+      looked: for each head, the ``looked`` of ``AdditiveAttention``, ``[batch, beam, source]`` FP32.
     """
 
     cells: list[list[tf.Tensor]]
@@ -30,15 +30,16 @@ class SpellerState(NamedTuple):
 
 
 class Speller(Module):
-    """Recurrent layers, and heads that attend from the last one's output.
+    """Recurrent layers, and attention heads whose query is the output of the last layer.
 
-    A head's output is a matrix times [cell output ; context]; those of all heads are the network's output and,
-    beside the next symbol, its next input (Luong et al. 2015, https://arxiv.org/abs/1508.04025, section 3.3).
+    Each head's output is a matrix times [cell output ; context]. The concatenated outputs of all heads are the
+    network's output and, together with the next symbol, its next input (Luong et al. 2015,
+    https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:
-      hidden_size: units of each layer, and channels of each head's output.
+      hidden_size: number of units per layer, and number of channels of each head's output.
       cell_type: ``lstm`` or ``gru``.
-      attention: kind, units and use_coverage of ``AdditiveAttention``.
+      attention: the arguments ``kind``, ``units`` and ``use_coverage`` of ``AdditiveAttention``.
     """
 
     def __init__(self, input_size: int, memory_size: int, hidden_size: int, num_layers: int, cell_type: str,
@@ -58,11 +59,11 @@ class Speller(Module):
                                            regularizer=regularizer) for _ in range(num_heads)]
 
     def memories(self, source: tf.Tensor, lengths: tf.Tensor) -> list[Memory]:
-        """Returns each head's memory of ``[batch, source, memory_size]`` in the compute type."""
+        """Returns each head's memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
         return [head.memory(source, lengths) for head in self.heads]
 
     def initial_state(self, source: tf.Tensor, beam_size: int) -> SpellerState:
-        """Returns zeros for ``beam_size`` hypotheses of each utterance."""
+        """Returns a state of zeros for ``beam_size`` hypotheses per utterance."""
         batch, time = tf.shape(source)[0], tf.shape(source)[1]
         cells = [[tf.zeros([batch, beam_size, self._hidden_size]) for _ in range(layer.cell.num_states)]
                  for layer in self.layers]
@@ -70,24 +71,26 @@ class Speller(Module):
         return SpellerState(cells, tf.zeros([batch, beam_size, self.output_size], source.dtype), looked)
 
     def prepare(self, dtype: tf.DType) -> list[tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]:
-        """Returns the layers' weights for ``step``, cast once for all steps."""
+        """Returns the layers' weights for ``step``; they are cast once for all steps."""
         return [(cast_weight(layer.kernel, dtype), tf.cast(layer.bias, dtype), layer.step_weights(dtype))
                 for layer in self.layers]
 
     def step(self, embedded: tf.Tensor, state: SpellerState, memories: Sequence[Memory], prepared: Any,
              kept: Sequence[tf.Tensor] | None = None) -> tuple[SpellerState, list[tf.Tensor]]:
-        """Advances every hypothesis by a symbol.
+        """Advances every hypothesis by one symbol.
 
         Args:
-          embedded: ``[batch, beam, input_size]`` in the compute type.
-          state: of the previous step.
-          kept: dropout factors of each layer's output, of its shape.
+          embedded: embedded symbols, ``[batch, beam, input_size]`` in the compute dtype.
+          state: state after the previous step.
+          memories: each head's memory of the source.
+          prepared: result of ``prepare``.
+          kept: dropout factors for each layer's output, of the output's shape; None disables dropout.
 
         Returns:
-          (the new state, whose ``attended`` is the output; each head's weights ``[batch, beam, source]``).
+          (new state, whose ``attended`` is the output; each head's attention weights ``[batch, beam, source]``).
         """
         beams, cells = tf.shape(embedded)[:2], []
-        # After beam search the number of channels is unknown.
+        # Beam search loses the static number of channels.
         x = tf.concat([embedded, tf.ensure_shape(state.attended, [None, None, self.output_size])], -1)
         for number, (layer, (kernel, bias, weights)) in enumerate(zip(self.layers, prepared, strict=True)):
             rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel) + bias
@@ -112,15 +115,15 @@ class Speller(Module):
 
     def __call__(self, embedded: tf.Tensor, source: tf.Tensor, lengths: tf.Tensor, dropout_rate: float = 0.0,
                  training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Processes given symbols.
+        """Runs over given symbols (teacher forcing).
 
         Args:
-          embedded: ``[batch, time, input_size]`` in the compute type.
-          source: ``[batch, source, memory_size]`` in the compute type.
-          lengths: of the source ``[batch]``.
+          embedded: embedded symbols, ``[batch, time, input_size]`` in the compute dtype.
+          source: ``[batch, source, memory_size]`` in the compute dtype.
+          lengths: lengths of the source, ``[batch]``.
 
         Returns:
-          Outputs ``[batch, time, output_size]``, and weights ``[batch, time, heads, source]`` in FP32.
+          (outputs ``[batch, time, output_size]``, attention weights ``[batch, time, heads, source]`` FP32).
         """
         batch, time = tf.shape(embedded)[0], tf.shape(embedded)[1]
         memories, prepared = self.memories(source, lengths), self.prepare(source.dtype)

@@ -1,4 +1,4 @@
-"""Multi-head dot-product attention, for whole sequences and for one step of decoding."""
+"""Multi-head dot-product attention for whole sequences and for single decoding steps."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from open_seq2seq.parts.observation import observe
 
 def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None, dropout_rate: float = 0.0,
            training: bool = False) -> tf.Tensor:
-    """Averages values by the softmax of query–key products (Vaswani et al. 2017, §3.2.1).
+    """Averages values, weighted by the softmax of query-key products (Vaswani et al. 2017, §3.2.1).
 
-    The caller multiplies the query by ``depth^-0.5``, and the value by the scale of dropout.
+    The caller must already have multiplied the query by ``depth^-0.5`` and the value by the scale of dropout.
 
     Args:
       query: ``[batch, heads, query time, depth]``.
       key: ``[batch, heads, time, depth]``.
       value: ``[batch, heads, time, depth]``.
-      bias: FP32, broadcast to ``[batch, heads, query time, time]``, or None.
-      dropout_rate: share of the weights that is dropped.
+      bias: FP32 tensor that broadcasts to ``[batch, heads, query time, time]``, or None.
+      dropout_rate: fraction of the attention weights to drop.
 
     Returns:
       ``[batch, heads, query time, depth]``.
@@ -38,10 +38,10 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
 
 
 class Attention(Module):
-    """Base of attention layers: four matrices without bias.
+    """Base of attention layers, with four weight matrices and no biases.
 
     Args:
-      num_heads: heads; divides ``hidden_size``.
+      num_heads: number of heads; must divide ``hidden_size``.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, dropout_rate: float = 0.0, initializer: Any = None,
@@ -58,10 +58,10 @@ class Attention(Module):
         self.output = self.weight(shape, initializer, regularizer=regularizer)
 
     def projection(self, names: str, dtype: tf.DType, training: bool = False) -> tf.Tensor:
-        """Returns the concatenated matrices of some of ``q``, ``k``, ``v``, for one product.
+        """Returns the concatenated matrices of ``names``, any of ``q``, ``k`` and ``v``, for use in one product.
 
-        The query's matrix is multiplied by ``depth^-0.5`` and the value's by the scale of dropout, because matrices are
-        smaller than activations.
+        The query's matrix is multiplied by ``depth^-0.5`` and the value's by the scale of dropout, because scaling
+        matrices is cheaper than scaling activations.
         """
         matrices = {
             "q": lambda: scaled_weight(self.query, self.depth ** -0.5, dtype),
@@ -71,11 +71,11 @@ class Attention(Module):
         return tf.concat([matrices[name]() for name in names], 1)
 
     def output_projection(self, dtype: tf.DType, scale: float = 1.0) -> tf.Tensor:
-        """Returns the output matrix times ``scale`` in the compute type."""
+        """Returns the output matrix times ``scale``, cast to ``dtype``."""
         return scaled_weight(self.output, scale, dtype)
 
     def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
-        """Projects ``[batch, time, hidden]`` to one ``[batch, heads, time, depth]`` for each matrix in ``kernel``."""
+        """Projects ``[batch, time, hidden]`` to a ``[batch, heads, time, depth]`` for each matrix in ``kernel``."""
         shape = tf.shape(x)
         projected = tf.matmul(tf.reshape(x, [-1, self.hidden_size]), kernel)
         parts = kernel.shape[1] // self.hidden_size
@@ -90,7 +90,7 @@ class Attention(Module):
 
 
 class SelfAttention(Attention):
-    """Attention of a sequence to itself."""
+    """Attention from a sequence to itself."""
 
     def __call__(self, x: tf.Tensor, bias: tf.Tensor | None, training: bool = False,
                  output_scale: float = 1.0) -> tf.Tensor:
@@ -98,19 +98,19 @@ class SelfAttention(Attention):
 
         Args:
           x: ``[batch, time, hidden]``.
-          bias: FP32, broadcast to ``[batch, heads, time, time]``.
-          output_scale: factor of the result, applied to the weights.
+          bias: FP32 tensor that broadcasts to ``[batch, heads, time, time]``, or None.
+          output_scale: factor that multiplies the result; it is applied to the output matrix.
         """
         query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
         context = attend(query, key, value, bias, self.dropout_rate, training)
         return self._merge(context, self.output_projection(x.dtype, output_scale))
 
     def kernels(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the weights for ``step``, to be made once before decoding."""
+        """Returns the weights for ``step``; call this once before decoding."""
         return self.projection("qkv", dtype), self.output_projection(dtype)
 
     def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> dict[str, tf.Tensor]:
-        """Returns the empty cache: ``key`` and ``value`` ``[batch, beam, heads, 0, depth]``."""
+        """Returns an empty cache: ``key`` and ``value``, each ``[batch, beam, heads, 0, depth]``."""
         empty = tf.zeros(tf.stack([batch, beam, self.num_heads, 0, self.depth]), dtype)
         return {"key": empty, "value": empty}
 
@@ -118,15 +118,16 @@ class SelfAttention(Attention):
              kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Attends from the newest position to all positions so far.
 
-        The cache grows by a position at each step: beam search copies it anyway, and it is half as long on average as
-        one of full length.
+        The cache grows by one position per step. This costs nothing, because beam search copies the cache anyway, and
+        saves half of the attention's work on average, compared with a cache of full length.
 
         Args:
           x: ``[batch, beam, hidden]``.
-          cache: ``key`` and ``value`` ``[batch, beam, heads, time, depth]``.
+          cache: ``key`` and ``value``, each ``[batch, beam, heads, time, depth]``.
+          kernels: the result of ``kernels``.
 
         Returns:
-          (``[batch, beam, hidden]``, the cache, one position longer).
+          (output ``[batch, beam, hidden]``, cache that is one position longer).
         """
         shape = tf.shape(x)
         beams = tf.stack([shape[0], shape[1], self.num_heads, -1, self.depth])
@@ -139,26 +140,28 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Attention of one sequence to another."""
+    """Attention from one sequence to another."""
 
     def memory(self, encoded: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns key and value ``[batch, heads, source time, depth]`` of ``[batch, source time, hidden]``."""
+        """Returns (key, value), each ``[batch, heads, source time, depth]``, for ``[batch, source time, hidden]``."""
         key, value = self._split(encoded, self.projection("kv", encoded.dtype, training))
         return key, value
 
     def kernels(self, dtype: tf.DType, output_scale: float = 1.0) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the weights for a call, to be made once before decoding."""
+        """Returns the weights for ``__call__``; call this once before decoding."""
         return self.projection("q", dtype), self.output_projection(dtype, output_scale)
 
     def __call__(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor | None,
                  kernels: tuple[tf.Tensor, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Attends from ``x`` to a memory.
 
-        The second axis of ``x`` may also be that of the hypotheses of a beam, which share the memory of their sentence.
+        The second axis of ``x`` is either time or the hypotheses of a beam, which share the memory of their sentence.
 
         Args:
           x: ``[batch, time or beam, hidden]``.
-          bias: FP32 ``[batch, 1, 1, source time]``.
+          memory: the result of ``memory``.
+          bias: FP32 ``[batch, 1, 1, source time]``, or None.
+          kernels: the result of ``kernels``.
         """
         (query,) = self._split(x, kernels[0])
         key, value = memory

@@ -1,4 +1,4 @@
-"""The embedding table that source, target and output projection share."""
+"""The embedding table that is shared by source, target and output projection."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from open_seq2seq.parts.precision import cast_weight
 def _scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
     """Returns ``factors · table[ids]``; the table's gradient is dense.
 
-    The output projection's gradient of the table is dense too, and two dense gradients are added faster than a dense
-    one and rows.
+    The table's gradient from the output projection is dense too, and adding two dense gradients is faster than adding
+    rows to a dense one.
     """
     rows = tf.shape(table)[0]
 
@@ -29,11 +29,11 @@ def _scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
 
 
 class SharedEmbedding(Module):
-    """Embedding lookup and output projection by one table ``[rows, hidden]``.
+    """Embedding lookup and output projection with the same table ``[rows, hidden]``.
 
     Args:
-      pad_to_eight: round the number of rows up to a multiple of eight, which suits
-        half-precision matrix units.
+      pad_to_eight: whether to round the number of rows up to a multiple of eight, for which half-precision matrix units
+        are faster.
     """
 
     def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None) -> None:
@@ -45,10 +45,10 @@ class SharedEmbedding(Module):
         self.table = self.weight([self.rows, hidden_size], initializer, regularizer=regularizer)
 
     def lookup(self, ids: tf.Tensor) -> tf.Tensor:
-        """Embeds ids, scaled by √hidden.
+        """Looks up the embeddings of ids and multiplies them by √hidden.
 
         Args:
-          ids: any shape, int32; 0 (padding) and ids outside the table give zeros.
+          ids: int32 tensor of any shape; the embedding of 0 (padding) and of ids outside the table is zeros.
 
         Returns:
           ``[..., hidden]`` FP32.
@@ -62,7 +62,7 @@ class SharedEmbedding(Module):
         return embedded
 
     def logits(self, hidden: tf.Tensor) -> tf.Tensor:
-        """Projects ``[..., hidden]`` to ``[..., rows]`` in the type of ``hidden``."""
+        """Projects ``[..., hidden]`` to logits ``[..., rows]`` in the dtype of ``hidden``."""
         flat = tf.reshape(hidden, [-1, self.hidden_size])
         logits = tf.matmul(flat, cast_weight(self.table, hidden.dtype), transpose_b=True)
         return tf.reshape(logits, tf.concat([tf.shape(hidden)[:-1], [self.rows]], 0))

@@ -15,10 +15,12 @@ from open_seq2seq.parts.xla import is_for_xla
 
 
 class FeedForward(Module):
-    """``relu(x W₁ + b₁) W₂ + b₂`` with dropout in between (Vaswani et al. 2017, §3.3).
+    """``relu(x W₁ + b₁) W₂ + b₂`` with dropout after the ReLU (Vaswani et al. 2017, §3.3).
 
     Args:
-      hidden_size: channels in and out.
+      hidden_size: number of input and output channels.
+      filter_size: number of channels between the two matrices.
+      relu_dropout: dropout rate after the ReLU.
     """
 
     def __init__(self, hidden_size: int, filter_size: int, relu_dropout: float = 0.0, initializer: Any = None,
@@ -31,13 +33,13 @@ class FeedForward(Module):
         self.output_bias = self.weight([hidden_size], "zeros")
 
     def kernels(self, dtype: tf.DType, training: bool = False, output_scale: float = 1.0) -> list[tf.Tensor]:
-        """Returns the weights for a call, to be made once before decoding.
+        """Returns the weights for ``__call__``; call this once before decoding.
 
         Args:
-          dtype: the compute type.
-          training: whether dropout is on. ReLU commutes with a positive factor, so the
-            scale of dropout is multiplied into the first matrix and bias.
-          output_scale: factor of the result, multiplied into the second.
+          dtype: the compute dtype.
+          training: whether to apply dropout. ReLU commutes with a positive factor, so the first matrix and bias are
+            multiplied by the scale of dropout.
+          output_scale: factor that multiplies the result; it is applied to the second matrix and bias.
         """
         scale = keep_scale(self.relu_dropout, training)
         return [scaled_weight(self.filter_kernel, scale, dtype), self.filter_bias * scale,
@@ -48,9 +50,10 @@ class FeedForward(Module):
         """Transforms each position.
 
         Args:
-          x: ``[..., hidden]`` in the compute type.
-          mask: boolean ``[...]``; if given, only a few positions where it is False are computed (all under
-            ``tracing_for_xla``), and the others become zeros.
+          x: ``[..., hidden]`` in the compute dtype.
+          kernels: the result of ``kernels``.
+          mask: boolean ``[...]``; if given, most positions where it is False are not computed but set to zeros, except
+            under ``tracing_for_xla``.
         """
         shape = tf.shape(x)
         flat = tf.reshape(x, [-1, x.shape[-1]])

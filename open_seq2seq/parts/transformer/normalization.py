@@ -1,4 +1,4 @@
-"""Normalisations that a Transformer may use; statistics are FP32 in every compute type."""
+"""Normalisation layers for Transformers; statistics are always FP32."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from open_seq2seq.utils.errors import ConfigError
 
 NORM_TYPES = ["layernorm_L2", "layernorm_L1", "batch_norm"]
 
-# Profiles recognise normalisation by this name scope.
+# Profiles identify normalisation by this name scope.
 _SCOPE = "norm"
 
 _NORM_PARAMS = {
-    "type": Param(NORM_TYPES, "layernorm_L2", "Which normalisation."),
+    "type": Param(NORM_TYPES, "layernorm_L2", "Kind of normalisation."),
     "epsilon": Param(float, None, "Added to the variance; 1e-6 for layer norms and 1e-4 for batch norm by default.",
                      above=0.0),
-    "momentum": Param(float, 0.95, "Batch norm: share of the old moving statistics that a step keeps.",
+    "momentum": Param(float, 0.95, "Batch norm: fraction of the old moving statistics kept at each step.",
                       minimum=0.0, below=1.0),
-    "center_scale": Param(bool, True, "Batch norm: whether offset and scale are learned."),
+    "center_scale": Param(bool, True, "Batch norm: whether to learn an offset and a scale."),
     "data_format": Param(["channels_last", "channels_first"], "channels_last",
-                         "Batch norm: accepted for old configs; activations are channels last."),
+                         "Batch norm: accepted for old configs, without effect; activations are channels-last."),
     "regularizer": Param((type, callable, str, type(None)), None, "Batch norm: regulariser of the scale.",
                          names="regularizer"),
     "regularizer_params": Param(dict, {}, "Batch norm: arguments of the regulariser."),
@@ -37,25 +37,25 @@ _NORM_PARAMS = {
 
 @tf.custom_gradient
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> Any:
-    """Layer normalisation of rows (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
+    """Applies layer normalisation to rows (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
 
-    Written with its gradient: ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` where
-    ``g = γ · dy``. The means over a row are products with γ, so ``g`` is not summed again.
+    The gradient is ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` with ``g = γ · dy``. The means over rows are computed
+    as matrix products with γ / hidden, so that ``g`` does not have to be summed.
 
     Args:
-      x: ``[rows, hidden]``, any float type.
+      x: ``[rows, hidden]`` of any floating-point dtype.
       gamma: ``[hidden]`` FP32.
       beta: ``[hidden]`` FP32.
 
     Returns:
-      ``[rows, hidden]`` in the type of ``x``.
+      ``[rows, hidden]`` in the dtype of ``x``.
     """
     with tf.name_scope(_SCOPE):
         wide = tf.cast(x, tf.float32)
         centered = wide - tf.reduce_mean(wide, -1, keepdims=True)
         if is_for_xla():
             variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
-        else:  # reads the rows once, whereas mean(square) writes a copy of them
+        else:  # reads the rows once; mean(square) would write a copy of them
             norm = tf.math.reduce_euclidean_norm(centered, -1, keepdims=True)
             variance = tf.square(norm) / tf.cast(tf.size(gamma), tf.float32)
         inverse = tf.math.rsqrt(variance + epsilon)
@@ -75,11 +75,11 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) 
 
 
 class LayerNorm(Module):
-    """Layer normalisation by the standard deviation, or by the mean absolute deviation.
+    """Layer normalisation by the standard deviation (L2) or the mean absolute deviation (L1).
 
     Args:
       epsilon: added to the variance (L2) or to the mean absolute deviation (L1).
-      order: 2, or 1 (Hoffer et al. 2018, https://arxiv.org/abs/1803.01814).
+      order: 2 for L2, or 1 for L1 (Hoffer et al. 2018, https://arxiv.org/abs/1803.01814).
     """
 
     def __init__(self, hidden_size: int, epsilon: float = 1e-6, order: int = 2) -> None:
@@ -90,7 +90,7 @@ class LayerNorm(Module):
         self.beta = self.weight([hidden_size], "zeros")
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
-        """Normalises ``[..., hidden]``; each position by itself, so the mask has no effect."""
+        """Normalises each position of ``[..., hidden]`` separately, so the mask has no effect."""
         if self.order == 2:
             flat = tf.reshape(x, [-1, x.shape[-1]])
             y = layer_norm(flat, tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta), self.epsilon)
@@ -103,14 +103,14 @@ class LayerNorm(Module):
 
 
 def check_norm_params(norm_params: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns ``norm_params`` with its defaults filled in.
+    """Checks ``norm_params`` and returns them with defaults filled in.
 
     Args:
-      norm_params: what the config gives: ``type`` and the settings of that type.
-      path: where it stands in the config, for messages.
+      norm_params: the parameters in the config: ``type`` and the settings of that type.
+      path: path of the parameters in the config, for messages.
 
     Raises:
-      ConfigError: unknown keys or ill-typed values.
+      ConfigError: keys are unknown, or values are invalid.
     """
     params, problems = check_params(norm_params, {}, _NORM_PARAMS, path)
     if problems:
@@ -119,7 +119,7 @@ def check_norm_params(norm_params: Mapping[str, Any], path: str) -> dict[str, An
 
 
 def make_norm(hidden_size: int, params: Mapping[str, Any]) -> Module:
-    """Makes the normalisation that checked ``norm_params`` describe."""
+    """Creates the normalisation layer from checked ``norm_params``."""
     if params["type"] != "batch_norm":
         epsilon = 1e-6 if params["epsilon"] is None else params["epsilon"]
         return LayerNorm(hidden_size, epsilon, order=1 if params["type"] == "layernorm_L1" else 2)

@@ -7,18 +7,18 @@ import math
 import tensorflow as tf
 
 MASKED = -1e9
-"""Bias of positions that must not be attended to; exp of it is exactly 0 in FP32."""
+"""Bias for positions that must not be attended to; its exp is exactly 0 in FP32."""
 
 
 def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float = 1e4) -> tf.Tensor:
-    """Sinusoids of geometrically spaced wavelengths (Vaswani et al. 2017, §3.5).
+    """Returns sinusoids with geometrically spaced wavelengths (Vaswani et al. 2017, §3.5).
 
-    Sines fill the first half of the channels and cosines the second, as in
-    Tensor2Tensor; the paper interleaves them. An odd last channel is 0.
+    Sines fill the first half of the channels and cosines the second, as in Tensor2Tensor; the paper interleaves them.
+    If the number of channels is odd, the last channel is 0.
 
     Args:
-      positions: ``[time]`` integers, 0 the first.
-      max_timescale: longest wavelength / 2π.
+      positions: integers ``[time]``; the first position is 0.
+      max_timescale: longest wavelength divided by 2π.
 
     Returns:
       ``[time, hidden]`` FP32.
@@ -32,11 +32,11 @@ def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float
 
 
 def padding_bias(mask: tf.Tensor) -> tf.Tensor:
-    """Returns the attention bias ``[batch, 1, 1, time]`` FP32 of a boolean mask ``[batch, time]``."""
+    """Returns the attention bias, ``[batch, 1, 1, time]`` FP32, for a boolean mask ``[batch, time]``."""
     return tf.where(mask, 0.0, MASKED)[:, None, None, :]
 
 
 def causal_bias(length: tf.Tensor) -> tf.Tensor:
-    """Returns the attention bias ``[1, 1, length, length]`` FP32 that hides later positions."""
+    """Returns the attention bias, ``[1, 1, length, length]`` FP32, that hides later positions."""
     steps = tf.range(length)
     return tf.where(steps[None, :] <= steps[:, None], 0.0, MASKED)[None, None]

@@ -1,4 +1,4 @@
-"""The residual connection around sublayers: normalisation before, dropout and sum after."""
+"""Residual connection around sublayers: normalisation before the sublayer, dropout and sum after it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def residual_sublayer(x: tf.Tensor, norm: Module, sublayer: Callable[[tf.Tensor,
 
     Args:
       x: ``[..., hidden]``.
-      norm: called with (x, mask, training).
-      sublayer: function of (normalised input, factor of its result); the factor is the scale of dropout, by which the
-        sublayer multiplies its last weights.
+      norm: normalisation layer, which is called with (x, mask, training).
+      sublayer: function of (normalised input, scale of dropout), which must multiply its result by the scale, usually
+        by scaling its last weights.
       dropout_rate: rate of dropout on the sublayer's result.
-      mask: boolean, ``x``'s shape without the last axis; False marks padding.
+      mask: boolean mask of the shape of ``x`` without the last axis; False at padding.
     """
     update = sublayer(norm(x, mask, training), keep_scale(dropout_rate, training))
     return add_dropped(x, update, dropout_rate, training)

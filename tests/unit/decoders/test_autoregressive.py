@@ -90,8 +90,8 @@ def test_rows_stand_in_for_examples_without_numbers():
 
 
 @pytest.mark.parametrize(("params", "message"), [
-    ({"n_best": 4, "beam_size": 3}, "n_best' is 4 but has to be from 1 to beam_size, 3"),
-    ({"sampling_top_k": 4}, "sampling_top_k' is 4, but nothing is drawn: give sampling_temperature"),
+    ({"n_best": 4, "beam_size": 3}, r"n_best' must be from 1 to beam_size \(3\), got 4"),
+    ({"sampling_top_k": 4}, "sampling_top_k' is 4, but sampling is off: set sampling_temperature"),
     ({"sampling_top_p": 0.5, "beam_size": 4}, "sampling_top_p' is 0.5"),
     ({"sampling_temprature": 1.0}, "Did you mean 'sampling_temperature'"),
 ])

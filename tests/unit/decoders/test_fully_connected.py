@@ -68,9 +68,10 @@ def test_beam_decoder_has_the_decoders_options():
 
 
 @pytest.mark.parametrize("params, what", [
-    ({"decoder_library_path": "x.so"}, "'decoder_params/decoder_library_path' is obsolete: .* no compiled library"),
-    ({"alphabet_config_path": "a.txt"}, "alphabet is the data layer's"),
-    ({"trie_path": "trie"}, "lexicon follows"), ({"trie_weight": 0.1}, "trie_weight"),
+    ({"decoder_library_path": "x.so"}, "'decoder_params/decoder_library_path' is obsolete: .* needs a compiled "
+     "library"),
+    ({"alphabet_config_path": "a.txt"}, "alphabet is that of the data layer"),
+    ({"trie_path": "trie"}, "lexicon consists of"), ({"trie_weight": 0.1}, "trie_weight"),
     ({"hidden_size": None}, "hidden_size' is missing"), ({"tgt_vocab_size": 1}, "at least 2")])
 def test_mistakes_are_named(params, what):
     with pytest.raises(ConfigError, match=what):

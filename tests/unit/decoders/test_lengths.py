@@ -70,5 +70,5 @@ def test_padding_is_hidden_without_the_encoders_bias():
         source["outputs"] = tf.concat([encoded()["outputs"], tf.ones([3, padding, SOURCE])], 1)
         logits.append(decoder.decode({"encoder_output": source, "target_tensors": targets()})["logits"])
     np.testing.assert_allclose(*logits, atol=1e-5)
-    with pytest.raises(ConfigError, match="shares no table of embeddings"):
+    with pytest.raises(ConfigError, match="needs the encoder's embedding table"):
         decoder.decode({"encoder_output": encoded()})

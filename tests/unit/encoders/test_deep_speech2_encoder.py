@@ -151,7 +151,7 @@ def test_row_convolution_weights_each_channel_over_time():
     ({"num_audio_features": None}, "num_audio_features' is missing"),
     ({"conv_layers": [5]}, "conv_layers/0' is 5 but has to be a dict"),
     ({"conv_layers": [{**CONVOLUTIONS[0], "kernel_size": [5]}]}, "conv_layers/0/kernel_size"),
-    ({"conv_layers": [{**CONVOLUTIONS[0], "kernel_size": [5, 11], "padding": "VALID"}]}, "leave nothing"),
+    ({"conv_layers": [{**CONVOLUTIONS[0], "kernel_size": [5, 11], "padding": "VALID"}]}, "features to none"),
 ])
 def test_mistakes_are_named(wrong: dict[str, Any], message: str):
     with pytest.raises(ConfigError, match=message):

@@ -67,7 +67,7 @@ def test_pooling_takes_the_largest():
 @pytest.mark.parametrize("wrong, message", [
     ({"recurrent_layers": [{"type": "rnn", "num_layers": 1, "hidden_dim": 3}]}, "recurrent_layers/0/type"),
     ({"recurrent_layers": [{"type": "gru", "num_layers": 0, "hidden_dim": 3}]}, "num_layers' is 0"),
-    ({"convnet_layers": [{**CONVOLUTION, "stride": [1], "residual": True}]}, "convnet_layers/0' has a residual"),
+    ({"convnet_layers": [{**CONVOLUTION, "stride": [1], "residual": True}]}, "convnet_layers/0' is a conv2d or"),
     ({"recurrent_layers": ["gru"]}, "recurrent_layers/0' is 'gru' but has to be a dict"),
     ({"bn_momentum": 1.0}, "bn_momentum' is 1.0"),
     ({"convnet_layers": [], "recurrent_layers": []}, "neither convnet_layers nor recurrent_layers"),

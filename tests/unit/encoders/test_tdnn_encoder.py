@@ -183,15 +183,15 @@ def test_without_masks_padding_matters():
 @pytest.mark.parametrize(("changes", "message"), [
     ({"convnet_layers": []}, "convnet_layers' is empty"),
     ({"convnet_layers": [layer(kernal_size=3)]}, "convnet_layers/0/kernal_size.*Did you mean 'kernel_size'"),
-    ({"convnet_layers": [layer(), layer(stride=[2, 2])]}, "convnet_layers/1/stride' is .* one whole number"),
+    ({"convnet_layers": [layer(), layer(stride=[2, 2])]}, "convnet_layers/1/stride' must be one positive integer"),
     ({"convnet_layers": [layer(repeat=0)]}, "repeat' is 0"),
-    ({"convnet_layers": [layer(stride=[2], dilation=[2])]}, "one of them has to be 1"),
+    ({"convnet_layers": [layer(stride=[2], dilation=[2])]}, "one of them must be 1"),
     ({"convnet_layers": [layer(stride=[2], residual=True)]}, "needs a stride of 1"),
     ({"convnet_layers": [layer(residual_dense=True)]}, "residual_dense' needs residual"),
     ({"convnet_layers": [layer(dropout_keep_prob=0.0)]}, "dropout_keep_prob' is 0.0"),
     ({"convnet_layers": [layer(), {**layer("conv2d"), "kernel_size": [3, 3], "stride": [1, 1]}]}, "no frequencies"),
     ({"drop_block_prob": 0.1}, "needs blocks with a residual"),
-    ({"drop_block_index": 3}, "drop_block_index' is 3"),
+    ({"drop_block_index": 3}, "drop_block_index' must be -1 or .* got 3"),
     ({"activation_fn": "rellu"}, "Did you mean 'relu'"),
     ({"num_audio_features": None}, "num_audio_features' is missing"),
 ])

@@ -113,7 +113,7 @@ def test_initializer_acts_on_the_matrices():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ConfigError, match="encoder_params/hidden_size' is 16 .* num_heads, 3"):
+    with pytest.raises(ConfigError, match=r"encoder_params/hidden_size' must be a multiple of num_heads \(3\), got 16"):
         make(num_heads=3)
     with pytest.raises(ConfigError, match="encoder_params/norm_params/type"):
         make(norm_params={"type": "rms"})

@@ -33,7 +33,7 @@ DECAY = {"decoupled_weight_decay": 0.01}
     ({**DECAY, "encoder_params": {"regularizer": "l2_regularizer"}}, "'encoder_params/regularizer'"),
     ({**DECAY, "decoder_params": {"regularizer": tf.keras.regularizers.L2}}, "'decoder_params/regularizer'"),
     ({**DECAY, "regularizer": tf.keras.regularizers.L1L2(0.1, 0.1)}, "L2 penalty"),
-    ({"decoupled_weight_decay_exclude": "bias"}, "of no use without 'decoupled_weight_decay'"),
+    ({"decoupled_weight_decay_exclude": "bias"}, "no effect without 'decoupled_weight_decay'"),
 ])
 def test_what_makes_no_sense_is_refused_with_a_reason(params, message):
     (problem,) = combination_problems(params)

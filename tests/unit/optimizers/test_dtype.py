@@ -42,7 +42,7 @@ def test_warnings(monkeypatch):
 
 @pytest.mark.parametrize("given", ["mixd", "float64", tf.int32])
 def test_mistakes_are_explained(given):
-    with pytest.raises(ConfigError, match="has to be one of float32, mixed"):
+    with pytest.raises(ConfigError, match="must be one of float32, mixed"):
         resolve_dtype(given)
 
 

@@ -88,11 +88,11 @@ def test_names():
 @pytest.mark.parametrize("loss_scaling,params,message", [
     ("Backof", None, "Did you mean 'Backoff'"),
     (0.0, None, "positive"),
-    (True, None, "has to be a number"),
-    (2.0, {"scale_min": 1.0}, "of no use"),
+    (True, None, "must be a number"),
+    (2.0, {"scale_min": 1.0}, "no effect"),
     ("Backoff", {"stepwindow": 3}, "Did you mean 'step_window'"),
     ("Backoff", {"step_factor": 1.0}, "step_factor' is 1.0 but has to be above 1"),
-    ("LogMax", {"scale_min": 4.0, "scale_max": 2.0}, "scale_min <= scale_max"),
+    ("LogMax", {"scale_min": 4.0, "scale_max": 2.0}, "scale_min' must not exceed"),
 ])
 def test_mistakes_are_explained(loss_scaling, params, message):
     with pytest.raises(ConfigError, match=message):

@@ -106,9 +106,9 @@ def test_none_means_not_given():
     ("poly_decay", {"learning_rate": "fast"}, "lr_policy_params/learning_rate"),
     ("poly_decay", {"learning_rate": 0.1, "decay_steps": 1.5}, "decay_steps' is 1.5"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [1], "decay_rates": [0.1, 0.2]}, "1 boundaries and 2"),
-    ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [2, 1], "decay_rates": [0.1, 0.2]}, "have to rise"),
+    ("piecewise_constant", {"learning_rate": 0.1, "boundaries": [2, 1], "decay_rates": [0.1, 0.2]}, "increasing order"),
     ("piecewise_constant", {"learning_rate": 0.1, "boundaries": 3, "decay_rates": [0.1]}, "a list of numbers"),
-    ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.01, "power": 0}, "has to be positive"),
+    ("inv_poly_decay", {"learning_rate": 0.1, "min_lr": 0.01, "power": 0}, "must be positive"),
 ])
 def test_mistakes_are_explained(policy, params, message):
     with pytest.raises(ConfigError, match=message):

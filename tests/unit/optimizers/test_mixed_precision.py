@@ -158,7 +158,7 @@ def test_mistakes_are_explained():
     with pytest.raises(ConfigError, match="max_grad_norm"):
         build(max_grad_norm=0.0)
     wrapper, variables, _ = build()
-    with pytest.raises(ConfigError, match="no trainable variable"):
+    with pytest.raises(ConfigError, match="any trainable variable"):
         wrapper.update({}, variables)
 
 

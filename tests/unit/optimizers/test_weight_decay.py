@@ -59,11 +59,11 @@ def test_keras_optimizers_decay_too():
 
 
 @pytest.mark.parametrize("decay,exclude,message", [
-    (0.0, None, "has to be positive"),
-    (-1.0, None, "has to be positive"),
-    (0.1, "(", "no regular expression"),
-    (0.1, "gamma", "no variable's name has a match.*'layer/kernel'"),
-    (0.1, ".", "leaves no variable"),
+    (0.0, None, "must be positive"),
+    (-1.0, None, "must be positive"),
+    (0.1, "(", "not a valid regular expression"),
+    (0.1, "gamma", "matches no variable's name.*'layer/kernel'"),
+    (0.1, ".", "excludes every variable"),
 ])
 def test_mistakes_are_explained(decay, exclude, message):
     with pytest.raises(ConfigError, match=message):

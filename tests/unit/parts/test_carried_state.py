@@ -86,7 +86,7 @@ def test_integers():
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
 def test_half_types_are_refused(dtype):
-    with pytest.raises(ValueError, match="make it float32"):
+    with pytest.raises(ValueError, match="use float32"):
         CarriedState([2], dtype)
 
 

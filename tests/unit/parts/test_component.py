@@ -152,5 +152,5 @@ def test_a_component_with_a_type_of_its_own_keeps_it(model, dtype):
 
 @pytest.mark.parametrize("function", [len, lambda variable: variable, lambda variable: None])
 def test_a_regularizer_that_makes_no_number_is_refused(function):
-    with pytest.raises(ConfigError, match="'encoder_params/regularizer' is .* makes no number of a variable"):
+    with pytest.raises(ConfigError, match="'encoder_params/regularizer' is .* does not map a variable to a scalar"):
         Component({"regularizer": function}, name="encoder").make_regularizer()
