@@ -1,4 +1,4 @@
-"""``--check``: builds what a run needs, tries one step, and prints what it found."""
+"""``--check``: builds what a run needs, tries one update, and prints the findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXAMPLES = 200
 
 
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
-    """Builds what the mode would use, reads the first examples, runs one step, and prints what it found."""
+    """Builds the models of the mode, reads the first examples, tries one update, and prints the findings."""
     owner = None
     built: dict[str, Model] = {}
     for section, spec in specs.items():
@@ -44,7 +44,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
 
 
 def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
-    """Prints what has changed since the checkpoint to resume from; data files are compared as a whole."""
+    """Prints what has changed since the checkpoint to resume from; data files are compared in full."""
     logdir = check_logdir(options, model.params)
     if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
         checkpoint = choosing.newest(logdir.checkpoint_dir)
@@ -85,7 +85,7 @@ def _check_training(trainer: Trainer) -> None:
 
 
 def _peak_bytes() -> int:
-    """Peak memory so far: of the first GPU where there is one, else of the process."""
+    """Returns the peak memory in bytes so far, of the first GPU if there is one, else of the process."""
     if tf.config.list_logical_devices("GPU"):
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
