@@ -26,7 +26,7 @@ def newest(folder: Path) -> Checkpoint:
 
 
 def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
-    """Returns the checkpoints that evaluation and inference may use: (kind, folders, the preferred one first).
+    """Returns (kind, folders) of the checkpoints that evaluation and inference may use, the preferred one first.
 
     Args:
       folder: folder of the checkpoints, or a checkpoint itself.

@@ -90,7 +90,7 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
-    """Returns the best or newest checkpoint in a folder, or the folder itself if it is one; None without any.
+    """Returns the best or newest checkpoint in a folder, or the folder itself if it is a checkpoint, or None.
 
     Raises:
       CheckpointError: a folder in it is a symbolic link, which could lead anywhere.

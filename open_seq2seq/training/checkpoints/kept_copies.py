@@ -31,7 +31,7 @@ class KeptCopies:
         self._kept: dict[Path, str] = {}
 
     def has(self, name: str) -> bool:
-        """Returns whether the folder has a file of this name, listed or not: older versions kept no list.
+        """Returns whether the folder has a file of this name, listed or not; copies from older versions are unlisted.
 
         Raises:
           CheckpointError: the file is a symbolic link, not a regular file, or unreadable.

@@ -175,7 +175,7 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
 
 
 def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
-    """Returns the result of ``read`` for the first checkpoint that it accepts; see ``load_first_whole``."""
+    """Applies ``read`` to checkpoints until it succeeds, and returns its result; see ``load_first_whole``."""
     last: CheckpointError | None = None
     for path in paths:
         try:

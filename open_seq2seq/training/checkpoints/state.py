@@ -148,11 +148,11 @@ def _fits(value: Any, types: Mapping[str, type]) -> bool:
 _DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
 _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
 _VALUES = {
-    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "the name of a run"),
-    "step": (_is_count, "a number of steps"),
-    "micro_batch": (_is_count, "a number of batches"),
-    "epoch": (_is_count, "a number of epochs"),
-    "world_size": (lambda value: _is_count(value) and value > 0, "a number of ranks"),
+    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
+    "step": (_is_count, "an integer from 0 to 2^50"),
+    "micro_batch": (_is_count, "an integer from 0 to 2^50"),
+    "epoch": (_is_count, "an integer from 0 to 2^50"),
+    "world_size": (lambda value: _is_count(value) and value > 0, "an integer from 1 to 2^50"),
     "random_seed": (_is_seed, f"an integer from 0 to {LARGEST_SEED}"),
     "metrics": (_are_numbers, "a table of numbers"),
     "data": (_are_data, "a table of fingerprints"),

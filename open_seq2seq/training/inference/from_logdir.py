@@ -55,7 +55,7 @@ def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Ov
       overrides: values from the command line, which may name another data layer.
 
     Raises:
-      UserError: the data layer does not support such files, or not on the command line.
+      UserError: the data layer accepts no files on the command line, or not these files.
     """
     named = _merged(file, "infer", overrides).get("data_layer")
     with file.in_use():

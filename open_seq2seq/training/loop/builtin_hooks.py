@@ -38,7 +38,7 @@ def format_time(seconds: float) -> str:
 
 
 class Meter:
-    """Measures time, consumed objects and input wait since the last ``restart``."""
+    """Measures time, input wait and consumed objects (such as tokens) since the last ``restart``."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer

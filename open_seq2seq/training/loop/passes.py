@@ -34,7 +34,7 @@ class EvaluationPass:
     Args:
       model: a model built for evaluation.
       runner: runner that gathers the results of all processes.
-      predict: whether to compute the metrics of the model, if it has any, besides the loss.
+      predict: whether to compute the model's metrics, if it has any, in addition to the loss.
     """
 
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:

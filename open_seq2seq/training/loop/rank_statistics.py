@@ -24,7 +24,7 @@ class SharedStatistics:
         self._assign: Any = None
 
     def average(self) -> None:
-        """Assigns the mean on all ranks; a collective operation if there are statistics and several ranks."""
+        """Sets the statistics on all ranks to their mean; a collective operation if there are several ranks."""
         if self._runner.world_size > 1 and self._variables:
             if self._assign is None:
                 self._assign = self._runner.compile(self._assign_means, [])

@@ -66,7 +66,7 @@ class RunStates:
 
     Args:
       model: the training model.
-      runner: runner with the replicas.
+      runner: the run's runner.
       positions: number of micro-batches of one slot in an epoch, from the contiguous plan.
     """
 
@@ -111,7 +111,7 @@ class RunStates:
                 copy.assign(tf.zeros(copy.shape, state.dtype) if value is None else value[first + replica::world_size])
 
     def assign_fitting(self, values: Mapping[str, np.ndarray]) -> None:
-        """Assigns the result of ``gather`` if it fits this run's slots and shapes; otherwise sets the states to 0."""
+        """Assigns the result of ``gather`` if it fits this run's slots and shapes; otherwise sets all states to 0."""
         self.assign({} if self._states and self._problem(values) else values)
 
     def restore(self, values: Mapping[str, np.ndarray] | None, on_other: str, micro_batch: int) -> int:
@@ -146,8 +146,8 @@ class RunStates:
     def before(self, micro_batch: int) -> dict[str, np.ndarray]:
         """Returns the current states ``[rows, …]`` for one of this process's micro-batches, by path.
 
-        After the step that consumed the micro-batch, these are the states that it has left. At the beginning of an
-        epoch, however, they are the zeros that it started with.
+        After the step that consumed the micro-batch, these are the states that it has left. For the first micro-batches
+        of an epoch, however, they are the zeros that these started with.
 
         Args:
           micro_batch: number of the micro-batch.

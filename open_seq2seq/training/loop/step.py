@@ -48,7 +48,7 @@ class WeightedSums(NamedTuple):
         """Returns the sums over all replicas, and the sums of other scalars, computed in the same reduction.
 
         Args:
-          runner: runner that reduces.
+          runner: the run's runner.
           name: name of the reduction.
           tallies: the other scalars ``[]``, by name.
         """

@@ -303,7 +303,7 @@ class Trainer:
         return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
 
     def try_batch(self, examples: np.ndarray) -> None:
-        """Makes an update on the given examples, in order to measure it; the weights change."""
+        """Makes an update on the given examples, for measuring its memory; the weights change."""
         carried = self.carried.gather()
         self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
         self.carried.assign(carried)

@@ -41,8 +41,8 @@ def format_report(found: Ranges, conversions: Sequence[Conversion], present_scal
 
 
 def _table(ranges: Mapping[str, NumberRange], conversions: Sequence[Conversion]) -> str:
-    lines = ["| layer | numbers | log2 of least and largest | zeros | "
-             + " | ".join(f"{c}: lost, over" for c in conversions) + " |",
+    lines = ["| layer | values | log2 of smallest and largest | zeros | "
+             + " | ".join(f"{c}: lost, overflowing" for c in conversions) + " |",
              "|---" * (4 + len(conversions)) + "|"]
     for name, numbers in ranges.items():
         shares = [f"{percent(numbers.share_lost(c))}, {percent(numbers.share_overflowing(c))}" for c in conversions]

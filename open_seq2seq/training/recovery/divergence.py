@@ -121,7 +121,7 @@ class DivergenceDetector:
             self._judge(before, self._last)
 
     def settle(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Examines the last step and the variables; must be called before their state is saved or used.
+        """Examines the last step and the variables; must be called before the variables are saved or used.
 
         Args:
           variables: the weights and the optimizer's variables.

@@ -60,7 +60,7 @@ def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], c
     """Writes a batch and a description of the divergence to a temporary folder, which is then renamed.
 
     Args:
-      folder: folder to create; a number is added to its name if that exists.
+      folder: folder to create; if it exists already, a number is added to its name.
       batch: nested dicts and lists of arrays.
       event: JSON-serialisable description of the divergence.
       config_yaml: the resolved config.

@@ -59,7 +59,7 @@ class Restart:
     history: dict[str, Any]
 
     def put_into(self, trainer: Trainer) -> None:
-        """Gives this state to a trainer, and saves it as a checkpoint, from which a run killed soon after resumes.
+        """Restores this state in a trainer, and saves it, so that a run that is killed soon after resumes from it.
 
         Checkpoints between the restored state and the divergence may already be diverging. They are set aside once the
         new checkpoint is on disk; otherwise, a resumed run or an average would use them.
@@ -208,7 +208,7 @@ class Recovery:
 def _keep_start(trainer: Trainer) -> GoodState | None:
     """Keeps the state before the first step, unless a checkpoint contains it.
 
-    The state is saved as a checkpoint and None is returned, or, if this process writes no checkpoints, it is returned.
+    If this process writes checkpoints, the state is saved as one, and None is returned. Otherwise, it is returned.
     """
     if trainer.saver is not None and any(step <= trainer.step for step, _ in trainer.saver.regular()):
         return None

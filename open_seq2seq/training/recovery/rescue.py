@@ -16,8 +16,8 @@ def rescued(trainer: Trainer) -> Iterator[None]:
     """Context manager that, on an error between two updates, saves the state of the last update before re-raising.
 
     Such errors come from evaluation, samples, summaries, the config's hooks, and data that can no longer be read. After
-    an error within an update, there is no valid state to save. After an error of a checkpoint, saving would only fail
-    again. A note is added to the error, saying whether the state is saved.
+    an error within an update, there is no valid state to save. After a checkpoint error, saving would only fail again.
+    A note is added to the error, saying whether the state has been saved.
     """
     first = trainer.step
     try:

@@ -70,7 +70,7 @@ def _check_data(section: str, model: Model) -> None:
 def _check_training(trainer: Trainer) -> None:
     print_parameter_table(trainer.trainable, trainer.variables)
     batches, largest = trainer.describe_epoch()
-    deco_print(f"Batches per epoch: {batches:,}; updates in all: {trainer.last_step:,}")
+    deco_print(f"Batches per epoch: {batches:,}; total updates: {trainer.last_step:,}")
     for line in trainer.describe_shapes():
         deco_print(line, offset=1)
     megabytes = 2 ** 20
@@ -80,8 +80,8 @@ def _check_training(trainer: Trainer) -> None:
     before = _peak_bytes()
     trainer.try_batch(largest)
     more = (_peak_bytes() - before) / megabytes
-    deco_print(f"One step on the batch with the longest example ({len(largest)} examples) took {more:,.0f} MiB more; "
-               f"peak {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
+    deco_print(f"One step on the batch with the longest example ({len(largest)} examples) increased the peak memory by "
+               f"{more:,.0f} MiB to {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
 
 
 def _peak_bytes() -> int:

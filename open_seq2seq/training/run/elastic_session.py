@@ -64,7 +64,7 @@ class CommitHook(Hook):
     """Keeps a copy of the state every few updates, after which processes may join or leave.
 
     Args:
-      kept: the copy.
+      kept: stores the copy.
       membership: knows whether hosts were added or removed.
       every: number of updates between two copies.
     """
@@ -111,7 +111,7 @@ class ElasticTraining:
     Args:
       options: options of the run.
       specs: the specs of the models, by section.
-      membership: the process's membership, which forms the group.
+      membership: connects this process with the others.
     """
 
     def __init__(self, options: RunOptions, specs: dict[str, ModelSpec], membership: Membership) -> None:
@@ -130,7 +130,7 @@ class ElasticTraining:
         """Trains with the available processes; returns the exit code, or None if a new group has to be formed.
 
         Raises:
-          UserError: processes were lost several times without an update in between, or training raised the error.
+          UserError: processes were lost several times without an update in between; or any error of training.
         """
         try:
             runner = self._membership.meet()
@@ -219,7 +219,7 @@ class ElasticTraining:
         self._models = self._models or training_setup.build_models(self._specs, seed, runner)
         if carried := carried_states(self._models[0]):
             raise ConfigError(["--elastic cannot be used with a model that carries state from batch to batch "
-                               f"({', '.join(carried)}), because the number of ranks may change: leave it out."])
+                               f"({', '.join(carried)}), because the number of ranks may change: omit the flag."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
         self._trainer = training_setup.make_trainer(self._options, self._models, logdir, seed, runner)
         return self._trainer

@@ -103,7 +103,7 @@ class RunInputs:
         return {name: asset.content for name, asset in self.assets.items()}
 
     def state(self) -> dict[str, Any]:
-        """Returns the fingerprints of the data, for a checkpoint's state: results of ``describe_data`` by section."""
+        """Returns the fingerprints of the data by section, for a checkpoint's state; see ``describe_data``."""
         if self._hashing is None:
             self._hashing = _WholeHashes([file for layer in self._layers.values()
                                           for file in layer.fingerprints.values() if not file.whole])

@@ -58,7 +58,7 @@ class LogDir:
 
 
 def _check_folders(folder: Path) -> None:
-    """Raises CheckpointError if an existing subfolder that a run writes to is not a folder, or not writable."""
+    """Raises CheckpointError if the path of a subfolder that a run uses exists, but is not a writable folder."""
     for path in (folder / name for name in ALL_FOLDERS if os.path.lexists(folder / name)):
         if not path.is_dir():
             raise CheckpointError(f"{path} is not a folder, but a run needs a folder of that name: move it, or choose "

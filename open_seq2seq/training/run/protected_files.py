@@ -1,4 +1,4 @@
-"""Lists the files that no output of a run may overwrite: its inputs, and files of runs in its log directory."""
+"""Lists the files that no output of a run may overwrite: the run's inputs, and the files in its log directory."""
 
 from __future__ import annotations
 
