@@ -17,8 +17,7 @@ from open_seq2seq.utils.errors import CheckpointError
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     """Returns a snapshot with the mean weights; everything else comes from the last checkpoint.
 
-    Moving averages of the weights, if the run kept any, are averaged too. Damaged checkpoints are reported and left
-    out.
+    Moving averages of the weights, if any, are averaged too. Damaged checkpoints are reported and left out.
 
     Args:
       paths: checkpoint folders, oldest first, which all get the same weight.
@@ -47,8 +46,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
             sums[name] = sums.get(name, 0.0) + value.astype(np.float64)
         used.append(path)
     if not used:
-        raise CheckpointError("No average can be computed, because none of the checkpoints can be used; see the "
-                              "warnings above.")
+        raise CheckpointError("Nothing can be averaged, because none of the checkpoints can be used; see above.")
     # Summed in FP64, so that the mean of equal weights is exact. Counters are not averaged.
     means = {name: np.asarray(sums[name] / len(used), value.dtype) if value.dtype.kind == "f" else value
              for name, value in values.items()}

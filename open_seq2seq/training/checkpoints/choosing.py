@@ -53,8 +53,7 @@ def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str
     Args:
       folder: folder of the checkpoints; None if the log directory has none.
       params: parameters of the model.
-      of_config: path of the checkpoint that the config was read from, which is then used; None if the config was not
-        read from a checkpoint.
+      of_config: path of the checkpoint that the config was read from, if any; then only this checkpoint is read.
 
     Raises:
       CheckpointError: there is no intact checkpoint, or its weights are not finite.

@@ -47,9 +47,7 @@ class KeptCopies:
             raise CheckpointError(f"{self.folder / name} cannot be read: {error.strerror}.") from error
 
     def keep(self, name: str, source: Path) -> str | None:
-        """Copies a file under a name, unless the copy exists already.
-
-        If the file has been copied under another name, that copy is hard-linked instead.
+        """Copies a file under a name unless the copy exists; if the file was copied before, links that copy instead.
 
         Returns:
           The reason why there is no copy, as a clause; None on success.
@@ -86,10 +84,7 @@ class KeptCopies:
                     self._listed.adopt(name, checksum)
 
     def _link(self, name: str, source: Path) -> bool:
-        """Hard-links an existing copy of the source under another name; returns whether there was one to link.
-
-        The source itself is never linked, because the user may change it in place.
-        """
+        """Hard-links an earlier copy of the source, if any; never the source itself, which may be changed in place."""
         copy = self._kept.get(source)
         if copy is None or copy not in self._listed.names:
             return False

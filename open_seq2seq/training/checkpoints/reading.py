@@ -141,10 +141,7 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Returns whether all values are finite.
-
-    Works in chunks, because np.isfinite allocates a Boolean array as large as its input.
-    """
+    """Returns whether all values are finite; works in chunks, because np.isfinite allocates a Boolean array."""
     flat = array.reshape(-1)
     return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 

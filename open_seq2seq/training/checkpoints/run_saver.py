@@ -44,8 +44,7 @@ class RunSaver:
       directory: folder of the regular checkpoints.
       best_dir: folder of the best models.
       run: name of the run, stored in the state of each checkpoint.
-      params: parameters of the training model, such as the number of checkpoints to keep and the metric that selects
-        the best models.
+      params: parameters of the training model, such as how many checkpoints to keep and the metric of best models.
       config_yaml: the resolved config.
       inputs: files and data that the run has read.
 
@@ -103,9 +102,8 @@ class RunSaver:
             for path in paths[1:]:
                 disk.remove_folder(path, files_of(path, self._run) or [])
         except OSError as error:
-            raise CheckpointError(f"The checkpoint {error.filename}, from just before the divergence, cannot be set "
-                                  f"aside: {error.strerror}. Fix this problem and resume with --continue_learning."
-                                  ) from error
+            raise CheckpointError(f"The diverging checkpoint {error.filename} cannot be set aside: {error.strerror}. "
+                                  "Fix this problem and resume with --continue_learning.") from error
         removed = "".join(f", {path.name} is removed" for path in paths[1:])
         deco_print(f"Checkpoints from just before the divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
                    offset=1)

@@ -39,8 +39,7 @@ def read_state(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or type(state.get("format")) is not int:
         raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has another format.")
     if state["format"] > FORMAT_VERSION:
-        raise CheckpointError(f"The checkpoint {path} was written by a newer version of this package: update the "
-                              "package.")
+        raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
     if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
         raise CheckpointError(f"The checkpoint {path} is damaged: {STATE} is truncated or altered.")
     del state["format"]

@@ -41,8 +41,7 @@ def _check(folder: Path, name: str) -> None:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         room = size - _LENGTH_BYTES
         if not 0 < length <= min(room, _MOST_HEADER_BYTES):
-            raise ValueError(f"{name} gives {length:,} bytes as the length of its header, but the file has {size:,} "
-                             "bytes")
+            raise ValueError(f"{name} gives {length:,} bytes as the length of its header, but the file has {size:,}")
         try:
             header = json.loads(file.read(length), object_pairs_hook=_distinct)
         except (ValueError, RecursionError) as error:
@@ -56,8 +55,7 @@ def _check(folder: Path, name: str) -> None:
             raise ValueError(f"the tensors of {name} overlap or have gaps between them")
         end = after
     if end != room - length:
-        raise ValueError(f"the header of {name} describes {end:,} bytes of tensors, but the file has "
-                         f"{room - length:,}")
+        raise ValueError(f"the header of {name} lists {end:,} bytes of tensors, but the file has {room - length:,}")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

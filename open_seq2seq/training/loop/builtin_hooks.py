@@ -120,10 +120,7 @@ class ProgressHook(Hook):
 
 
 class BenchmarkHook(Hook):
-    """Prints the average speed every ``print_bench_info_steps`` updates and at the end.
-
-    The first ``bench_start`` updates are not measured.
-    """
+    """Prints the average speed after ``bench_start`` updates, every ``print_bench_info_steps`` and at the end."""
 
     def __init__(self, start: int, every: int | None) -> None:
         super().__init__()

@@ -78,10 +78,7 @@ class Summaries:
             _write_tensors("variable", self._trainable, names)
 
     def _underflow(self, results: Mapping[str, Any]) -> dict[str, float]:
-        """Returns the share of underflow by summary name.
-
-        The names distinguish observed underflow from what would underflow in float16.
-        """
+        """Returns the share of underflow by summary name, which says if it was observed or would occur in float16."""
         meter = self._meter
         if meter is None:
             return {}

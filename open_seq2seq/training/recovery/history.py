@@ -15,8 +15,7 @@ class DivergenceHistory:
     Args:
       params: the model's parameters; used are ``max_skipped_updates``, ``divergence_loss_factor``,
         ``divergence_lr_factor`` and ``max_recoveries``.
-      longest_search: the largest number of consecutive updates that the loss scaler may skip while it searches for a
-        scale; they do not count as divergence.
+      longest_search: number of consecutive updates that the loss scaler may skip in a search, which is no divergence.
 
     Attributes:
       detector: examines the results of each step.

@@ -219,10 +219,7 @@ def _keep_start(trainer: Trainer) -> GoodState | None:
 
 
 def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
-    """Runs the micro-batches of an update again with the current weights; returns the first that is not finite.
-
-    If all are finite, the last one is returned.
-    """
+    """Runs an update's micro-batches again with the current weights; returns the first non-finite one, or the last."""
     runner, scale, suspect = trainer.runner, attempt.number("loss_scale"), None
     for number, batch in enumerate(attempt.batches, (attempt.step - 1) * len(attempt.batches)):
         consumed, replica = divmod(number, runner.local_replicas)

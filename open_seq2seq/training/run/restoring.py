@@ -87,8 +87,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
     before, now = state.get("world_size", 1), trainer.runner.world_size
     if before != now:
         deco_print(f"The checkpoint was saved with {ranks(before)}, and training continues with {ranks(now)} from "
-                   f"batch {trainer.micro_batch} of the data: an update now uses {now / before:g} times as many "
-                   "examples.")
+                   f"batch {trainer.micro_batch}: an update now uses {now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
 
 
@@ -97,8 +96,7 @@ def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
     here, there = set(variables.optimizer.averaged_weights), set(checkpoint.averaged_weights)
     if here - there:
         variables.optimizer.restart_average(variables.trainable, here - there)
-        deco_print("The checkpoint has no moving average of the weights: averaging starts here with the current "
-                   "weights.")
+        deco_print("The checkpoint has no moving average of the weights: averaging starts here.")
     elif there and not here:
         deco_print("The checkpoint has a moving average of the weights, which ends here: the config has no ema_decay.")
 

@@ -76,7 +76,7 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
 
 def resumed(options: RunOptions, logdir: LogDir,
             runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
-    """Returns (checkpoint to resume from, on rank 0 only; its state, on all ranks), with None if there is none.
+    """Returns (checkpoint to resume from, only on rank 0; its state, on all ranks), each None if there is none.
 
     Only rank 0 reads the log directory, which may not exist on other hosts.
     """
