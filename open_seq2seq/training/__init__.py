@@ -1,9 +1,9 @@
 """Training, evaluation and inference of a model.
 
-* ``run``: one run of the command, its log directory and its inputs
-* ``loop``: the updates, the passes over data, and what happens between updates
-* ``checkpoints``: what is saved and restored
-* ``recovery``: what happens after divergence and errors
-* ``precision``: the choice of the arithmetic, and reports on it
-* ``inference``: a trained model found in a log directory and used
+* ``run``: one run of the command, with its log directory and inputs
+* ``loop``: the training loop, its hooks, and passes over the data
+* ``checkpoints``: saving and restoring
+* ``recovery``: recovery from divergence, and saving after errors
+* ``precision``: choice of the arithmetic precision, and reports on it
+* ``inference``: use of a trained model from a log directory
 """

@@ -1,4 +1,4 @@
-"""The import path of ``FrameASR`` that the documentation gives."""
+"""Public import path of ``FrameASR``."""
 
 from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
 

@@ -1,4 +1,4 @@
-"""The base class of hooks, which are called after each update of a training."""
+"""Base class of hooks, which are called between the updates of a training run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Base of hooks; a config's own are made as ``Hook(train_model=…, eval_model=…)``.
+    """Base class of hooks; those named in a config are created as ``Hook(train_model=…, eval_model=…)``.
 
-    An error of a hook ends the run in one sentence, after the state that the last update left has been saved.
+    An error in a hook ends the run with a message of one sentence, after the state of the last update has been saved.
     """
 
     def __init__(self, train_model: Any = None, eval_model: Any = None) -> None:
@@ -22,7 +22,7 @@ class Hook:
         """Called once before the first update."""
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
-        """Called after each update; ``results`` holds tensors, and reading one waits for the device."""
+        """Called after each update; ``results`` contains tensors, and reading one waits for the device."""
 
     def end(self, trainer: Trainer) -> None:
         """Called once after the last update."""

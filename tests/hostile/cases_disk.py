@@ -76,8 +76,8 @@ def of_folders() -> Iterator[Case]:
     ways: dict[str, tuple[Callable[[str], Fault], str]] = {
         "a link to a folder": (lambda name: both(VICTIM, link(name, "victim")), "is a link"),
         "a link to nothing": (lambda name: link(name, "nothing"), "is a link"),
-        "a file": (lambda name: replace_by_file(name, MINE), "is no folder"),
-        "a pipe": (pipe, "is no folder"),
+        "a file": (lambda name: replace_by_file(name, MINE), "is not a folder"),
+        "a pipe": (pipe, "is not a folder"),
     }
     for when, command in TRAINING.items():
         for name in FOLDERS:
@@ -93,16 +93,16 @@ def of_folders() -> Iterator[Case]:
 def of_locks() -> Iterator[Case]:
     """What ``.lock`` may be."""
     ways: dict[str, tuple[Callable[[str], Fault], Expectation]] = {
-        "a link to a file": (lambda name: link(name, "dev.src"), Refused(".lock is a link, or no file")),
-        "a link to nothing": (lambda name: link(name, "nothing"), Refused(".lock is a link, or no file")),
-        "a pipe": (pipe, Refused(".lock is a link, or no file")),
-        "a folder": (lambda name: replace_by_folder(name, "notes.txt"), Refused(".lock is a link, or no file")),
-        "a user's file": (lambda name: replace_by_file(name, MINE), Refused("holds something else than the lock")),
+        "a link to a file": (lambda name: link(name, "dev.src"), Refused(".lock is a link, or not a file")),
+        "a link to nothing": (lambda name: link(name, "nothing"), Refused(".lock is a link, or not a file")),
+        "a pipe": (pipe, Refused(".lock is a link, or not a file")),
+        "a folder": (lambda name: replace_by_folder(name, "notes.txt"), Refused(".lock is a link, or not a file")),
+        "a user's file": (lambda name: replace_by_file(name, MINE), Refused("is not the lock")),
         "a file that begins as a lock": (lambda name: replace_by_file(name, "process 1 on host a\n" + MINE),
-                                         Refused("holds something else than the lock")),
+                                         Refused("is not the lock")),
         "another name of a user's file": (lambda name: both(write(name, ""), lambda place: (place / name).unlink(),
                                                             hard_link("dev.src", name)),
-                                          Refused("holds something else than the lock")),
+                                          Refused("is not the lock")),
     }
     for when, command in TRAINING.items():
         for way, (fault, expect) in ways.items():
@@ -140,7 +140,7 @@ def in_the_way() -> Iterator[Case]:
         "pipe": pipe, "link": lambda name: both(VICTIM, link(name, "victim"))}
     for way, fault in ways.items():
         yield Case(f"a user's {way} has the name of the next checkpoint", RESUME,
-                   Refused("run/model.ckpt-80 has the name of a checkpoint, but no run has made it"),
+                   Refused("run/model.ckpt-80 has the name of a checkpoint, but is not one"),
                    fault=fault("run/model.ckpt-80"), quick=True)
         yield Case(f"a user's {way} gets the name of the next checkpoint meanwhile", RESUME,
                    Same("renamed to model.ckpt-80.aside"),
@@ -185,9 +185,9 @@ def of_other_runs() -> Iterator[Case]:
     yield Case("training from the weights of another run", (*TRAIN_ANEW, "--load_model=run", "--num_checkpoints=1"),
                Works(), keeps=["run/*"])
     yield Case("training in a checkpoint", (*RESUME, "--logdir=run/model.ckpt-60"),
-               Refused("is a checkpoint: give the folder that holds it"), keeps=["run/*"], quick=True)
+               Refused("is a checkpoint: give its parent folder"), keeps=["run/*"], quick=True)
     yield Case("a new run in a checkpoint", (CONFIG, "--mode=train", "--logdir=run/model.ckpt-60"),
-               Refused("is a checkpoint: give the folder that holds it"), keeps=["run/*"])
+               Refused("is a checkpoint: give its parent folder"), keeps=["run/*"])
     yield Case("an evaluation of a checkpoint that is given as logdir", (*EVALUATE, "--logdir=run/model.ckpt-40"),
                Said("run/model.ckpt-40", "Finished evaluation"), keeps=["run/*"])
     yield Case("inference by a checkpoint that is given as logdir", (*INFER, "--logdir=run/model.ckpt-40"),

@@ -84,7 +84,7 @@ def expected(mode: str, words: str) -> Expectation:
     """The checkpoint before is used, with a word; but load_model names one, and does not guess."""
     if mode == "load_model":
         return Refused(words)
-    before = ("Trying the checkpoint before it", "model.ckpt-40")
+    before = ("Trying the previous checkpoint", "model.ckpt-40")
     return Same(words, *before) if mode == "training goes on" else Said(words, *before)
 
 
@@ -105,9 +105,9 @@ def other_values() -> Iterator[Case]:
     for mode, command in MODES.items():
         for value in (np.nan, np.inf):
             yield Case(f"a weight of the newest checkpoint is {value}: {mode}", command,
-                       Refused("has values that are inf or NaN"), with_tensor(FILES[0], value))
+                       Refused("contains inf or NaN"), with_tensor(FILES[0], value))
         yield Case(f"the newest checkpoint says it is of another step: {mode}", command,
-                   expected(mode, "is of step 50"), resealed(lambda state: state.update(step=50)))
+                   expected(mode, "its state.json gives step 50"), resealed(lambda state: state.update(step=50)))
     for mode in ("training goes on", "evaluation", "inference"):
         yield Case(f"the vocabulary in the newest checkpoint is replaced and resealed: {mode}", MODES[mode],
                    Refused("vocab.txt is not the file that"),
@@ -115,9 +115,9 @@ def other_values() -> Iterator[Case]:
         yield Case(f"num_heads in the newest checkpoint's config is replaced and resealed: {mode}", MODES[mode],
                    Refused(NO_LONGER_FITS, "num_heads"),
                    both(edit(f"{NEWEST}/config.yaml", "num_heads: 2", "num_heads: 4"), resealed()))
-    yield Case("a slot of the optimizer is no number", RESUME, Refused("has values that are inf or NaN"),
+    yield Case("a slot of the optimizer is no number", RESUME, Refused("contains inf or NaN"),
                with_tensor(FILES[1], np.nan))
-    yield Case("the newest checkpoint is renamed to a later step", RESUME, Same("is of step 60"),
+    yield Case("the newest checkpoint is renamed to a later step", RESUME, Same("its state.json gives step 60"),
                rename(NEWEST, "run/model.ckpt-900"))
     yield Case("the best model's vocabulary is damaged", EVALUATE_BEST, Said("is damaged"), _damage_best)
 
@@ -131,9 +131,10 @@ def odd_names() -> Iterator[Case]:
     copied = copy(BEFORE, "run/model.ckpt-70")
     for mode in ("training goes on", "evaluation", "inference", "inference of files"):
         for what, words, fault in (
-                ("an older checkpoint stands under the newest one's name", "is of step 40",
+                ("an older checkpoint stands under the newest one's name", "its state.json gives step 40",
                  both(delete(NEWEST), copy(BEFORE, NEWEST))),
-                ("an older checkpoint is copied to a later name", "is of step 40", copy(BEFORE, "run/model.ckpt-900")),
+                ("an older checkpoint is copied to a later name", "its state.json gives step 40",
+                 copy(BEFORE, "run/model.ckpt-900")),
                 ("the state of a later checkpoint is missing", "state.json",
                  both(copied, delete("run/model.ckpt-70/state.json")))):
             expect = Same(words) if mode == "training goes on" else Said(words)
@@ -197,7 +198,7 @@ def other_configs() -> Iterator[Case]:
         yield Case(f"training goes on with another {name}", (*RESUME, f"--{name}={value}"),
                    Said(f"The config {HAS_CHANGED}: '{name}'"))
     yield Case("training goes on with an optimizer that keeps something else",
-               (*RESUME, "--optimizer=NovoGrad"), Refused("another optimizer's state"))
+               (*RESUME, "--optimizer=NovoGrad"), Refused("the state of another optimizer"))
 
 
 def other_data() -> Iterator[Case]:
@@ -210,13 +211,13 @@ def other_data() -> Iterator[Case]:
             for command in (RESUME, CHECK_RESUMING):
                 if section == "training" or command is RESUME:
                     yield Case(f"the {section} text is {what}: {'--check' if '--check' in command else 'resumed'}",
-                               command, Said(f"The {section} data {HAS_CHANGED}", f"{name}.src is another"),
+                               command, Said(f"The {section} data {HAS_CHANGED}", f"{name}.src differs"),
                                both(both_sides, touch(f"{name}.src"), touch(f"{name}.tgt")))
     for what, fault in (("touched", touch("train.src")),
                         ("copied", both(rename("train.src", "t"), copy("t", "train.src")))):
         yield Case(f"the training text is {what}", RESUME, Same(), fault)
     yield Case("nothing has changed, and all of it is compared", CHECK_RESUMING,
-               Said("The training data is that of model.ckpt-60"))
+               Said("The training data is the same as for model.ckpt-60"))
     swapped = lines("train.csv", lambda rows: [rows[0], rows[2], rows[1], *rows[3:]])
     yield Case("the list of recordings is reordered", RESUME, Said(f"The training data {HAS_CHANGED}", "train.csv"),
                swapped, task="speech")

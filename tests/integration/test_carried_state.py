@@ -191,7 +191,7 @@ def test_another_number_of_slots(workspace, command):
         code, _, errors = command("--continue_learning", *settings)
         assert code == 2 and expected in errors and errors.count("Error: ") == 1 and "Traceback" not in errors
     more = ("--continue_learning", "--iter_size=3", "--carried_state_on_resume=reset", STILL, "--max_steps=8")
-    assert "the states start anew" in ran(command, *more)
+    assert "the carried states are reset" in ran(command, *more)
     state = json.loads((workspace / "run/model.ckpt-8/state.json").read_text())
     assert state["micro_batch"] == 14 - 14 % 3 + 3
     # After one update every row has been read for one piece.
@@ -202,7 +202,7 @@ def test_recovery_goes_back_to_a_checkpoint_of_another_number_of_slots(workspace
     ran(command, "--max_steps=7", "--iter_size=2")
     output = ran(command, "--continue_learning", "--iter_size=3", "--carried_state_on_resume=reset", "--max_steps=11",
                  "--on_divergence=roll_back", "--train_params/data_layer_params/nan_examples=[1]")
-    assert "the states start anew" in output and "DIVERGED at step 9," in output
+    assert "the carried states are reset" in output and "DIVERGED at step 9," in output
     last = max(int(path.name.rpartition("-")[2]) for path in (workspace / "run").glob("model.ckpt-*"))
     assert last > 9 and checkpoint(workspace, last)[1]["carried/encoder/count"].shape == (3, 4)
 

@@ -234,8 +234,8 @@ def test_a_run_survives_a_loss_and_takes_a_newcomer_in(workspace, rank, signum):
     assert worlds == sorted(worlds[:20], reverse=True) + [2] * worlds.count(2) + [3] * (80 - worlds.count(2))
     assert output.count("Finished training") == 1 and output.count("Validation loss") >= 3
     assert len(re.findall(r"rank \d on host \S+ (?:died|has given)", output)) == 1
-    assert "Training continues at step 20 with 2 ranks, before 3 ranks; 3 updates are made again" in output
-    assert re.search(r"hosts were added or removed. Training continues at step \d+ with 3 ranks, before 2 ranks",
+    assert "Training continues at step 20 with 2 ranks (before: 3 ranks); 3 updates are repeated" in output
+    assert re.search(r"hosts were added or removed. Training continues at step \d+ with 3 ranks \(before: 2 ranks\)",
                      output)
     weights = assert_same_weights(workspace, 3)
     losses, ids = alone(workspace, updates, *NO_DROPOUT)
@@ -259,7 +259,7 @@ def test_the_last_process_goes_on_when_the_first_is_killed(workspace):
     assert [update[0]["world"] for update in updates] == [2] * 10 + [1] * 20
     assert len(records) == 2 and "Finished training" in output
     # The new first process prints and writes what the old one did.
-    assert "Training continues at step 10 with 1 rank, before 2 ranks; 2 updates are made again" in output
+    assert "Training continues at step 10 with 1 rank (before: 2 ranks); 2 updates are repeated" in output
     assert {path.name for path in (workspace / "run").glob("model.ckpt-*")} >= {"model.ckpt-10", "model.ckpt-30"}
 
 

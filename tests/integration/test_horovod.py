@@ -61,9 +61,9 @@ def test_one_checkpoint_on_any_number_of_ranks(workspace, command):
             files.append((workspace / "out-1.txt").read_bytes())
     assert evaluations[0] == evaluations[1] == evaluations[2]
     assert files[0] == files[1] == files[2]
-    assert "was taken on 2 ranks, and training continues with 3 ranks from batch 24" in resumed
+    assert "was saved with 2 ranks, and training continues with 3 ranks from batch 24" in resumed
     assert_identical(weights(workspace, 1), weights(workspace, 2))
-    assert "taken on 3 ranks" in ran(command, "--continue_learning", "--max_steps=15")
+    assert "saved with 3 ranks" in ran(command, "--continue_learning", "--max_steps=15")
 
 
 def test_overflow_on_one_rank_is_skipped_on_all(workspace):

@@ -145,11 +145,11 @@ def test_what_training_would_write_through_links(attacked, original, capfd):
     (run / ".lock").unlink()
     (run / ".lock").symlink_to(run.parent / "outside-language_models")
     assert main([*own, "--max_steps=3"]) == 2
-    assert ".lock is a link, or no file" in capfd.readouterr().err
+    assert ".lock is a link, or not a file" in capfd.readouterr().err
     (run / ".lock").unlink()
     os.mkfifo(run / ".lock")
     assert main([*own, "--max_steps=3"]) == 2
-    assert ".lock is a link, or no file" in capfd.readouterr().err
+    assert ".lock is a link, or not a file" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["weights_are_a_pipe", "tensors_that_overlap"])

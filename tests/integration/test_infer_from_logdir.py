@@ -47,4 +47,4 @@ def test_the_checkpoint_before_a_damaged_one_is_used(moved, tmp_path, capfd):
     (tmp_path / "one.txt").write_text("a b c\n", encoding="utf-8")
     assert main(["--mode=infer", f"--logdir={moved}", f"--infer_output_file={tmp_path}/out.txt", "--infer_files",
                  f"{tmp_path}/one.txt"]) == 0
-    assert "src_vocab_file is truncated or altered. Trying the checkpoint before it." in capfd.readouterr().out
+    assert "src_vocab_file is truncated or altered. Trying the previous checkpoint." in capfd.readouterr().out

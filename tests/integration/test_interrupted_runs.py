@@ -89,7 +89,7 @@ def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatc
     monkeypatch.setattr(EvaluationPass, "run", run)
     code, out, _ = command("--mode=train_eval", "--eval_steps=6", "--ema_decay=0.9", "--logdir=stopped")
     assert (code, seen) == (128 + signal.SIGTERM, [False, True])
-    assert "The evaluation is left out." in out and "Stopped at step 6" in out and "Validation loss" not in out
+    assert "The evaluation is skipped." in out and "Stopped at step 6" in out and "Validation loss" not in out
     monkeypatch.undo()
     monkeypatch.chdir(workspace)
     assert command("--mode=train", "--max_steps=6", "--save_checkpoint_steps=6", "--ema_decay=0.9",

@@ -31,7 +31,7 @@ def test_evaluation_and_inference_use_the_average_and_training_the_weights(works
     _, judged, _ = command("--mode=eval", f"--logdir={run}", "--ema_decay=0.9")
     assert "Weights: the moving average (ema_decay)" in judged and losses(judged) == losses(trained)[-1:]
     _, judged, _ = command("--mode=eval", f"--logdir={run}")
-    assert "Weights: as trained; the checkpoint has their moving average too" in judged
+    assert "Weights: as trained; the checkpoint also has their moving average" in judged
     assert losses(judged) == losses(plain)[-1:]
     _, judged, _ = command("--mode=eval", f"--logdir={other}", "--ema_decay=0.9")
     assert "has no moving average of the weights" in judged and losses(judged) == losses(plain)[-1:]
@@ -49,7 +49,7 @@ def test_resumed_equals_uninterrupted(workspace, command):
     assert command(*settings, f"--logdir={workspace}/parts", "--max_steps=2")[0] == 0
     code, out, error = command(*settings, f"--logdir={workspace}/parts", "--max_steps=4", "--continue_learning")
     assert code == 0, error
-    assert "moving average of the weights: it begins" not in out
+    assert "moving average of the weights: averaging starts" not in out
     assert files(workspace / "whole", 4) == files(workspace / "parts", 4)
 
 
@@ -59,7 +59,7 @@ def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
     assert command("--mode=train", "--max_steps=4")[0] == 0
     code, out, error = command("--mode=train", "--max_steps=8", "--continue_learning", "--ema_decay=0.5")
     assert code == 0, error
-    assert "no moving average of the weights: it begins here" in out
+    assert "no moving average of the weights: averaging starts here" in out
     weights, state = (load_file(run / "model.ckpt-8" / name) for name in
                       ("weights.safetensors", "optimizer.safetensors"))
     name = next(name for name in weights if name.endswith("embedding") or "kernel" in name)
@@ -77,7 +77,7 @@ def test_a_new_run_starts_from_the_average(workspace, command):
     code, out, error = command("--mode=train", f"--load_model={workspace}/run", f"--logdir={workspace}/next",
                                "--max_steps=4", "--ema_decay=0.9")
     assert code == 0, error
-    assert "taken from their moving average" in out
+    assert "Using the moving average of its weights" in out
 
 
 def test_exclusive_parameters_end_in_one_sentence(command):

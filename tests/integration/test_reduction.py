@@ -84,7 +84,7 @@ def test_rows_travel_as_rows_and_two_ranks_are_one_process(tmp_path):
         code, output = on_ranks(ranks, tmp_path, *few, f"--iter_size={iter_size}", f"--logdir={tmp_path}/{ranks}",
                                 f"--lr_policy_params/learning_rate={0.01 / ranks}", "--lr_scale_with_world=True")
         assert code == 0, output
-        assert ("lr_scale_with_world: the policy's learning rate times 2" in output) == (ranks == 2)
+        assert ("lr_scale_with_world: the policy's learning rate is multiplied by 2" in output) == (ranks == 2)
         runs[ranks] = losses(output), weights(tmp_path, 0)
     np.testing.assert_allclose(runs[2][0], runs[1][0], rtol=1e-5)
     assert_identical(runs[2][1], weights(tmp_path, 1))

@@ -140,7 +140,7 @@ def test_a_microphone_without_its_package_or_without_a_device_is_one_sentence(tr
     (["--files", "{root}/nan.wav"], "nan.wav has 1 sample NaN"),
     (["--files", "{wav}", "--step_ms=0"], "--step_ms is 0"),
     (["--files", "{wav}", "--step_ms=nan"], "--step_ms is nan"),
-    (["--files", "{wav}", "--history_seconds=0"], "history_seconds is 0"),
+    (["--files", "{wav}", "--history_seconds=0"], "history_seconds must be greater than 0"),
     (["--files", "{wav}", "--decoder_params/beam_with=3"], "beam_width"),
     (["--microphone", "--compare"], "--compare goes with --files"),
     (["--files", "{wav}", "--logdir", "{root}/wav"], "has no checkpoint"),

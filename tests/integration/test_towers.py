@@ -81,9 +81,9 @@ def test_one_checkpoint_on_any_number_of_towers(workspace, command, monkeypatch)
     monkeypatch.setattr(sys, "stdin", io.StringIO("a b c\n"))
     ran(command, "--mode=interactive_infer", "--num_cpu_towers=2")
     more = ("--ema_decay=0.9", "--continue_learning")
-    assert "was taken on 2 ranks, and training continues with 1 rank from batch 24" in ran(
+    assert "was saved with 2 ranks, and training continues with 1 rank from batch 24" in ran(
         command, *more, "--max_steps=14")
-    assert "was taken on 1 rank, and training continues with 3 ranks" in ran(
+    assert "was saved with 1 rank, and training continues with 3 ranks" in ran(
         command, *more, "--max_steps=16", "--num_cpu_towers=3")
     assert_identical(weights(workspace, 0), weights(workspace, 2))
 

@@ -73,7 +73,7 @@ def test_other_lines_are_said(trained, command):
     code, out, _ = command("--mode=train_eval", "--continue_learning", "--max_steps=3")
     assert code == 0
     assert [line for line in out.splitlines() if CHANGED in line] == [
-        f"*** The training data has changed since model.ckpt-2: the content of {trained}/train.src is another."]
+        f"*** The training data has changed since model.ckpt-2: the content of {trained}/train.src differs."]
 
 
 def test_data_that_was_moved_or_touched_is_the_same(trained, command):
@@ -127,6 +127,6 @@ def test_a_checkpoint_is_taken_or_left_as_a_whole(two_checkpoints, capfd):
         capfd.readouterr()
         assert main(infer(two_checkpoints, *arguments)) == 0
         out = capfd.readouterr().out
-        assert len(lines_with(out, "WARNING", name, "Trying the checkpoint before it")) == 1
+        assert len(lines_with(out, "WARNING", name, "Trying the previous checkpoint")) == 1
         assert "model.ckpt-2" in lines_with(out, "Restoring from")[0] and "alpha: 0.6" in out
         (newest / name).write_bytes(content)

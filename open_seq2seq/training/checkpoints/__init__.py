@@ -1,4 +1,4 @@
-"""Checkpoints: folders of safetensors and JSON, written aside, checksummed and renamed."""
+"""Checkpoints: folders of safetensors and JSON files with checksums, written under a temporary name and renamed."""
 
 from open_seq2seq.training.checkpoints.checkpoint_average import average_checkpoints
 from open_seq2seq.training.checkpoints.matching import assign_matching, assign_strictly, match

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights (Polyak averaging over the end of a run)."""
+"""Averages the weights of several checkpoints (Polyak averaging over the end of a run)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
-    """Returns a snapshot with the mean weights; everything else is the last checkpoint's.
+    """Returns a snapshot with the mean weights; everything else comes from the last checkpoint.
 
-    Where the run kept a moving average of its weights, the mean of those is taken as well. A damaged checkpoint is
-    named and left out.
+    Moving averages of the weights, if any, are averaged too. Damaged checkpoints are reported and left out.
 
     Args:
-      paths: checkpoint folders, oldest first; all weigh the same.
+      paths: checkpoint folders, oldest first, which all get the same weight.
 
     Raises:
-      CheckpointError: there are none, none is whole, or their variables differ.
+      CheckpointError: there are no checkpoints, none is intact, or their variables differ.
     """
     if not paths:
         raise CheckpointError("There are no checkpoints to average.")
@@ -41,14 +40,14 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
         values = _to_average(last)
         shapes = {name: value.shape for name, value in values.items()}
         if sums and shapes != {name: value.shape for name, value in sums.items()}:
-            raise CheckpointError(f"The checkpoints {used[0]} and {path} hold different variables: average "
-                                  "checkpoints of one run.")
+            raise CheckpointError(f"The checkpoints {used[0]} and {path} have different variables: average only "
+                                  "checkpoints of the same run.")
         for name, value in values.items():
             sums[name] = sums.get(name, 0.0) + value.astype(np.float64)
         used.append(path)
     if not used:
-        raise CheckpointError("There is no average, because none of the checkpoints can be used; see the lines above.")
-    # Summed in FP64: the mean of equal weights is exactly that weight. Counters have no mean.
+        raise CheckpointError("Nothing can be averaged, because none of the checkpoints can be used; see above.")
+    # Summed in FP64, so that the mean of equal weights is exact. Counters are not averaged.
     means = {name: np.asarray(sums[name] / len(used), value.dtype) if value.dtype.kind == "f" else value
              for name, value in values.items()}
     weights = {name: means[name] for name in last.weights}

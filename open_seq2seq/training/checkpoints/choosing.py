@@ -1,4 +1,4 @@
-"""Which checkpoint of a log directory is read: the newest, the best, or the average."""
+"""Chooses which checkpoint of a log directory is read: the newest, the best, or the averaged one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def newest(folder: Path) -> Checkpoint:
-    """Reads the newest whole checkpoint of a folder, to resume training from it.
+    """Reads the newest intact checkpoint of a folder, for resuming training.
 
     Raises:
-      CheckpointError: none is whole, or it lacks what training needs.
+      CheckpointError: no checkpoint is intact, or the newest intact one cannot be resumed from.
     """
     checkpoint = load_first_whole(list_checkpoints(folder))
     check_resumable(checkpoint.path, checkpoint.state)
@@ -26,11 +26,11 @@ def newest(folder: Path) -> Checkpoint:
 
 
 def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
-    """Returns what evaluation and inference choose from: (kind of checkpoint, folders, the preferred one first).
+    """Returns (kind, folders) of the checkpoints that evaluation and inference may use, the preferred one first.
 
     Args:
-      folder: of the checkpoints, or a checkpoint itself.
-      params: of the model; defaults may be missing.
+      folder: folder of the checkpoints, or a checkpoint itself.
+      params: parameters of the model, with or without defaults.
     """
     best = list_checkpoints(folder / BEST_MODELS, best=True) if params.get("restore_best_checkpoint") else []
     if best:
@@ -40,7 +40,7 @@ def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
 
 
 def written_last(folder: Path) -> Mapping[str, Any] | None:
-    """Returns the state of the checkpoint that was written last, whichever run wrote it; None without one."""
+    """Returns the state of the most recently written checkpoint of any run, or None if there is none."""
     for path in sorted(list_checkpoints(folder), key=lambda path: path.stat().st_mtime, reverse=True):
         with contextlib.suppress(CheckpointError):
             return read_state(path)
@@ -48,18 +48,18 @@ def written_last(folder: Path) -> Mapping[str, Any] | None:
 
 
 def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str | None = None) -> Checkpoint:
-    """Reads the checkpoint that evaluation and inference use: the best, the average, or the newest.
+    """Reads the checkpoint that evaluation and inference use: the best, the averaged, or the newest one.
 
     Args:
-      folder: of the checkpoints; None where the log directory has none.
-      params: of the model.
-      of_config: the checkpoint whose config is in use, where the config was read from one; no other one is read then.
+      folder: folder of the checkpoints; None if the log directory has none.
+      params: parameters of the model.
+      of_config: path of the checkpoint that the config was read from, if any; then only this checkpoint is read.
 
     Raises:
-      CheckpointError: there is none, or its weights are not finite.
+      CheckpointError: there is no intact checkpoint, or its weights are not finite.
     """
     if folder is None:
-        raise CheckpointError("There is no checkpoint: name the logdir of a trained model by --logdir.")
+        raise CheckpointError("There is no checkpoint: give the logdir of a trained model with --logdir.")
     kind, paths = offered(folder, params)
     checkpoint = load_first_whole(paths if of_config is None else [Path(of_config)])
     checkpoint.check_finite()

@@ -1,4 +1,4 @@
-"""Names inside a checkpoint folder, and checksums."""
+"""File names and keys in a checkpoint, and checksums."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 CONFIG = "config.yaml"
 ASSETS = "assets"
-# Prefix of averaged weights in the optimizer's file.
+# Key prefix of averaged weights in the optimizer's file.
 AVERAGE = "ema/"
-# Prefix there of the states that a model carries from batch to batch.
+# Key prefix, in the same file, of the states that a model carries from batch to batch.
 CARRIED = "carried/"
-# Names in a checkpoint's state the run that wrote it; other runs do not remove it.
+# Key, in a checkpoint's state, of the run that wrote the checkpoint; other runs do not remove it.
 RUN = "run"
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"
@@ -26,18 +26,18 @@ FORMAT_VERSION = 1
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """Returns the checksum of a file."""
+    """Returns the SHA-256 checksum of a file."""
     with open(path, "rb") as file:
         return sha256_of(file)
 
 
 def sha256_of(file: BufferedReader) -> str:
-    """Returns the checksum of an open file, from its present position."""
+    """Returns the SHA-256 checksum of an open file from its current position to its end."""
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def state_checksum(state: Mapping[str, Any]) -> str:
-    """Returns the checksum of what JSON makes of the state, without its own entry."""
+    """Returns the checksum of a state after a JSON round trip, without the entry for this checksum."""
     rest = json.loads(json.dumps({key: value for key, value in state.items() if key != STATE_CHECKSUM}))
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 

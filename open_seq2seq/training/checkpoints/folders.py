@@ -1,4 +1,4 @@
-"""The folders of a log directory, and the checkpoints in them: their names, and how they are found."""
+"""Names of the folders and checkpoints in a log directory, and functions that find checkpoints."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from open_seq2seq.utils.errors import CheckpointError
 BEST_MODELS = "best_models"
 AVERAGED = "averaged_models"
 LOGS = "logs"
-KEPT_FILES = "language_models"  # of checkpoints.kept_files; the name is from when it held nothing else
+KEPT_FILES = "language_models"  # copies made by checkpoints.kept_files, originally only of language models
 SAMPLES = "samples"
 DIVERGENCE = "divergence"
 ALL_FOLDERS = (BEST_MODELS, AVERAGED, LOGS, KEPT_FILES, DIVERGENCE, SAMPLES)
 
-# A folder with one of these is a checkpoint, though perhaps a damaged one.
+# A folder with any of these files is a checkpoint, possibly a damaged one.
 CHECKPOINT_FILES = (STATE, WEIGHTS, OPTIMIZER, CONFIG)
 _REGULAR = re.compile(r"model\.ckpt-(\d+)$")
 _BEST = re.compile(r"(.+)=([-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf|-inf)-step-(\d+)$")
 
 
 def regular_name(step: int | str) -> str:
-    """Returns the name of a regular checkpoint's folder; of ``"*"`` a pattern for all of them."""
+    """Returns the folder name of a regular checkpoint; for the step ``"*"``, a glob pattern for all of them."""
     return f"model.ckpt-{step}"
 
 
 def regular_step(name: str) -> int | None:
-    """Returns the step in the name of a regular checkpoint; None for other names."""
+    """Returns the step in the folder name of a regular checkpoint, or None for other names."""
     match = _REGULAR.match(name)
     return int(match[1]) if match else None
 
 
 def best_name(metric: str, value: float, step: int) -> str:
-    """Returns the name of a best model's folder."""
+    """Returns the folder name of a best model."""
     return f"{metric}={value:.4f}-step-{step}"
 
 
 def best_parts(name: str) -> tuple[str, float, int] | None:
-    """Returns (metric, value, step) in the name of a best model; None for other names."""
+    """Returns (metric, value, step) from the folder name of a best model, or None for other names."""
     match = _BEST.match(name)
-    with contextlib.suppress(ValueError):  # not every text of digits and points is a number
+    with contextlib.suppress(ValueError):  # the pattern also matches invalid numbers, such as 1.2.3
         return (match[1], float(match[2]), int(match[3])) if match else None
     return None
 
 
 def _has_checkpoint_files(folder: Path) -> bool:
-    """Returns whether a folder has one of a checkpoint's files; True for a folder without access rights."""
+    """Returns whether a folder has any of a checkpoint's files; True if access to the folder is denied."""
     try:
         return any((folder / name).is_file() for name in CHECKPOINT_FILES)
     except OSError:
@@ -57,13 +57,13 @@ def _has_checkpoint_files(folder: Path) -> bool:
 
 
 def step_in_name(name: str) -> int | None:
-    """Returns the step in the name of a regular checkpoint or a best model; None for other names."""
+    """Returns the step in the folder name of a regular checkpoint or a best model, or None for other names."""
     best = _BEST.match(name)
     return int(best[3]) if best else regular_step(name)
 
 
 def may_be_checkpoint(entry: Path) -> bool:
-    """Whether a run may have made a folder; an empty one may be left of a checkpoint."""
+    """Returns whether a run may have made this folder: it has a checkpoint's files, or is empty, as after a crash."""
     if entry.is_symlink() or not entry.is_dir():
         return False
     names = os.listdir(entry)
@@ -71,14 +71,14 @@ def may_be_checkpoint(entry: Path) -> bool:
 
 
 def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list[Path]:
-    """Returns the checkpoints in a folder, the one of the highest step first.
+    """Returns the checkpoints in a folder, in descending order of steps.
 
-    One whose files have been damaged or removed is among them; reading it says what is wrong.
+    Damaged and incomplete checkpoints are included; reading them reports what is wrong.
 
     Args:
-      folder: holds ``model.ckpt-<step>`` folders, or with ``best`` those named
+      folder: folder to search.
+      best: if False, regular checkpoints are listed, named ``model.ckpt-<step>``; if True, best models, named
         ``<metric>=<value>-step-<step>``.
-      best: which of the two names to look for.
     """
     found = []
     with contextlib.suppress(OSError):
@@ -90,17 +90,17 @@ def list_checkpoints(folder: str | os.PathLike[str], best: bool = False) -> list
 
 
 def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) -> Path | None:
-    """Returns the checkpoint that a folder offers: the best, the newest, or the folder itself; None without one.
+    """Returns the best or newest checkpoint in a folder, or the folder itself if it is a checkpoint, or None.
 
     Raises:
-      CheckpointError: a folder in it is a link, which could lead anywhere.
+      CheckpointError: a folder in it is a symbolic link, which could lead anywhere.
     """
     found = find_checkpoints(folder, restore_best)
     return found[0] if found else None
 
 
 def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False) -> list[Path]:
-    """Returns the checkpoint of ``find_checkpoint``, and those that could replace it, the preferred one first."""
+    """Returns the checkpoint of ``find_checkpoint``, followed by those to use if it is damaged."""
     folder = Path(folder)
     refuse_links(folder)
     best = list_checkpoints(folder / BEST_MODELS, best=True) if restore_best else []
@@ -112,8 +112,8 @@ def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False)
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises CheckpointError when a folder that a run reads or writes below another one is a link out of it."""
+    """Raises CheckpointError if a subfolder that a run reads or writes is a symbolic link."""
     for name in ALL_FOLDERS:
         if (folder / name).is_symlink():
-            raise CheckpointError(f"{folder / name} is a link, but a logdir holds its folders itself: put the folder "
-                                  "in its place.")
+            raise CheckpointError(f"{folder / name} is a link, which is not followed: replace it with the folder "
+                                  "itself.")

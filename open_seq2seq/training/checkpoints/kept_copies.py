@@ -1,4 +1,4 @@
-"""A folder of copies, with a list that distinguishes them from other files there."""
+"""A folder of copies of files, with a list that distinguishes the copies from other files in the folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LIST = "copies.json"
 
 
 class KeptCopies:
-    """Copies of files, each under a name of its own, beside the checkpoints of a run.
+    """Named copies of files, in a folder beside the checkpoints of a run.
 
-    A file in the folder that is not in the list, or whose content differs from what the list says, is somebody else's:
-    it is neither replaced nor removed. Links are not followed.
+    A file that is not in the list, or whose content does not match its checksum there, is assumed to be the user's: it
+    is neither replaced nor removed. Symbolic links are not followed.
 
     Args:
-      folder: made when the first copy is; its list is ``copies.json``; see ``disk.ListedFolder``.
+      folder: folder of the copies, created with the first copy. Its list is ``copies.json``; see ``disk.ListedFolder``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,10 +31,10 @@ class KeptCopies:
         self._kept: dict[Path, str] = {}
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name; copies that older versions made are not in the list.
+        """Returns whether the folder has a file of this name, listed or not; copies from older versions are unlisted.
 
         Raises:
-          CheckpointError: it is a link, or no file.
+          CheckpointError: the file is a symbolic link, not a regular file, or unreadable.
         """
         try:
             with self._listed.open(name):
@@ -42,18 +42,18 @@ class KeptCopies:
         except FileNotFoundError:
             return False
         except NotOwnFileError as error:
-            raise CheckpointError(f"In {self.folder} {error}: put a file in its place, or remove it.") from error
+            raise CheckpointError(f"In {self.folder}, {error}: replace it with a file, or remove it.") from error
         except OSError as error:
             raise CheckpointError(f"{self.folder / name} cannot be read: {error.strerror}.") from error
 
     def keep(self, name: str, source: Path) -> str | None:
-        """Makes a copy of a file under a name, unless there is one; a file copied before only gets a further name.
+        """Copies a file under a name unless the copy exists; if the file was copied before, links that copy instead.
 
         Returns:
-          Why there is no copy, as a clause; None when there is one.
+          The reason why there is no copy, as a clause; None on success.
 
         Raises:
-          OSError: the source cannot be read, or the folder not written.
+          OSError: the source cannot be read, or the folder cannot be written.
         """
         wanted = source.stat()
         try:
@@ -62,21 +62,21 @@ class KeptCopies:
             elif not self._link(name, source):
                 with self._listed.putting(name) as copy:
                     shutil.copyfile(source, copy)
-                    os.utime(copy, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # by which the next run recognises it
+                    os.utime(copy, ns=(wanted.st_atime_ns, wanted.st_mtime_ns))  # lets the next run recognise the copy
         except disk.ForeignError as error:
             return error.strerror
         self._kept.setdefault(source, name)
         return None
 
     def remove_others(self, wanted: Container[str]) -> None:
-        """Removes the copies that an earlier run made for another config."""
+        """Removes the listed copies not in ``wanted``, which an earlier run made for another config."""
         others = [name for name in self._listed.names if name not in wanted]
         if others:
             with contextlib.suppress(OSError):
                 self._listed.remove(others)
 
     def _adopt(self, name: str, source: Path) -> None:
-        """Adds a copy to the list that an older version made, which kept no list."""
+        """Adds an unlisted copy to the list if its content is right; older versions kept no list."""
         if name not in self._listed.names:
             with self._listed.open(name) as copy, open(source, "rb") as file:
                 checksum = disk.checksum_of(copy)
@@ -84,7 +84,7 @@ class KeptCopies:
                     self._listed.adopt(name, checksum)
 
     def _link(self, name: str, source: Path) -> bool:
-        """Gives a copy of the same file a further name. A user's file is never linked: it may change in place."""
+        """Hard-links an earlier copy of the source, if any; never the source itself, which may be changed in place."""
         copy = self._kept.get(source)
         if copy is None or copy not in self._listed.names:
             return False

@@ -1,8 +1,8 @@
-"""Files that inference needs besides weights and config: how a run keeps them, and how they are found again.
+"""Keeps the files that inference needs besides weights and config, and finds them again.
 
-Parts declare them by ``Param(file=…)``. An ``asset`` of the training model is copied into each checkpoint. ``large``
-files, and assets that only inference names, are kept once beside the checkpoints, for each mode of inference, in a
-folder with a list of the copies.
+Parameters declare such files by ``Param(file=…)``. Each ``asset`` of the training model is copied into every
+checkpoint. ``large`` files, and assets that only inference uses, are copied once, for each mode of inference, to a
+folder beside the checkpoints that has a list of its copies.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError
 MODES = ("infer", "interactive_infer")
 _TRAIN = "train"
 _DATA = ("data_layer_params",)
-_COMPRESSED = ".gz"  # kept in the name, because readers look for it
+_COMPRESSED = ".gz"  # kept in the copy's name, because readers check the suffix
 
 
 def assets_of(model: Model) -> dict[str, str]:
-    """Returns the files that each checkpoint of a model has a copy of: name in its folder ``assets`` → path."""
+    """Returns the paths of the files that are copied into each checkpoint of a model, by name in ``assets``."""
     declared = {_asset_name(file): file.value for file in model_files(type(model), model.params)
                 if file.kind == ASSET and file.part != _DATA and file.value is not None}
     return {**declared, **model.data_layer.assets()}
 
 
 def check_assets(model: Model, checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError when a model's file differs from the one trained with."""
+    """Raises CheckpointError if an asset of a model differs from the checkpoint's copy."""
     for name, path in assets_of(model).items():
         kept = checkpoint.assets.get(name)
         if kept is not None and sha256(kept) != sha256(path):
             raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                                  f"differs from {kept}. Give that file in the config.")
+                                  f"differs from {kept}. Use that file in the config.")
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
-    """Copies the files that inference would use, and that no checkpoint has, once beside a run's checkpoints.
+    """Copies the files that inference needs, and that checkpoints do not contain, to a folder beside the checkpoints.
 
-    They may be large. A file that cannot be read or copied is reported and left out, because training does not need
-    it; an earlier copy of it stays.
+    A file that cannot be read or copied is reported and left out, because training does not need it; an earlier copy of
+    the file is kept.
 
     Args:
-      folder: holds the checkpoints.
+      folder: folder of the checkpoints.
       base_model: the model's class, or its name.
-      params_of: the model's parameters in ``train`` and each of ``MODES``; what a mode lacks is not kept.
+      params_of: the model's parameters in ``train`` and each of ``MODES``; missing modes are ignored.
     """
     trained = {file.path: file.value for file in model_files(base_model, params_of.get(_TRAIN, {}))
                if file.kind == ASSET}
@@ -67,7 +67,7 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
         try:
             problem = copies.keep(name, source)
         except OSError as error:
-            kept = "its copy from before is kept" if copies.has(name) else "inference needs it at its own place"
+            kept = "an earlier copy is kept" if copies.has(name) else "inference will need the original"
             problem = f"{error.strerror or error}: {kept}"
         if problem:
             deco_print(f"The file {source} cannot be copied to {copies.folder / name} ({problem}).")
@@ -75,16 +75,17 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
 
 
 def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any]) -> list[Override]:
-    """Returns the values that make a model use the copies of its files.
+    """Returns config overrides that make a model use the copies of its files.
 
     Args:
-      checkpoint: has assets; its parent folder, or that of the run, has the other copies.
+      checkpoint: folder of the checkpoint, which contains the assets; copies of other files are beside it, or one
+        level up for best and averaged models.
       mode: one of ``MODES``.
       base_model: the model's class, or its name.
-      params: the model's parameters in that mode, as a config gives them.
+      params: the model's parameters in that mode, as given in the config.
 
     Raises:
-      CheckpointError: a copy has been altered, or is a link.
+      CheckpointError: a copy has been altered, or is a symbolic link.
     """
     assets = verified_assets(checkpoint)
     moved: dict[tuple[str, ...], str] = {}
@@ -103,9 +104,9 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
 
 
 def _moved_by_data_layer(params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
-    """Returns what a data layer changes in its parameters to use assets: path in the config → value.
+    """Returns the parameters that a data layer changes in order to use assets, as values by path in the config.
 
-    A layer may have assets of its own that no parameter declares.
+    The assets may include files that no parameter declares.
     """
     layer_class = part_class(params.get("data_layer"), "data_layer")
     if not paths or not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
@@ -127,14 +128,14 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[
 
 
 def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
-    """Returns the files, other than data, that a model's parameters name, in all of its parts."""
+    """Returns the files, other than data, that are named in the parameters of a model and of all its parts."""
     model_class = part_class(base_model, "model")
     found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
     return [file for file in found if file.kind in (ASSET, LARGE)]
 
 
 def part_class(value: Any, kind: str) -> Any:
-    """Returns the class that a config names, or None; ``describe_model`` reports names that are not found."""
+    """Returns the class that a config names, or None if it is not found; ``describe_model`` reports such names."""
     with contextlib.suppress(ConfigError):
         return resolve_name(value, kind, kind)
     return None
@@ -150,7 +151,7 @@ def _beside_name(mode: str, file: NamedFile) -> str:
 
 
 def _beside(checkpoint: Path, mode: str, file: NamedFile) -> Path | None:
-    """Returns a file's copy beside the checkpoints, or beside the folder of the best or averaged ones."""
+    """Returns the path of a file's copy beside the checkpoint, or one level up for best and averaged models."""
     name = _beside_name(mode, file)
     names = (name, name.removesuffix(_COMPRESSED), name + _COMPRESSED)
     inner = checkpoint.absolute().parent

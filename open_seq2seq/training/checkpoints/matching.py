@@ -1,4 +1,4 @@
-"""Assigns the values of a checkpoint to variables, by name and shape."""
+"""Assigns values from a checkpoint to variables, matched by name and shape."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from open_seq2seq.utils.errors import CheckpointError
 
 @dataclass
 class MatchReport:
-    """Which names and shapes matched, and which did not.
+    """Result of matching variables with a checkpoint's values.
 
     Attributes:
-      assigned: names that got a value.
-      missing: names that the checkpoint lacks.
-      unused: names that only the checkpoint has.
-      shapes: name → (shape here, shape in the checkpoint) where they differ.
+      assigned: names of the variables that matched.
+      missing: names of variables that are not in the checkpoint.
+      unused: names that are only in the checkpoint.
+      shapes: (shape of the variable, shape in the checkpoint) by name, where they differ.
     """
 
     assigned: list[str] = field(default_factory=list)
@@ -30,19 +30,19 @@ class MatchReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every variable got a value and every value a variable."""
+        """Whether all variables and all values of the checkpoint matched."""
         return not (self.missing or self.unused or self.shapes)
 
     def lines(self) -> list[str]:
-        """Returns a line for each name that did not match."""
+        """Returns one line for each name that did not match."""
         return [*(f"Not restoring {name}: not in the checkpoint" for name in self.missing),
-                *(f"Not restoring {name}: its shape is {here}, in the checkpoint {there}"
+                *(f"Not restoring {name}: its shape is {here} here but {there} in the checkpoint"
                   for name, (here, there) in self.shapes.items()),
                 *(f"Not used from the checkpoint: {name}" for name in self.unused)]
 
 
 def match(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
-    """Compares names and shapes; assigns nothing."""
+    """Compares names and shapes without assigning anything."""
     report = MatchReport(unused=[name for name in values if name not in variables])
     for name, variable in variables.items():
         value = values.get(name)
@@ -56,7 +56,7 @@ def match(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]
 
 
 def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray]) -> MatchReport:
-    """Assigns each value whose name and shape fit; another number type is cast."""
+    """Assigns each value whose name and shape match, cast to the dtype of the variable."""
     report = match(variables, values)
     for name in report.assigned:
         variables[name].assign(tf.cast(values[name], variables[name].dtype))
@@ -66,8 +66,8 @@ def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, n
 def _vocabulary_hint(report: MatchReport) -> str:
     for name, (here, there) in report.shapes.items():
         if "embedding" in name and len(here) == len(there) == 2 and here[0] != there[0]:
-            return (f" The embedding table has {here[0]} rows here but {there[0]} in the checkpoint: the vocabulary "
-                    "is another one.")
+            return (f" The embedding table has {here[0]} rows here but {there[0]} in the checkpoint: the vocabularies "
+                    "differ.")
     return ""
 
 
@@ -75,7 +75,7 @@ def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, n
     """Assigns all values.
 
     Raises:
-      CheckpointError: names or shapes differ; no variable has been changed then.
+      CheckpointError: names or shapes differ; in this case, no variable is changed.
     """
     report = match(variables, values)
     if report.complete:
@@ -84,5 +84,5 @@ def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, n
     shown = report.lines()
     more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
     hint = _vocabulary_hint(report)
-    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Give "
-                          f"the config that it was trained with: it is kept in {path / 'config.yaml'}.")
+    raise CheckpointError(f"The checkpoint {path} does not fit this config: {'; '.join(shown[:3])}{more}.{hint} Use "
+                          f"the config that it was trained with, which is {path / 'config.yaml'}.")

@@ -1,4 +1,4 @@
-"""Reading checkpoints: verified by checksum, never executing anything."""
+"""Reads checkpoints and verifies their checksums; nothing in a checkpoint is executed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from open_seq2seq.utils.own_files import open_own, read_own
 
 Found = TypeVar("Found")
 _MOST_CONFIG_BYTES = 1 << 22
-_FINITE_AT_ONCE = 1 << 20  # numbers
-# Files that this process has verified, with their identity then. A file changed less than a second ago is not among
-# them: times are coarse, and it could be changed again within the same tick.
+_FINITE_AT_ONCE = 1 << 20  # values per chunk
+# Files that this process has verified: path → (checksum, identity at that time). A file is not added if it changed
+# less than a second ago: timestamps are coarse, so another change could leave the same ctime.
 _SETTLED_NS = 10**9
 _VERIFIED: dict[str, tuple[str, tuple[int, ...]]] = {}
 
@@ -42,13 +42,13 @@ class Checkpoint:
     """A checkpoint in memory.
 
     Attributes:
-      path: its folder.
+      path: folder of the checkpoint.
       weights: FP32 weights by name.
       optimizer: slots, counters, loss scale and carried states, by name.
-      state: step, seed, metrics.
+      state: entries of ``state.json`` such as the step, the seed and metrics.
       config_yaml: the resolved config.
-      assets: file name in the folder ``assets`` → path, of those with a checksum.
-      checksums: name → checksum of each of its files.
+      assets: path of each file in the folder ``assets`` that has a checksum, by file name.
+      checksums: SHA-256 checksum of each file, by path in the checkpoint.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Checkpoint:
 
     @property
     def averaged_weights(self) -> dict[str, np.ndarray]:
-        """The moving average of the trained weights by name; {} where the run kept none."""
+        """The moving average of the trained weights, by name; {} if the run kept none."""
         return {name.removeprefix(AVERAGE): value for name, value in self.optimizer.items() if name.startswith(AVERAGE)}
 
     @property
@@ -71,24 +71,26 @@ class Checkpoint:
 
     @property
     def assets_dir(self) -> Path:
-        """Folder of vocabularies and tokenizer models."""
+        """Folder of the assets, such as vocabularies and tokenizer models."""
         return self.path / ASSETS
 
     def check_finite(self, optimizer: bool = False) -> None:
-        """Raises CheckpointError when a weight, or with ``optimizer`` a number of the optimizer, is inf or NaN."""
+        """Raises CheckpointError if weights, or with ``optimizer`` also the optimizer's state, contain inf or NaN."""
         kept = {name: value for name, value in self.optimizer.items()
                 if name.startswith(AVERAGE) or (optimizer and not name.startswith(CARRIED))}
         for name, value in {**self.weights, **kept}.items():
             if value.dtype.kind == "f" and not _is_finite(value):
-                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} has values that are inf or "
-                                      "NaN. Name another checkpoint, or remove this folder to use the one before it.")
+                raise CheckpointError(f"The checkpoint {self.path} cannot be used: {name} contains inf or NaN. Choose "
+                                      "another checkpoint, or remove this folder to use the previous one.")
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Reads and verifies a checkpoint folder. No link in it is followed, and no file is read that it does not list.
+    """Reads and verifies a checkpoint folder.
+
+    Symbolic links in the folder are not followed, and only the files that ``state.json`` lists are read.
 
     Raises:
-      CheckpointError: a file is missing, truncated, altered or a link, or its header does not fit its content.
+      CheckpointError: a file is missing, truncated, altered or a symbolic link, or its header does not fit its content.
     """
     path = Path(path)
     state = read_state(path)
@@ -101,7 +103,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
 
 def verified_assets(path: str | Path) -> dict[str, Path]:
-    """Returns the assets of a checkpoint by name, after verifying all of its files.
+    """Returns the paths of a checkpoint's assets by name, after verifying all of its files.
 
     Raises:
       CheckpointError: see ``load_checkpoint``.
@@ -134,19 +136,19 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
             _VERIFIED[str(path / name)] = seen
     named = step_in_name(path.name)
     if named is not None and named != state.get("step", named):
-        raise CheckpointError(f"The checkpoint {path} is of step {state['step']}, as its state.json says, but its name "
-                              f"says {named}: give it the name of its step.")
+        raise CheckpointError(f"The name of the checkpoint {path} gives step {named}, but its state.json gives step "
+                              f"{state['step']}: rename the folder accordingly.")
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Whether all numbers are finite; examined in parts, because the flags take memory too."""
+    """Returns whether all values are finite; works in chunks, because np.isfinite allocates a Boolean array."""
     flat = array.reshape(-1)
     return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 
 
 @contextlib.contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """Within this context, errors of a file are raised as CheckpointError, so that an older checkpoint is tried."""
+    """Context manager that converts errors to CheckpointError, so that the caller can try an older checkpoint."""
     try:
         yield
     except CheckpointError:
@@ -158,28 +160,28 @@ def _reported(path: Path) -> Iterator[None]:
 
 
 def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
-    """Reads the first checkpoint that is whole; reports each damaged one before it.
+    """Reads the first intact checkpoint, and reports each damaged one before it.
 
     Args:
       paths: checkpoint folders, the preferred one first.
 
     Raises:
-      CheckpointError: none is whole.
+      CheckpointError: no checkpoint is intact.
     """
     return first_whole(paths, load_checkpoint)
 
 
 def first_whole(paths: Iterable[Path], read: Callable[[Path], Found]) -> Found:
-    """Returns the result of ``read`` for the first checkpoint that it accepts; see ``load_first_whole``."""
+    """Applies ``read`` to checkpoints until it succeeds, and returns its result; see ``load_first_whole``."""
     last: CheckpointError | None = None
     for path in paths:
         try:
             return read(path)
-        except CheckpointAccessError:  # it is not damaged, and an older one must not replace it
+        except CheckpointAccessError:  # the checkpoint is not damaged, so an older one must not be used instead
             raise
         except CheckpointError as error:
-            deco_print(f"WARNING: {error} Trying the checkpoint before it.")
+            deco_print(f"WARNING: {error} Trying the previous checkpoint.")
             last = error
     if last is None:
         raise CheckpointError("There is no checkpoint to read.")
-    raise CheckpointError(f"No whole checkpoint is left. {last}") from last
+    raise CheckpointError(f"No intact checkpoint is left. {last}") from last

@@ -1,4 +1,4 @@
-"""What a run saves: regular checkpoints, best models, and the average at its end."""
+"""Saves what a run keeps: regular checkpoints, best models, and the averaged checkpoint at its end."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
 
 class RunSaver:
-    """Saves a run's checkpoints, its best models and the average at its end.
+    """Saves a run's regular checkpoints, its best models, and the averaged checkpoint at its end.
 
     Checkpoints of other runs in the same folder are neither read nor removed.
 
     Args:
-      directory: of the regular checkpoints.
-      best_dir: of the best models.
-      run: the name of the run, which its checkpoints have in their state.
-      params: of the training model: how many checkpoints are kept, and by which metric models are compared.
+      directory: folder of the regular checkpoints.
+      best_dir: folder of the best models.
+      run: name of the run, stored in the state of each checkpoint.
+      params: parameters of the training model, such as how many checkpoints to keep and the metric of best models.
       config_yaml: the resolved config.
-      inputs: what the run has read.
+      inputs: files and data that the run has read.
 
     Attributes:
-      directory: of the regular checkpoints.
+      directory: folder of the regular checkpoints.
       config_yaml: the resolved config.
-      inputs: what the run has read.
+      inputs: files and data that the run has read.
     """
 
     def __init__(self, directory: Path, best_dir: Path, run: str, params: Mapping[str, Any], config_yaml: str,
                  inputs: RunInputs) -> None:
         self.directory, self.config_yaml, self.inputs = directory, config_yaml, inputs
-        self.inputs.state()  # takes the fingerprints now, before the files can change
+        self.inputs.state()  # computes the fingerprints now, before the files can change
         self._best_dir, self._run = best_dir, run
         self._metric = params["best_metric"]
         self._sign = 1.0 if params["best_metric_mode"] == "max" else -1.0
@@ -72,11 +72,11 @@ class RunSaver:
         return self.directory / AVERAGED
 
     def save(self, position: RunPosition, variables: RunVariables, carried: Mapping[str, np.ndarray]) -> None:
-        """Saves the run's state, unless that of this step is saved already.
+        """Saves a regular checkpoint, unless one has been saved at this step.
 
         Args:
-          position: where the run stands.
-          variables: the weights and what the optimizer keeps.
+          position: the run's position.
+          variables: the weights and the optimizer's variables.
           carried: the states that the model carries from batch to batch, of all replicas: ``[G, rows, …]`` by path.
         """
         if position.step != self._saved_step:
@@ -89,10 +89,10 @@ class RunSaver:
                 if files_of(path, self._run) is not None]
 
     def set_aside(self, after: int, before: int) -> None:
-        """Takes the regular checkpoints between two steps out of the run: renames the newest, removes the others.
+        """Excludes the regular checkpoints between two steps from the run: renames the newest and removes the others.
 
         Raises:
-          CheckpointError: one cannot be renamed or removed, so that a resumed run would use it.
+          CheckpointError: a checkpoint cannot be renamed or removed, so that a resumed run would use it.
         """
         paths = [path for step, path in self.regular() if after < step < before]
         if not paths:
@@ -102,22 +102,22 @@ class RunSaver:
             for path in paths[1:]:
                 disk.remove_folder(path, files_of(path, self._run) or [])
         except OSError as error:
-            raise CheckpointError(f"{error.filename}, on the way to divergence, cannot be set aside: {error.strerror}: "
-                                  "correct that, and resume with --continue_learning.") from error
+            raise CheckpointError(f"The diverging checkpoint {error.filename} cannot be set aside: {error.strerror}. "
+                                  "Fix this problem and resume with --continue_learning.") from error
         removed = "".join(f", {path.name} is removed" for path in paths[1:])
-        deco_print(f"Checkpoints on the way to divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
+        deco_print(f"Checkpoints from just before the divergence: {paths[0].name} is renamed to {aside.name}{removed}.",
                    offset=1)
 
     def wait(self) -> None:
-        """Waits until everything is on disk."""
+        """Waits until all checkpoints and best models are on disk."""
         self._regular.wait()
         self._best.wait()
 
     def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
-        """Saves the weights as a best model when the metric is better than before; returns whether it was.
+        """Saves the weights if their metric is better than that of every kept best model; returns whether it saved.
 
         Raises:
-          ConfigError: evaluation returns no metric of the configured name.
+          ConfigError: ``best_metric`` is not among the metrics.
         """
         if self._metric not in metrics:
             raise ConfigError([f"'best_metric' is {self._metric!r}, but evaluation returns {', '.join(metrics)}."
@@ -125,8 +125,8 @@ class RunSaver:
         value = metrics[self._metric]
         self._best.wait()
         if self._best_dir.is_symlink():
-            deco_print(f"WARNING: {self._best_dir} has become a link, through which nothing is written: this model "
-                       "is not kept there.")
+            deco_print(f"WARNING: {self._best_dir} has become a link, which is not followed: this best model is not "
+                       "saved.")
             return False
         if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
             return False
@@ -135,7 +135,7 @@ class RunSaver:
         return True
 
     def average(self, count: int) -> Snapshot:
-        """Writes the mean of the last ``count`` checkpoints, or of as many as there are, and returns it."""
+        """Writes and returns the mean of the last ``count`` checkpoints, or of all if there are fewer."""
         self.wait()
         refuse_links(self.directory)
         after_start = (path for path in list_checkpoints(self.directory) if regular_step(path.name))
@@ -145,7 +145,7 @@ class RunSaver:
         return average
 
     def _may_be_own(self, path: Path) -> bool:
-        """Returns whether a checkpoint is of this run; True for one whose state is damaged, which is reported later."""
+        """Returns whether a checkpoint is of this run; True if its state is damaged, which is reported later."""
         try:
             return read_state(path).get(RUN, "") == self._run
         except CheckpointError:
@@ -156,7 +156,7 @@ class RunSaver:
             return []
         scores = []
         for path in self._best_dir.iterdir():
-            # A damaged one does not compete. The state is read because names have only four decimals.
+            # Damaged models are ignored. The metric is read from the state, because names have only four decimals.
             with contextlib.suppress(CheckpointError, OSError, KeyError, OverflowError):
                 if self._best_order(path.name) is not None:
                     scores.append(self._sign * read_state(path)["metrics"][self._metric])

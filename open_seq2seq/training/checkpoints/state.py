@@ -1,4 +1,4 @@
-"""``state.json``: the entries of a checkpoint about itself, read and checked."""
+"""Reads and checks ``state.json``, which describes a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ _RESUMED = ("step", "random_seed", "micro_batch")
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """Returns a checkpoint's ``state.json``, verified by its own checksum.
+    """Returns the content of a checkpoint's ``state.json``, after verifying the checksum in it.
 
     Raises:
-      CheckpointError: it is missing, altered, of another kind, or says what cannot be.
+      CheckpointError: the file is missing, altered, of another format, or has invalid values.
     """
     state = _load(path)
     if not isinstance(state, dict) or type(state.get("format")) is not int:
-        raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has another form.")
+        raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has another format.")
     if state["format"] > FORMAT_VERSION:
         raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
     if state.pop(STATE_CHECKSUM, None) != state_checksum(state):
         raise CheckpointError(f"The checkpoint {path} is damaged: {STATE} is truncated or altered.")
     del state["format"]
     for problem in _problems(state):
-        raise CheckpointError(f"The checkpoint {path} is damaged: in {STATE} {problem}.")
+        raise CheckpointError(f"The checkpoint {path} is damaged: in {STATE}, {problem}.")
     return state
 
 
 def files_of(path: Path, run: str | None = None) -> list[str] | None:
-    """Returns the files of a checkpoint, which may be deleted with it: those that its verified state lists.
+    """Returns the names of a checkpoint's files as listed in its verified state; these may be deleted with it.
 
     Args:
-      path: a folder.
-      run: the run whose checkpoint it has to be; None for any.
+      path: the folder of the checkpoint.
+      run: name of the run that the checkpoint must belong to; None for any run.
 
     Returns:
-      None where the folder is no checkpoint that this package wrote, or one of another run.
+      The names, or None if the folder is not a checkpoint that this package wrote, or belongs to another run.
     """
     try:
         state = read_state(path)
@@ -69,7 +69,7 @@ def files_of(path: Path, run: str | None = None) -> list[str] | None:
 
 
 def unreadable(path: Path, error: OSError) -> CheckpointError:
-    """Returns the error for a checkpoint with a file that cannot be read."""
+    """Returns the exception to raise for a checkpoint with an unreadable file."""
     reason = f"{error.strerror}: {error.filename}" if error.filename else str(error)
     if isinstance(error, PermissionError):
         return CheckpointAccessError(f"The checkpoint {path} cannot be read ({reason}): change the access rights.")
@@ -77,7 +77,7 @@ def unreadable(path: Path, error: OSError) -> CheckpointError:
 
 
 def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
-    """Raises CheckpointError when a state lacks what training needs to resume."""
+    """Raises CheckpointError if a state lacks an entry that is needed to resume training."""
     missing = [name for name in _RESUMED if name not in state]
     if missing:
         raise CheckpointError(f"The checkpoint {path} cannot be resumed: its {STATE} has no {', '.join(missing)}.")
@@ -85,7 +85,7 @@ def check_resumable(path: Path, state: Mapping[str, Any]) -> None:
 
 def _load(path: Path) -> Any:
     if path.is_symlink():
-        raise CheckpointError(f"The checkpoint {path} is a link: name the folder that it leads to.")
+        raise CheckpointError(f"The checkpoint {path} is a link: give the folder that it points to.")
     try:
         return json.loads(read_own(path, STATE, _MOST_BYTES).decode("utf-8"))
     except NotOwnFileError as error:
@@ -98,14 +98,14 @@ def _load(path: Path) -> Any:
 
 
 def _problems(state: Mapping[str, Any]) -> list[str]:
-    """Returns which entries of a state are invalid, as clauses."""
+    """Returns one clause for each invalid entry of a state."""
     sums = state.get(CHECKSUMS)
     if not isinstance(sums, dict) or not all(isinstance(value, str) for value in sums.values()):
-        return [f"{CHECKSUMS} is no table of checksums"]
+        return [f"{CHECKSUMS} is not a table of checksums"]
     unlisted = [name for name in (WEIGHTS, OPTIMIZER, CONFIG) if name not in sums]
     if unlisted:
         return [f"{CHECKSUMS} has no checksum of {unlisted[0]}"]
-    problems = [f"{name} is {state[name]!r:.100}, but has to be {what}" for name, (fits, what) in _VALUES.items()
+    problems = [f"{name} must be {what}, got {state[name]!r:.100}" for name, (fits, what) in _VALUES.items()
                 if name in state and not fits(state[name])]
     return problems
 
@@ -147,13 +147,13 @@ def _fits(value: Any, types: Mapping[str, type]) -> bool:
 _DATA = {"files": dict, "examples": int, "lengths": str, "contents": str, "params": str}
 _FILE = {"path": str, "size": int, "mtime_ns": int, "sha256": str, "sampled": bool}
 _VALUES = {
-    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "the name of a run"),
-    "step": (_is_count, "a number of steps"),
-    "micro_batch": (_is_count, "a number of batches"),
-    "epoch": (_is_count, "a number of epochs"),
-    "world_size": (lambda value: _is_count(value) and value > 0, "a number of ranks"),
-    "random_seed": (_is_seed, f"a seed, which is at most {LARGEST_SEED}"),
+    RUN: (lambda value: isinstance(value, str) and len(value) <= _LONGEST_RUN, "a string of at most 100 characters"),
+    "step": (_is_count, "an integer from 0 to 2^50"),
+    "micro_batch": (_is_count, "an integer from 0 to 2^50"),
+    "epoch": (_is_count, "an integer from 0 to 2^50"),
+    "world_size": (lambda value: _is_count(value) and value > 0, "an integer from 1 to 2^50"),
+    "random_seed": (_is_seed, f"an integer from 0 to {LARGEST_SEED}"),
     "metrics": (_are_numbers, "a table of numbers"),
-    "data": (_are_data, "fingerprints of the data"),
-    "divergence": (_is_divergence, "what divergences leave there"),
+    "data": (_are_data, "a table of fingerprints"),
+    "divergence": (_is_divergence, "a record of divergences"),
 }

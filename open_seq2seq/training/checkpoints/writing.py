@@ -1,4 +1,4 @@
-"""Writing checkpoints so that a crash at any moment leaves the earlier ones whole."""
+"""Writes checkpoints such that a crash at any moment leaves the earlier ones intact."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Arrays = Mapping[str, "tf.Variable | np.ndarray"]
 
 @dataclass
 class Snapshot:
-    """Everything a checkpoint holds, as copies in host memory.
+    """The contents of a checkpoint, copied to host memory.
 
     Attributes:
       weights: FP32 weights by name.
-      optimizer: slots, counters and loss scale by name.
-      state: what JSON can hold: step, seed, metrics.
+      optimizer: slots, counters, loss scale and carried states, by name.
+      state: JSON-serialisable entries such as the step, the seed and metrics.
       config_yaml: the resolved config.
-      assets: file name in the checkpoint → its content, or the path of a file to copy.
+      assets: the content of each asset, or the path of a file to copy, by file name in the checkpoint.
     """
 
     weights: dict[str, np.ndarray]
@@ -54,34 +54,34 @@ class Snapshot:
     @classmethod
     def take(cls, weights: Arrays, optimizer: Arrays, state: Mapping[str, Any], config_yaml: str,
              assets: Mapping[str, bytes | str]) -> Snapshot:
-        """Copies the variables' values as they are now."""
+        """Copies the current values of the variables."""
         return cls(_copies(weights), _copies(optimizer), dict(state), config_yaml, dict(assets))
 
 
 def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
-    # On a CPU numpy() may share the variable's memory, which the next step changes.
+    # On a CPU, numpy() may return a view of the variable's memory, which the next step overwrites.
     return {name: np.array(v.numpy() if isinstance(v, tf.Variable) else v, order="C") for name, v in arrays.items()}
 
 
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
-    """Writes a checkpoint folder: aside first, then synced, then renamed.
+    """Writes a checkpoint under a temporary name, syncs it to disk, and renames it.
 
-    An older checkpoint of that name and of the same run is replaced; anything else that has the name is renamed.
+    An existing checkpoint of the same name and run is replaced; anything else of that name is renamed.
 
     Raises:
-      CheckpointError: the disk is full, or the folder cannot be written; nothing is left behind.
+      CheckpointError: the disk is full, or the folder cannot be written; no partial checkpoint is left behind.
     """
     run = str(snapshot.state.get(RUN, ""))
     files = [WEIGHTS, OPTIMIZER, CONFIG, STATE, *(f"{ASSETS}/{name}" for name in snapshot.assets)]
     try:
         with disk.new_folder(folder, files, lambda old: files_of(old, run)) as aside:
             _write_files(snapshot, aside)
-    except Exception as error:  # safetensors reports a full disk as an error type of its own
+    except Exception as error:  # safetensors raises its own error type when the disk is full
         reason = str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror + (f": {error.filename}" if error.filename else "")
         raise CheckpointError(f"The checkpoint {folder} could not be written: {reason}. Earlier checkpoints are "
-                              "untouched; correct that and resume with --continue_learning.") from error
+                              "untouched: fix this problem and resume with --continue_learning.") from error
 
 
 def _write_files(snapshot: Snapshot, folder: Path) -> None:
@@ -106,11 +106,12 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes what a killed run left half written, and restores what it was about to replace."""
+    """Removes checkpoints that a killed run left incomplete, and restores those that it was about to replace."""
     if directory.is_symlink():
         return
     disk.remove_unfinished(directory)
-    # Older versions left no marks. What is not a whole checkpoint may be a user's own folder, and is kept.
+    # Older versions did not mark the folders that they were replacing. A folder that is not an intact checkpoint may
+    # belong to the user and is left alone.
     for path in directory.glob(f"{REPLACED}*"):
         original = directory / path.name.removeprefix(REPLACED)
         if files_of(path) is not None and not original.exists():
@@ -121,11 +122,11 @@ class Checkpointer:
     """Writes checkpoints in the background, one at a time, and keeps the last few.
 
     Args:
-      directory: where the folders go.
-      keep: how many are kept, the one just written among them; 0 keeps all.
-      order: folder name → sort key, None for folders of another kind; the lowest
-        go first when there are too many.
-      run: the name in ``state.json`` of the run whose checkpoints they are; no others are removed.
+      directory: folder in which checkpoint folders are written.
+      keep: number of checkpoints to keep, including the latest; 0 keeps all.
+      order: function that returns the sort key of a folder name, or None for folders of another kind. Checkpoints with
+        the lowest keys are removed first.
+      run: name of the run in ``state.json``; checkpoints of other runs are not removed.
     """
 
     def __init__(self, directory: Path, keep: int, order: Callable[[str], float | None], run: str = "") -> None:
@@ -138,17 +139,17 @@ class Checkpointer:
         remove_unfinished(directory)
 
     def save(self, name: str, snapshot: Snapshot) -> None:
-        """Starts writing ``directory/name``, after waiting for the write before.
+        """Starts writing ``directory/name`` once the previous write has finished.
 
         Raises:
-          CheckpointError: the write before failed.
+          CheckpointError: the previous write failed.
         """
         self.wait()
         self._thread = threading.Thread(target=self._write, args=(name, snapshot), name="checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits until everything is on disk.
+        """Waits until the last checkpoint is on disk.
 
         Raises:
           CheckpointError: the last write failed.
@@ -171,9 +172,9 @@ class Checkpointer:
         newest = self._order(written)
         if newest is None or self._keep < 1:
             return
-        # Newer checkpoints than the one just written belong to an abandoned continuation: the run went back, because
-        # they were damaged. They are not counted, or they would displace what the run writes now, and not removed
-        # either, because they may hold the only copy of later weights.
+        # If there are checkpoints of later steps than the one just written, the run has gone back to an earlier step,
+        # because they were damaged. They are not counted, so that they do not displace new checkpoints. They are not
+        # removed either, because they may have the only copy of later weights.
         others = sorted((key, path) for path in self._directory.iterdir()
                         if path.name != written and (key := self._order(path.name)) is not None and key <= newest)
         own = [(path, files) for _, path in others if (files := files_of(path, self._run)) is not None]

@@ -1,1 +1,1 @@
-"""A trained model, found in a log directory and used."""
+"""Use of a trained model from a log directory."""

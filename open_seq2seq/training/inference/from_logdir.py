@@ -1,4 +1,4 @@
-"""Inference from a log directory: the config of a checkpoint, the files kept there, and those of ``--infer_files``."""
+"""Prepares inference from a log directory: a checkpoint's config, the files kept there, and ``--infer_files``."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _SECTION, _DATA = "infer_params", "data_layer_params"
 
 def config_of_logdir(mode: str, overrides: Sequence[Override],
                      trust_code: bool = False) -> tuple[ConfigFile, list[Override]]:
-    """Returns the config of a logdir's checkpoint, and the values that make its model use the files kept there.
+    """Returns the config of a logdir's checkpoint, and overrides that make its model use the files kept in the logdir.
 
     Args:
       mode: ``infer`` or ``interactive_infer``.
-      overrides: values of the command line, the logdir among them.
+      overrides: values from the command line, including the logdir.
       trust_code: whether the config may name code from outside the package.
 
     Raises:
-      UserError: there is no logdir, or no checkpoint in it.
-      CheckpointError: no checkpoint in it is whole.
-      ConfigError: a config that cannot be read.
+      UserError: no logdir is given, or it has no checkpoint.
+      CheckpointError: no checkpoint in the logdir is intact.
+      ConfigError: the config cannot be read.
     """
     folder, found = _checkpoints(_given(overrides, "logdir"), str(_given(overrides, "restore_best_checkpoint")))
     checkpoint = first_whole(found, _whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
     _, wanted = offered(folder, _merged(file, mode, overrides))
-    if wanted != found:  # as this config says: the best ones, or the average
+    if wanted != found:  # the config that was read asks for best or averaged models
         checkpoint = first_whole(wanted, _whole)
         file = load_config(checkpoint / CONFIG, trusted=trust_code)
     file.checkpoint = str(checkpoint)
@@ -47,21 +47,21 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
 
 
 def overrides_for(files: Sequence[str], file: ConfigFile, overrides: Sequence[Override]) -> list[Override]:
-    """Returns the values that make inference read the files of ``--infer_files``, as the data layer chooses them.
+    """Returns overrides, chosen by the data layer, that make inference read the files of ``--infer_files``.
 
     Args:
-      files: as given.
+      files: file names as given on the command line.
       file: the config.
-      overrides: values of the command line, which may name another data layer.
+      overrides: values from the command line, which may name another data layer.
 
     Raises:
-      UserError: the data layer takes no files, or not these ones.
+      UserError: the data layer accepts no files on the command line, or not these files.
     """
     named = _merged(file, "infer", overrides).get("data_layer")
     with file.in_use():
         layer_class = part_class(named, "data_layer")
     if not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):
-        return []  # reported where the model is described
+        return []  # the error is reported when the model is described
     changed = layer_class.params_for_files(files)
     return [Override(_SECTION, (_DATA, name), repr(value)) for name, value in changed.items()]
 
@@ -71,7 +71,7 @@ def _merged(file: ConfigFile, mode: str, overrides: Sequence[Override]) -> dict[
 
 
 def _given(overrides: Sequence[Override], name: str) -> str | None:
-    """Returns the value that the command line gives a parameter of the model, or None."""
+    """Returns the value of a model's parameter on the command line, or None."""
     found = [override.text for override in overrides
              if override.keys == (name,) and override.section in (None, _SECTION)]
     return found[-1] if found else None
@@ -84,7 +84,7 @@ def _checkpoints(logdir: str | None, restore_best: str) -> tuple[Path, list[Path
     folder = Path(logdir).expanduser()
     found = find_checkpoints(folder, restore_best.lower() == "true")
     if not found:
-        raise UserError(f"--logdir is {logdir}, which has no checkpoint: name the folder that training wrote to.")
+        raise UserError(f"--logdir={logdir} has no checkpoint: give the folder that training wrote to.")
     return folder, found
 
 

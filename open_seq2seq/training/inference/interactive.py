@@ -1,4 +1,4 @@
-"""A trained model that answers inputs one by one: at a prompt in the terminal, or as a Python object."""
+"""Interactive use of a trained model, at a prompt in the terminal or as a Python object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class InteractiveModel:
     """A restored model that answers one list of inputs at a time.
 
     Args:
-      model: built for ``interactive_infer``, weights restored.
+      model: a model that was built for ``interactive_infer`` and whose weights have been restored.
     """
 
     def __init__(self, model: Model) -> None:
@@ -26,7 +26,7 @@ class InteractiveModel:
         """Returns the model's result for each input, in order.
 
         Args:
-          inputs: what the data layer's ``make_interactive_batch`` takes.
+          inputs: inputs for the data layer's ``make_interactive_batch``.
         """
         if not inputs:
             return []
@@ -35,7 +35,7 @@ class InteractiveModel:
 
 
 def prompt(interactive: InteractiveModel) -> None:
-    """Reads lines until end of file, and prints the best result of each."""
+    """Reads lines until end of file, and prints the best result for each."""
     on_terminal = sys.stdin.isatty()
     if on_terminal:
         deco_print(f"{interactive.model.interactive_hint}; end with Ctrl-D.")

@@ -1,1 +1,1 @@
-"""The training loop: updates, passes over data, summaries and samples."""
+"""The training loop: updates, hooks, passes over the data, summaries and samples."""

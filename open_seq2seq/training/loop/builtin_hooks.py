@@ -1,4 +1,4 @@
-"""The hooks that the toolkit itself adds to a training: what it prints, writes, saves and evaluates between updates."""
+"""Built-in hooks, which print progress and samples, write summaries, save, and evaluate between updates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from open_seq2seq.utils.console import deco_print
 
 
 def hooks_of(trainer: Trainer) -> list[Hook]:
-    """Returns the hooks that a config asks for, its own last, in the order in which they are called."""
+    """Returns the hooks that a config enables, in the order in which they are called; user-defined hooks come last."""
     params, is_chief = trainer.model.params, trainer.runner.is_chief
     hooks: list[Hook] = []
     if params["print_loss_steps"] and is_chief:
         hooks.append(ProgressHook(params["print_loss_steps"]))
-    if params["save_checkpoint_steps"] and trainer.saves:  # before everything that can fail
+    if params["save_checkpoint_steps"] and trainer.saves:  # before the hooks that may fail
         hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
     if params["print_samples_steps"] and is_chief:
         hooks.append(SamplesHook(params["print_samples_steps"]))
@@ -32,20 +32,20 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
 
 
 def format_time(seconds: float) -> str:
-    """Returns ``H:MM:SS`` of a number of seconds."""
+    """Formats a number of seconds as ``H:MM:SS``."""
     whole = int(round(max(seconds, 0.0)))
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 class Meter:
-    """Time, objects and waiting for input since it was last read."""
+    """Measures time, input wait and consumed objects (such as tokens) since the last ``restart``."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self.restart()
 
     def restart(self) -> None:
-        """Begins a new interval."""
+        """Starts a new interval."""
         self._start = time.perf_counter()
         self._step, self._objects = self._trainer.step, self._trainer.objects
         self._waited, self._paused = self._trainer.waited, self._trainer.paused
@@ -53,7 +53,7 @@ class Meter:
     def read(self) -> tuple[float, float, float]:
         """Returns (seconds per update, objects per second, share of time spent waiting for input).
 
-        Evaluation and checkpoints in between do not count.
+        Time spent on evaluation and checkpoints is excluded.
         """
         seconds = max(time.perf_counter() - self._start - (self._trainer.paused - self._paused), 1e-9)
         steps = max(self._trainer.step - self._step, 1)
@@ -62,9 +62,9 @@ class Meter:
 
 
 class ProgressHook(Hook):
-    """Prints loss, speed, input wait and time left every ``print_loss_steps``.
+    """Prints the loss, speed, input wait and time left every ``print_loss_steps`` updates.
 
-    On a terminal a line in between is kept up to date in place.
+    On a terminal, a line that is updated in place shows them in between.
     """
 
     def __init__(self, every: int) -> None:
@@ -77,7 +77,7 @@ class ProgressHook(Hook):
 
     def begin(self, trainer: Trainer) -> None:
         self._meter = Meter(trainer)
-        if trainer.runner.num_processes > 1:  # mpiexec gives the first rank a terminal of its own, and mixes outputs
+        if trainer.runner.num_processes > 1:  # mpiexec gives rank 0 a terminal, but mixes the output of all ranks
             self._live = False
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
@@ -105,14 +105,14 @@ class ProgressHook(Hook):
         epoch = f"Epoch {trainer.epoch}, global step" if trainer.steps_per_epoch else "Global step"
         left = format_time(per_step * (trainer.last_step - trainer.step))
         losses = np.array([float(value) for value in self._losses])
-        # A loss that was not finite is reported by itself, and must not hide what came after the recovery.
+        # A non-finite loss is reported separately, and must not hide the losses after the recovery.
         loss = np.mean(losses[np.isfinite(losses)]) if np.isfinite(losses).any() else losses[-1]
         scaling = self._scaling_text(trainer.in_half)
         return (f"{epoch} {trainer.step}: train loss {loss:.4f}, {scaling}time per step {per_step:.3f}s, "
                 f"{speed:,.0f} {trainer.model.object_name}/s, input wait {100 * wait:.1f}%, time left {left}")
 
     def _scaling_text(self, in_half: bool) -> str:
-        """Loss scale and skipped updates in half precision; in float32 only what was skipped, if anything."""
+        """Returns the loss scale and number of skipped updates; in float32, only the latter, and only if not 0."""
         scale, skipped = float(self._scaling["loss_scale"]), int(self._scaling["skipped"])
         if not in_half:
             return f"skipped {skipped}, " if skipped else ""
@@ -120,7 +120,7 @@ class ProgressHook(Hook):
 
 
 class BenchmarkHook(Hook):
-    """Prints the average speed every ``print_bench_info_steps``, and at the end; counts from ``bench_start``."""
+    """Prints the average speed after ``bench_start`` updates, every ``print_bench_info_steps`` and at the end."""
 
     def __init__(self, start: int, every: int | None) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class BenchmarkHook(Hook):
 
 
 class SamplesHook(Hook):
-    """Has the model show a sample of the current batch every ``print_samples_steps``."""
+    """Prints a sample of the current batch every ``print_samples_steps`` updates."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class SamplesHook(Hook):
 
 
 class SummaryHook(Hook):
-    """Writes TensorBoard summaries every ``save_summaries_steps``."""
+    """Writes TensorBoard summaries every ``save_summaries_steps`` updates."""
 
     def __init__(self, every: int, names: list[str]) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class SummaryHook(Hook):
 
 
 class CheckpointHook(Hook):
-    """Saves a checkpoint every ``save_checkpoint_steps`` and at the end."""
+    """Saves a checkpoint every ``save_checkpoint_steps`` updates and at the end."""
 
     def __init__(self, every: int) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class CheckpointHook(Hook):
 
 
 class EvaluationHook(Hook):
-    """Evaluates every ``eval_steps`` and at the end, and keeps the best checkpoints."""
+    """Evaluates every ``eval_steps`` updates and at the end, and saves the best models."""
 
     def __init__(self, every: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One pass over a data set: evaluation (loss and metrics) and inference."""
+"""Passes over a data set for evaluation (loss and metrics) and inference."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class EvaluationPass:
 
     Args:
       model: a model built for evaluation.
-      runner: gathers the results of all processes.
-      predict: compute the metrics too, where the model has any; otherwise only the loss.
+      runner: runner that gathers the results of all processes.
+      predict: whether to compute the model's metrics, if it has any, in addition to the loss.
     """
 
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
@@ -53,12 +53,12 @@ class EvaluationPass:
 
     def run(self, training_step: int | None = None, report_progress: bool = False,
             stops: Callable[[], bool] = lambda: False) -> dict[str, float]:
-        """Evaluates; prints and returns ``val_loss`` and the metrics.
+        """Evaluates the model; prints and returns ``val_loss`` and the metrics.
 
         Args:
-          training_step: number of the update, when called during training.
-          report_progress: print how many batches are done, and the speed.
-          stops: called before each batch; True stops the pass.
+          training_step: number of the last update, if called during training.
+          report_progress: whether to print the number of batches processed and the speed.
+          stops: called before each batch; the pass is stopped if it returns True.
 
         Raises:
           PassStopped: ``stops`` returned True.
@@ -78,18 +78,18 @@ class EvaluationPass:
         loss = _mean_loss(_in_order(self._runner.gather(losses)))
         deco_print(f"Validation loss: {loss:.4f}", offset=1)
         gathered = _in_order(self._runner.gather(results))
-        # All ranks use the figures of rank 0.
+        # All ranks use the metrics of rank 0.
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
         return {"val_loss": loss, **metrics}
 
 
 class InferencePass:
-    """Decodes the whole set, and writes the results on the way.
+    """Decodes the whole set, and writes results along the way.
 
     Args:
       model: a model built for inference.
-      runner: gathers the results of all processes.
+      runner: runner that gathers the results of all processes.
     """
 
     def __init__(self, model: Model, runner: Runner) -> None:
@@ -102,17 +102,17 @@ class InferencePass:
             return self._model.predict(batch)
 
     def predict(self, batches: list[dict[str, Any]], fresh: bool = True) -> list[Any]:
-        """Returns the model's results for at most as many batches as replicas, as ``Model.infer`` gives them.
+        """Returns the result of ``Model.infer`` for each batch.
 
         Args:
-          batches: NumPy arrays.
-          fresh: whether the states that the model carries from batch to batch begin as zeros.
+          batches: at most one batch per replica, as NumPy arrays.
+          fresh: whether the states that the model carries from batch to batch are set to zero first.
         """
         return [_on_examples(self._model.infer, batch, [np.asarray(output) for output in outputs])
                 for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
 
     def run(self, output_file: str) -> None:
-        """Decodes every example; rank 0 writes the results of one window of examples after another."""
+        """Decodes all examples; rank 0 writes the results window by window."""
         writer = open_results(self._model, output_file) if self._runner.is_chief else None
         with writer if writer is not None else contextlib.nullcontext():
             for results in self._windows():
@@ -121,9 +121,9 @@ class InferencePass:
                     writer.write_batches(gathered)
 
     def _windows(self) -> Iterator[list[tuple[int, Any]]]:
-        """Yields for each window this process's results with the numbers of their batches, or an empty list.
+        """Yields one list per window, with the batch number and result of each of this process's batches.
 
-        The rows of a contiguous layer go through the set side by side, so all its examples are one window.
+        The rows of a contiguous data layer advance through the whole set in parallel, so the set is a single window.
         """
         layer, runner = self._model.data_layer, self._runner
         if layer.contiguous:
@@ -159,7 +159,7 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
             sums[unit] = sums.get(unit, 0.0) + float(mean) * float(units[unit])
             totals[unit] = totals.get(unit, 0.0) + float(units[unit])
     if not any(totals.values()):
-        raise DataError("The evaluation set has no examples that can be used: give a file that has some.")
+        raise DataError("The evaluation set has no usable examples: give a file that has some.")
     return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
 
 
@@ -178,13 +178,13 @@ def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
 
 
 class _Progress:
-    """Reports the progress and the speed of one pass of a process.
+    """Reports the progress and speed of this process in a pass.
 
     Args:
-      model: whose pass it is.
-      runner: has the replicas.
-      total: how many batches this process has in all.
-      report: whether progress and, at the end, speed are printed.
+      model: model that makes the pass.
+      runner: the run's runner.
+      total: total number of batches of this process.
+      report: whether to print the progress and, at the end, the speed.
     """
 
     def __init__(self, model: Model, runner: Runner, total: int, report: bool) -> None:
@@ -194,7 +194,7 @@ class _Progress:
         self._started, self._objects, self._timed = time.perf_counter(), 0, 0
 
     def over(self, rounds: Iterable[list[PassBatch]]) -> Iterator[list[PassBatch]]:
-        """Yields the rounds: as many batches as there are replicas, or fewer."""
+        """Yields the given rounds, which are lists of at most one batch per replica, and reports on them."""
         model = self._model
         for batches in rounds:
             self._runner.check_ranks()
@@ -202,7 +202,7 @@ class _Progress:
             ids = [batch["ids"] for _, _, batch in batches]
             TRAIL.note(f"{model.mode} batch", self._done, ids, model.data_layer.describe_example)
             yield batches
-            if before == 0:  # the first batches include the time of tracing
+            if before == 0:  # the first round includes the time of tracing
                 self._started = time.perf_counter()
             else:
                 self._timed += 1

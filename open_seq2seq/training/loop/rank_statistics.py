@@ -1,4 +1,4 @@
-"""Moving averages of batch norm, which differ between ranks, replaced by their mean over all ranks."""
+"""Replaces the moving averages of batch norm, which differ between ranks, by their mean over all ranks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from open_seq2seq.runners.runner import Runner
 
 
 class SharedStatistics:
-    """The statistics among a model's variables.
+    """The statistics among a model's variables: those that are FP32 and not trainable.
 
     Args:
-      variables: of the model, by name.
-      runner: adds up over ranks.
+      variables: variables of the model, by name.
+      runner: runner that sums over ranks.
     """
 
     def __init__(self, variables: Mapping[str, tf.Variable], runner: Runner) -> None:
@@ -24,7 +24,7 @@ class SharedStatistics:
         self._assign: Any = None
 
     def average(self) -> None:
-        """Gives all ranks the mean; a collective operation where there are several and any statistics."""
+        """Sets the statistics on all ranks to their mean; a collective operation if there are several ranks."""
         if self._runner.world_size > 1 and self._variables:
             if self._assign is None:
                 self._assign = self._runner.compile(self._assign_means, [])

@@ -1,4 +1,4 @@
-"""The states that a model carries from batch to batch, over all replicas of a run: saved, restored, inspected."""
+"""Saves, restores and inspects the states that a model carries from batch to batch, over all replicas of a run."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def num_rows(batch: Any) -> tf.Tensor:
-    """Returns how many rows a batch has."""
+    """Returns the number of rows in a batch."""
     return tf.shape(batch["ids"])[0]
 
 
 def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextManager[None]:
-    """Returns the context for a batch of evaluation or inference, in which the model continues from the batch before.
+    """Returns the context for a batch of evaluation or inference, in which the model continues from the previous batch.
 
     Args:
-      model: not the one that is trained.
-      batch: tensors.
-      fresh: bool ``[]``, whether its states begin as zeros.
+      model: model for evaluation or inference.
+      batch: the batch, as tensors.
+      fresh: bool ``[]``, whether the carried states are set to zero first.
     """
     states = carried_states(model)
     if not states:
         return contextlib.nullcontext()
-    if model.mode == "interactive_infer":  # one request has nothing to do with the next
+    if model.mode == "interactive_infer":  # requests are independent of each other
         return put_aside(num_rows(batch))
     return carrying(states.values(), num_rows(batch), 0, fresh)
 
 
 def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> AbstractContextManager[None]:
-    """Returns the context for a training batch that is run again: what the model writes to its states is dropped.
+    """Returns the context for running a training batch again, in which new values of the carried states are discarded.
 
     Args:
-      model: any.
-      batch: tensors.
-      values: what the states are for the batch's rows ``[rows or more, …]``, by path; zeros for those left out.
+      model: the model.
+      batch: the batch, as tensors.
+      values: carried states ``[rows or more, …]`` for the rows of the batch, by path; missing ones are zeros.
     """
     states = carried_states(model)
     if not states:
@@ -54,20 +54,20 @@ def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> 
 
 
 def carried_signature(model: Model) -> dict[str, tf.TensorSpec]:
-    """Returns the specs of the states of one batch, by path."""
+    """Returns the tensor specs of the carried states for one batch, by path."""
     return {name: tf.TensorSpec([None, *state.shape], state.dtype) for name, state in carried_states(model).items()}
 
 
 class RunStates:
-    """The carried states of the model that is trained, over all replicas and slots.
+    """The carried states of the training model, over all replicas and slots.
 
-    Outside of a replica they are arrays ``[G, rows, …]`` by path, with G = ranks × ``iter_size`` slots. Slot s belongs
-    to the micro-batches i with i mod G = s, however G is divided into ranks and ``iter_size``.
+    Outside of replicas, the states are arrays ``[G, rows, …]`` by path, with G = ranks × ``iter_size`` slots. Slot s
+    belongs to the micro-batches i with i mod G = s, regardless of how G is divided into ranks and ``iter_size``.
 
     Args:
-      model: built for training.
-      runner: knows the replicas.
-      positions: of the contiguous plan: micro-batches of one slot in an epoch.
+      model: the training model.
+      runner: the run's runner.
+      positions: number of micro-batches of one slot in an epoch, from the contiguous plan.
     """
 
     def __init__(self, model: Model, runner: Runner, positions: int) -> None:
@@ -79,12 +79,12 @@ class RunStates:
         return bool(self._states)
 
     def carrying(self, micro_batch: tf.Tensor, slot: tf.Tensor, batch: Any) -> AbstractContextManager[None]:
-        """Returns the context for a micro-batch of training, in a function for replicas.
+        """Returns the context for a training micro-batch, for use in a function that runs on replicas.
 
         Args:
-          micro_batch: int64 ``[]``, its number since the start of training, over all ranks.
-          slot: int64 ``[]``, which of its replica's ``iter_size`` micro-batches it is.
-          batch: tensors.
+          micro_batch: int64 ``[]``, number of the micro-batch since the start of training, over all ranks.
+          slot: int64 ``[]``, index of the micro-batch among the ``iter_size`` ones of its replica and update.
+          batch: the micro-batch, as tensors.
         """
         if not self._states:
             return contextlib.nullcontext()
@@ -92,7 +92,7 @@ class RunStates:
         return carrying(self._states.values(), num_rows(batch), slot, fresh)
 
     def gather(self) -> dict[str, np.ndarray]:
-        """Returns the states of all replicas, by path; a collective operation where there are any."""
+        """Returns the states of all replicas, by path; a collective operation if there are any states."""
         if not self._states:
             return {}
         copies = {name: [copy.numpy() for copy in self._copies(name)] for name in self._states}
@@ -103,7 +103,7 @@ class RunStates:
         return {name: np.stack([slot[name] for slot in slots]) for name in self._states}
 
     def assign(self, values: Mapping[str, np.ndarray]) -> None:
-        """Gives this process's replicas what ``gather`` returned; states that are not among the values are zeros."""
+        """Assigns the result of ``gather`` to the replicas of this process; missing states are set to zero."""
         first, world_size = self._runner.replica_rank, self._runner.world_size
         for name, state in self._states.items():
             for replica, copy in enumerate(self._copies(name)):
@@ -111,23 +111,23 @@ class RunStates:
                 copy.assign(tf.zeros(copy.shape, state.dtype) if value is None else value[first + replica::world_size])
 
     def assign_fitting(self, values: Mapping[str, np.ndarray]) -> None:
-        """Does the same where the values belong to the same rows; otherwise the states become zeros."""
+        """Assigns the result of ``gather`` if it fits this run's slots and shapes; otherwise sets all states to 0."""
         self.assign({} if self._states and self._problem(values) else values)
 
     def restore(self, values: Mapping[str, np.ndarray] | None, on_other: str, micro_batch: int) -> int:
-        """Takes the states from a checkpoint; a collective operation where there are any.
+        """Restores the states from a checkpoint; a collective operation if there are any states.
 
         Args:
-          values: what ``gather`` returned, in the first process; None elsewhere.
-          on_other: what to do where they belong to other rows: ``refuse`` or ``reset``.
-          micro_batch: how many micro-batches had been consumed.
+          values: result of ``gather``, in the first process; None in others.
+          on_other: what to do if the values do not fit this run's slots and shapes: ``refuse`` or ``reset``.
+          micro_batch: number of micro-batches consumed before the checkpoint.
 
         Returns:
-          The micro-batch to continue from: the same, or after a reset the last one before which all slots have had
-          equally many.
+          The micro-batch to continue with: ``micro_batch``, or after a reset the last one before which all slots have
+          consumed the same number.
 
         Raises:
-          CheckpointError: they belong to other rows, and ``on_other`` is ``refuse``; on all ranks.
+          CheckpointError: the values do not fit, and ``on_other`` is ``refuse``; raised on all ranks.
         """
         if not self._states:
             return micro_batch
@@ -137,20 +137,20 @@ class RunStates:
             self.assign(values)
             return micro_batch
         if on_other == "refuse":
-            raise CheckpointError(f"{problem}: resume as the run was started, or start the states anew by "
-                                  "--carried_state_on_resume=reset.")
+            raise CheckpointError(f"{problem}: resume with the settings that the run was started with, or reset the "
+                                  "carried states with --carried_state_on_resume=reset.")
         self.assign({})
-        deco_print(f"{problem}: the states start anew.")
+        deco_print(f"{problem}: the carried states are reset.")
         return micro_batch - micro_batch % self.slots
 
     def before(self, micro_batch: int) -> dict[str, np.ndarray]:
-        """Returns the states ``[rows, …]`` of one of this process's micro-batches, by path, as they are now.
+        """Returns the current states ``[rows, …]`` for one of this process's micro-batches, by path.
 
-        After the step that consumed the micro-batch they are what it left, except at the beginning of an epoch, where
-        they are the zeros that it began with.
+        After the step that consumed the micro-batch, these are the states that it has left. For the first micro-batches
+        of an epoch, however, they are the zeros that these started with.
 
         Args:
-          micro_batch: its number.
+          micro_batch: number of the micro-batch.
         """
         turn, rank = divmod(micro_batch % self.slots, self._runner.world_size)
         replica = rank - self._runner.replica_rank
@@ -171,9 +171,9 @@ class RunStates:
                 return f"The checkpoint has no carried state '{name}'"
             (there, *of_slot), here = values[name].shape, self.slots
             if there != here:
-                return (f"The checkpoint has the carried state of {there} batches an update (devices × iter_size), but "
+                return (f"The checkpoint has carried states for {there} batches per update (devices × iter_size), but "
                         f"this run has {here}")
             if tuple(of_slot) != tuple(state.variable.shape[1:]):
-                return (f"The checkpoint has the carried state '{name}' as {list(of_slot)} (rows first), but this run "
-                        f"has {list(state.variable.shape[1:])}")
+                return (f"The carried state '{name}' has the shape {list(of_slot)} in the checkpoint (rows first), but "
+                        f"{list(state.variable.shape[1:])} in this run")
         return None

@@ -1,4 +1,4 @@
-"""The variables of a run, and the numbers that say where it stands: what checkpoints keep and recoveries restore."""
+"""The variables and the position of a run, which checkpoints store and recoveries restore."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RunVariables:
 
     Attributes:
       weights: all variables of the model, by name.
-      trainable: those that the optimizer updates.
-      optimizer: built for ``trainable``.
+      trainable: the variables that the optimizer updates, by name.
+      optimizer: the optimizer, built for ``trainable``.
       carried: the states that the model carries from batch to batch, of all replicas.
     """
 
@@ -34,16 +34,16 @@ class RunVariables:
 
 @dataclass(frozen=True)
 class RunPosition:
-    """Where a run stands, apart from its variables: plain values, which JSON can hold.
+    """The position of a run and other JSON-serialisable values that a checkpoint stores besides variables.
 
     Attributes:
-      step: updates attempted; skipped ones count.
-      epoch: that the next batch belongs to, from 0.
-      micro_batch: micro-batches consumed by all replicas together.
-      random_seed: of the run.
+      step: number of attempted updates, including skipped ones.
+      epoch: epoch of the next batch, counted from 0.
+      micro_batch: number of micro-batches consumed by all replicas together.
+      random_seed: seed of the run.
       world_size: number of replicas.
-      divergence: what ``DivergenceHistory.state`` returns.
-      mixed_choice: the kinds of operations in bfloat16; None where the run's type leaves no choice.
+      divergence: result of ``DivergenceHistory.state``.
+      mixed_choice: kinds of operations computed in bfloat16; None if the run's dtype leaves no choice.
     """
 
     step: int
@@ -55,5 +55,5 @@ class RunPosition:
     mixed_choice: list[str] | None
 
     def as_state(self) -> dict[str, Any]:
-        """Returns the entries of a checkpoint's ``state.json``."""
+        """Returns the values as entries of a checkpoint's ``state.json``."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Samples of training on the console, in TensorBoard and in the log directory."""
+"""Reports samples during training on the console, in TensorBoard and in the log directory."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 
 KEPT_STEPS = 20
-"""How many folders of samples are kept, the newest ones."""
+"""Number of sample folders to keep; older ones are removed."""
 LIST = "samples.json"
-"""A list of the samples in their folder; nothing else there is replaced or removed."""
+"""Name of the list of samples in their folder; other files in the folder are neither replaced nor removed."""
 
 _STEP = re.compile(r"step-\d+$")
-_LONGEST = 150  # bytes of a name
+_LONGEST = 150  # longest file name without suffix, in bytes
 
 
 class RunReporter(Reporter):
-    """Prints text and numbers, and puts everything where the run has a place for it.
+    """Prints text and numbers, and writes samples to TensorBoard and to files.
 
-    * TensorBoard gets text, scalars, images, figures and sound, where the run writes summaries.
-    * ``<folder>/step-<n>/`` gets images and figures as PNG, sound as WAV, and files. Each gets its name when it is
-      whole. Any name is turned into a valid file name, a different one for each sample of a step.
+    * TensorBoard gets text, scalars, images, figures and sound, if the run writes summaries.
+    * ``<folder>/step-<n>/`` gets images and figures as PNG, sound as WAV, and other files. Incomplete files have a
+      temporary name. Sample names are converted to valid file names that are unique within a step.
 
     Args:
       step: number of the update.
-      summaries: TensorBoard's, or None.
-      folder: of all samples, or None where the run keeps nothing.
+      summaries: the run's TensorBoard writer, or None.
+      folder: folder of all samples, or None if the run keeps no files.
 
     Raises:
-      UserError: the folder leads elsewhere by a link, or cannot be written.
+      UserError: the folder is a symbolic link, or cannot be written.
     """
 
     def __init__(self, step: int, summaries: Summaries | None = None, folder: Path | None = None) -> None:
@@ -79,8 +79,8 @@ class RunReporter(Reporter):
     def sound(self, name: str, samples: np.ndarray, rate: int) -> None:
         samples = np.asarray(samples)
         if samples.ndim != 1 or samples.dtype.kind != "f":
-            raise ValueError(f"The sound {name} is {samples.dtype} {list(samples.shape)} but has to be floats "
-                             "[samples].")
+            raise ValueError(f"The sound {name} must be a floating-point array [samples], got {samples.dtype} "
+                             f"{list(samples.shape)}.")
         clipped = np.clip(np.nan_to_num(samples.astype(np.float32)), -1.0, 1.0)
         with self._recording():
             tf.summary.audio(name, clipped[np.newaxis, :, np.newaxis], rate)
@@ -108,7 +108,7 @@ class RunReporter(Reporter):
         return contextlib.nullcontext() if self._summaries is None else self._summaries.recording(self.step)
 
     def _step_folder(self) -> str:
-        """Returns the folder of this step, and removes the oldest ones before its first file is written."""
+        """Returns the name of this step's folder; before the first file, also removes the oldest folders."""
         if not self._taken and self._listed is not None:
             _keep_last(self._listed, f"step-{self.step}")
         return f"step-{self.step}"
@@ -123,19 +123,19 @@ class RunReporter(Reporter):
         return unique
 
     def _is_others(self, name: str) -> bool:
-        """Whether a file of this step has the name and was not written, or was changed, by somebody else."""
+        """Returns whether this step has a file of that name that the run did not write, or that was changed since."""
         assert self._folder is not None and self._listed is not None
         path = f"{self._step_folder()}/{name}"
         return os.path.lexists(self._folder / path) and not self._listed.is_own(path)
 
 
 def _plain(name: str) -> str:
-    """Replaces characters that could lead out of a folder, or that a shell treats specially."""
+    """Replaces characters that could make a path leave its folder, or that are special in a shell."""
     return re.sub(r"[^\w.+=-]", "_", name)
 
 
 def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
-    """Removes the files of the steps written first, which after a recovery may not be the lowest steps."""
+    """Removes the step folders that were written first; after a recovery, these may not be the lowest steps."""
     steps = {name.partition("/")[0] for name in listed.names} - {newest}
     found = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
     times = {step: (listed.folder / step).stat().st_mtime_ns for step in found if (listed.folder / step).exists()}
@@ -147,11 +147,11 @@ def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
 
 
 def _pixels(name: str, image: np.ndarray) -> np.ndarray:
-    """Returns an image as uint8."""
+    """Returns an image ``[height, width, channels]`` as uint8; floats are scaled from the range 0 to 1."""
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[2] not in (1, 3, 4) or image.dtype != np.uint8 and image.dtype.kind != "f":
-        raise ValueError(f"The image {name} is {image.dtype} {list(image.shape)} but has to be uint8 or floats "
-                         "[height, width, channels] with 1, 3 or 4 channels.")
+        raise ValueError(f"The image {name} must be a uint8 or floating-point array [height, width, channels] with 1, "
+                         f"3 or 4 channels, got {image.dtype} {list(image.shape)}.")
     if image.dtype == np.uint8:
         return image
     return (np.clip(np.nan_to_num(image.astype(np.float32)), 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)

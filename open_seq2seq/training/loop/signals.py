@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP ask a training to save and stop; a second SIGINT stops it at once."""
+"""Handles SIGINT, SIGTERM and SIGHUP: training saves a checkpoint and stops; a later SIGINT stops it at once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from open_seq2seq.utils.console import deco_print
 
 
 class StopRequest:
-    """Context in which the signals only set ``signum``, for the loop to see between updates.
+    """Context manager in which the first signal only sets ``signum``, which the loop checks between updates.
 
-    Further signals change nothing, because terminals and launchers send several, except for a second Ctrl-C, which
-    comes from a person who does not want to wait. A SIGHUP that is ignored, as under ``nohup``, stays ignored.
+    Further signals are ignored, because terminals and launchers send several. Only SIGINT (Ctrl-C) then raises
+    KeyboardInterrupt, for users who do not want to wait. SIGHUP stays ignored if it was, as under ``nohup``.
     """
 
     def __init__(self) -> None:
@@ -22,11 +22,11 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has been received."""
         return self.signum is not None
 
     def __enter__(self) -> StopRequest:
-        # Python lets only the main thread set handlers; elsewhere (a notebook's worker) signals stay as they are.
+        # Only the main thread may set handlers; in other threads, as in some notebooks, signals are left as they are.
         if threading.current_thread() is threading.main_thread():
             for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""One update of the weights: forward, backward, accumulation over micro-batches, optimizer."""
+"""One update of the weights: forward and backward pass, accumulation over micro-batches, and optimizer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Tensors = dict[str, Any]
 
 
 class WeightedSums(NamedTuple):
-    """What is added up over micro-batches and replicas, for the loss terms that count one unit.
+    """Sums over micro-batches and replicas, for all loss terms that are counted in the same unit.
 
     Attributes:
-      gradients: by variable name, in FP32, each replica's mean times its units.
-      loss: the mean loss times the units ``[]``.
-      units: tokens, frames or examples ``[]``.
+      gradients: FP32 gradients by variable name; each replica adds the gradient of its mean loss times its units.
+      loss: sum of the mean losses times the units ``[]``.
+      units: number of tokens, frames or examples ``[]``.
     """
 
     gradients: Tensors
@@ -40,19 +40,19 @@ class WeightedSums(NamedTuple):
     units: tf.Tensor
 
     def plus(self, other: WeightedSums) -> WeightedSums:
-        """Returns the sums of both."""
+        """Returns the sum of both."""
         gradients = {name: add_gradients(value, other.gradients[name]) for name, value in self.gradients.items()}
         return WeightedSums(gradients, self.loss + other.loss, self.units + other.units)
 
     def reduced(self, runner: Runner, name: str, tallies: Tensors) -> tuple[WeightedSums, Tensors]:
-        """Returns the sums over all replicas, and those of other scalars that travel with them.
+        """Returns the sums over all replicas, and the sums of other scalars, computed in the same reduction.
 
         Args:
-          runner: adds up.
-          name: of the reduction.
-          tallies: scalars ``[]`` by name.
+          runner: the run's runner.
+          name: name of the reduction.
+          tallies: the other scalars ``[]``, by name.
         """
-        # No variable's name begins with a space.
+        # The leading spaces avoid collisions with names of variables.
         scalars = {" loss": self.loss, " units": self.units,
                    **{f" tally/{key}": value for key, value in tallies.items()}}
         found = runner.reduce({**self.gradients, **scalars}, name)
@@ -63,22 +63,21 @@ class WeightedSums(NamedTuple):
 class TrainStep:
     """Consumes ``iter_size`` micro-batches and makes one update.
 
-    The update's gradient is that of Σ weight · sum / units, with units added over all
-    micro-batches and replicas. Each micro-batch differentiates its local mean, which
-    keeps half-precision gradients in range whatever the batch, and is weighted by its
-    units in FP32 afterwards.
+    The gradient of an update is that of Σ weight · sum / units, with units summed over all micro-batches and replicas.
+    For each micro-batch, the local mean is differentiated, which keeps half-precision gradients in range for any size
+    of the batch. The gradients are then multiplied by the micro-batch's units in FP32.
 
     Args:
-      model: built for training.
-      optimizer: already built for ``variables``.
-      variables: the trainable variables by name.
-      runner: adds gradients up over replicas.
+      model: the training model.
+      optimizer: optimizer, already built for ``variables``.
+      variables: the trainable variables, by name.
+      runner: runner that sums gradients over replicas.
       seed: the run's ``random_seed``.
-      iter_size: micro-batches an update.
-      report_gradients: return the gradients with the results, for summaries.
-      underflow: measures at summary steps the share of gradients that underflow in half precision, or None.
-      use_xla_jit: compile the step.
-      sync_batch_norm: batch norm takes the statistics of all replicas' batches together.
+      iter_size: number of micro-batches per update.
+      report_gradients: whether the results include the gradients, for summaries.
+      underflow: measures the share of gradients that underflow in half precision, at summary steps; or None.
+      use_xla_jit: whether the step is compiled with XLA.
+      sync_batch_norm: whether batch norm computes its statistics over the batches of all replicas.
       carried: the states that the model carries from batch to batch; None for a model without any.
     """
 
@@ -101,8 +100,8 @@ class TrainStep:
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._is_simple = iter_size == 1 and runner.world_size == 1  # nothing is added up
-        # With the backward pass and the reduction in one function, gradients travel while others are computed.
+        self._is_simple = iter_size == 1 and runner.world_size == 1  # nothing is summed
+        # With the backward pass and the reduction in one function, communication and computation overlap.
         self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
         signature = [model.data_layer.input_signature]
         self._update_at_once = runner.compile(self._update_from_one, signature, use_xla_jit)
@@ -115,14 +114,15 @@ class TrainStep:
         """Makes one update.
 
         Args:
-          batches: ``iter_size`` micro-batches for each replica of this process: the first of each replica, then the
-            second of each, and so on.
-          tallies: numbers that are added up over all processes together with the gradients, and returned.
+          batches: ``iter_size`` micro-batches for each replica of this process: the first one of each replica, then the
+            second one of each, and so on.
+          tallies: numbers that are summed over all processes together with the gradients, and returned.
 
         Returns:
-          ``loss`` (of the whole update, all replicas), ``finite_loss``, ``applied``, ``learning_rate``,
-          ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``, the
-          tallies; and, when asked for, ``gradients`` and ``underflow``. All are tensors, which nothing has waited for.
+          A dict with ``loss`` (of the whole update, over all replicas), ``finite_loss``, ``applied``,
+          ``learning_rate``, ``grad_norm``, ``clipped_grad_norm``, ``loss_scale``, ``skipped``, ``larc``, ``overflows``
+          and the tallies; if requested, also ``gradients`` and ``underflow``. All values are tensors; reading one waits
+          for the device.
         """
         if self._is_simple:
             return self._update_at_once(batches)[0]
@@ -139,7 +139,7 @@ class TrainStep:
 
     @property
     def traces(self) -> int:
-        """How often the step was traced; more than one a function means retracing."""
+        """Total number of traces of the step's functions; more than one per function means retracing."""
         functions = (self._update_at_once, self._weigh, self._finish, self._together)
         return sum(f.traces for f in functions if f is not None)
 
@@ -149,7 +149,7 @@ class TrainStep:
             lambda batch, tallies: self._update_from_sums(self._weigh_one(batch), tallies), signature)
 
     def _forward(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """Returns, by unit, the local means of the loss and their units."""
+        """Returns the local mean losses and the numbers of units, both by unit."""
         rank = tf.cast(self._runner.replica_rank, tf.int64)
         micro_batch = self.offset + self.batches * self._runner.world_size + rank
         compilable = tracing_for_xla() if self._use_xla_jit else contextlib.nullcontext()
@@ -195,10 +195,10 @@ class TrainStep:
         return self._runner.reduce(tensors, name, exact=True)
 
     def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns what the gradients of all replicas are multiplied by: the mean of their units.
+        """Returns the common weights of the gradients of all replicas: the mean number of units, by unit.
 
-        Where a replica's loss depends on the batches of others, all replicas differentiate parts of one loss, each
-        as large as its share of the units, instead of means of their own.
+        With synchronised batch norm, the loss of a replica depends on the batches of the others. Instead of its own
+        mean, each replica therefore differentiates its part of a common loss, in proportion to its units.
         """
         sums = self._reduce_inside({f" {unit}": value for unit, value in units.items()}, "units")
         return {unit: sums[f" {unit}"] / self._runner.world_size for unit in units}
@@ -233,7 +233,7 @@ class TrainStep:
         return {name: gradient for name, gradient in found.items() if gradient is not None}
 
     def _apply(self, gradients: Tensors) -> Tensors:
-        with tf.name_scope("optimizer"):  # profiles recognise it by this scope
+        with tf.name_scope("optimizer"):  # identifies the optimizer in profiles
             info = self._optimizer.update(gradients, self._variables, agree=self._runner.agree)
         results: Tensors = dict(info._asdict())
         if self._report_gradients:
@@ -254,10 +254,10 @@ def _add_to(gradients: Tensors, more: Tensors) -> None:
 
 
 def local_means(terms: list[LossTerm]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-    """Adds up loss terms that count the same unit.
+    """Sums the means of the loss terms that are counted in the same unit.
 
     Returns:
-      ({unit: Σ weight · sum / units}, {unit: units}), FP32 scalars ``[]``.
+      ({unit: Σ weight · sum / units}, {unit: units}), with FP32 scalars ``[]``.
     """
     means: dict[str, tf.Tensor] = {}
     units: dict[str, tf.Tensor] = {}

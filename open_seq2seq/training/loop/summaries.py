@@ -21,10 +21,10 @@ class Summaries:
     """Writes the TensorBoard events of a run.
 
     Args:
-      directory: where the events file goes.
-      trainable: variables whose histograms and norms are written where the config asks for them.
-      underflow: measured the shares in the results of summary steps; None where nothing does.
-      clips: whether gradients are clipped, so that their norm afterwards is of interest.
+      directory: folder of the events file.
+      trainable: variables whose histograms and norms are written if the config asks for them.
+      underflow: the meter of gradient underflow at summary steps, or None.
+      clips: whether gradients are clipped; if so, their norm after clipping is written too.
     """
 
     def __init__(self, directory: str, trainable: Mapping[str, tf.Variable], underflow: UnderflowMeter | None = None,
@@ -42,7 +42,7 @@ class Summaries:
 
     @contextlib.contextmanager
     def recording(self, step: int) -> Iterator[None]:
-        """Within this context the functions of ``tf.summary`` write at a step."""
+        """Context manager in which the functions of ``tf.summary`` write to these events at a step."""
         try:
             with self._writer.as_default(step=step):
                 yield
@@ -53,13 +53,13 @@ class Summaries:
 
     def write_training(self, step: int, results: Mapping[str, Any], names: Sequence[str],
                        epoch: int | None = None) -> None:
-        """Writes the loss and the summaries that the config's list names.
+        """Writes the loss and the summaries that the config requests.
 
         Args:
-          step: that the results are of.
-          results: what the training step returned: scalars ``[]``, and tensors by variable name.
-          names: of the summaries.
-          epoch: written too where the run counts epochs.
+          step: number of the update.
+          results: results of the training step: scalars ``[]``, and tensors by variable name.
+          names: names of the summaries.
+          epoch: the epoch, which is written too, or None if the run does not count epochs.
         """
         scalars = {"train_loss": results["loss"]}
         if epoch is not None:
@@ -78,7 +78,7 @@ class Summaries:
             _write_tensors("variable", self._trainable, names)
 
     def _underflow(self, results: Mapping[str, Any]) -> dict[str, float]:
-        """Returns the shares by layer group; their names distinguish what was observed from what float16 would lose."""
+        """Returns the share of underflow by summary name, which says if it was observed or would occur in float16."""
         meter = self._meter
         if meter is None:
             return {}

@@ -1,4 +1,4 @@
-"""One training from its first update to its last: hooks, signals, recovery from divergence, and errors."""
+"""Runs training from the first update to the last, with hooks, signals, recovery from divergence, and errors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from open_seq2seq.training.recovery.rescue import rescued
 
 
 def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | None:
-    """Trains to the end or until a signal.
+    """Trains until the end, or until a signal is received.
 
     Args:
-      trainer: makes the updates.
-      last_hooks: called after those that the config asks for.
+      trainer: the trainer.
+      last_hooks: hooks to call after those that the config enables.
 
     Returns:
-      The signal's number when one stopped the training, else None.
+      The number of the signal that stopped training, or None.
 
     Raises:
       DivergenceError: the run diverged and has to stop.
-      PrecisionLowered: it diverged and has to continue in another type, with another trainer.
+      PrecisionLowered: the run diverged and has to continue in another dtype, with another trainer.
     """
     hooks: list[TrainingHook] = [*hooks_of(trainer), *last_hooks]
     with trainer.stop, rescued(trainer):
@@ -38,7 +38,7 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
                 recovery.recover(divergence)
         for hook in hooks:
             hook.end(trainer)
-        if trainer.stop.requested:  # also where the config asks for no regular checkpoints
+        if trainer.stop.requested:  # even if the config disables regular checkpoints
             trainer.save_checkpoint()
         trainer.wait_for_checkpoint()
     return trainer.stop.signum

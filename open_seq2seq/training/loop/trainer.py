@@ -1,4 +1,4 @@
-"""The training of a model, one update after another, written once for every task and every runner."""
+"""Trains a model update by update; the same loop serves all tasks and runners."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from open_seq2seq.utils.trail import TRAIL
 
 
 class TrainingHook(Protocol):
-    """What the loop asks of a hook; see ``training.hooks.Hook``."""
+    """Protocol of hooks; see ``training.hooks.Hook``."""
 
     def begin(self, trainer: Any) -> None:
         """Called once before the first update."""
@@ -61,31 +61,31 @@ class TrainingHook(Protocol):
 
 
 class Trainer:
-    """Makes updates of a model; ``loop.train.train`` runs it from the first to the last.
+    """Makes the updates of a model; ``loop.train.train`` runs it from the first to the last update.
 
     Args:
-      model: built for training.
-      eval_model: built for evaluation with the same variables, or None.
-      runner: who computes.
+      model: the training model.
+      eval_model: the evaluation model with the same variables, or None.
+      runner: the run's runner.
       seed: the run's random seed.
-      saver: writes checkpoints, on rank 0; None to write none.
-      summaries_dir: where TensorBoard's events go, or None.
+      saver: writer of checkpoints on rank 0; None to write none.
+      summaries_dir: folder of TensorBoard events, or None.
 
     Attributes:
-      step: updates attempted so far; skipped ones count.
-      offset: micro-batches consumed beyond what ``step`` updates take now; a change of the number of ranks makes it
-        differ from 0.
+      step: number of attempted updates, including skipped ones.
+      offset: number of micro-batches consumed, minus those that ``step`` updates consume with the current number of
+        ranks; 0 unless the number of ranks has changed.
       last_step: the step after which training ends.
-      saves: whether the run writes checkpoints, on any rank.
+      saves: whether any rank writes checkpoints.
       variables: all variables of the model, by name.
-      trainable: those that the optimizer updates.
+      trainable: the variables that the optimizer updates, by name.
       carried: the states that the model carries from batch to batch, of all replicas.
       waited: seconds spent waiting for input.
       paused: seconds spent on evaluation and checkpoints.
-      underflow: measures at summary steps the share of gradients that underflow; None unless asked for.
-      divergence: detects divergence, and remembers it.
-      stop: whether a signal has asked the run to stop.
-      is_whole: whether the present state is that after ``step``; it is not while an update is made.
+      underflow: measures the share of gradients that underflow, at summary steps; None unless requested.
+      divergence: detector and history of divergences.
+      stop: receives the signals that stop the run.
+      is_whole: whether the current state is that after ``step`` updates; False during an update.
       is_settled: whether ``settle`` has been called since the last update.
     """
 
@@ -144,7 +144,7 @@ class Trainer:
         if scaling is None:
             scaling = "Backoff" if policy.compute == tf.float16 else 1.0
         scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
-        # An update with inf or NaN is never made, whatever the scale, so that weights stay finite until a recovery.
+        # Updates with inf or NaN are skipped with any loss scaling, so that weights stay finite until a recovery.
         wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
                                           skip_nonfinite=True, **make_additions(params))
         wrapper.build(self.trainable)
@@ -161,7 +161,7 @@ class Trainer:
 
     @property
     def rate_scale(self) -> int:
-        """What the policy's learning rate is multiplied by: 1, or the number of replicas if the config says so."""
+        """Factor on the policy's learning rate: the number of replicas with ``lr_scale_with_world``, else 1."""
         return self.runner.world_size if self.model.params["lr_scale_with_world"] else 1
 
     def _make_underflow_meter(self) -> UnderflowMeter | None:
@@ -172,46 +172,43 @@ class Trainer:
 
     @property
     def in_half(self) -> bool:
-        """Whether the arithmetic is float16 or bfloat16."""
+        """Whether the model computes in float16 or bfloat16."""
         return precision_of(self.model.params).compute != tf.float32
 
     def _steps_in(self, epochs: int) -> int:
-        """Whole updates that fit in a number of epochs; an update may straddle two."""
+        """Returns how many complete updates a number of epochs contains; an update may span two epochs."""
         micro_batches = epochs * self._stream.micro_batches_per_epoch - self.offset
         return micro_batches // (self._iter_size * self.runner.world_size)
 
     @property
     def epoch(self) -> int:
-        """The epoch, from 0, that the next batch belongs to."""
+        """Epoch of the next batch, counted from 0."""
         return self.micro_batch // self._stream.micro_batches_per_epoch
 
     @property
     def micro_batch(self) -> int:
-        """How many micro-batches all replicas together have consumed."""
+        """Number of micro-batches that all replicas together have consumed."""
         return self.offset + self.step * self._iter_size * self.runner.world_size
 
     @property
     def finished(self) -> bool:
-        """Whether training has reached its end.
-
-        An update that loss scaling skipped does not count towards ``max_steps``.
-        """
+        """Whether training has reached its end; skipped updates do not count towards ``max_steps``."""
         return self.step >= self.last_step and (
             bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step)
 
     @property
     def objects(self) -> int:
-        """Tokens, frames or images consumed by all replicas since the start of this process."""
+        """Number of tokens, frames or images that all replicas have consumed since this process started."""
         self._objects += sum(int(count) for count in self._uncounted)
         self._uncounted.clear()
         return self._objects
 
     def resume(self, step: int, micro_batch: int | None = None) -> None:
-        """Continues after ``step`` updates; weights and optimizer have been restored.
+        """Sets the position from which training continues; the variables are restored separately.
 
         Args:
-          step: updates attempted.
-          micro_batch: micro-batches consumed by then, where some updates took another number of them than now.
+          step: number of attempted updates.
+          micro_batch: number of micro-batches consumed; None to derive it from ``step`` and the current ``offset``.
         """
         self.step, self.is_settled = step, False
         self._train_step.batches.assign(step * self._iter_size)
@@ -221,10 +218,10 @@ class Trainer:
             self.last_step = self.model.params["max_steps"] or self._steps_in(self.model.params["num_epochs"])
 
     def run_steps(self, hooks: Sequence[TrainingHook]) -> None:
-        """Makes updates until the end or a signal.
+        """Makes updates until the end, or until a signal is received.
 
         Raises:
-          Divergence: the run diverged at an earlier step than the present one; the state is to be put back.
+          Divergence: a step diverged, possibly before the current one; the caller has to restore an earlier state.
         """
         loader = LoaderGroup(self._batches, self._stream.by_rank(), start=self.micro_batch)
         with contextlib.closing(loader):
@@ -235,9 +232,9 @@ class Trainer:
             self.settle()
 
     def _stops(self) -> bool:
-        """Whether a signal ends the training: on all ranks after the same step, even if only one received it.
+        """Returns whether a signal ends training; all ranks stop after the same step, even if only one received it.
 
-        Votes travel with an update's gradients, and are read one update later, as the results are.
+        The ranks' votes are summed together with the gradients, and are read one update later, like the results.
         """
         return self.stop.requested if self.runner.num_processes == 1 else bool(self._votes_before)
 
@@ -262,10 +259,10 @@ class Trainer:
     def settle(self) -> None:
         """Averages the statistics of all ranks, and checks that the state is finite, at most once after each update.
 
-        A second average may have other last bits, and a resumed run would not take it.
+        A second averaging could change the last bits, and a resumed run would not repeat it.
 
         Raises:
-          Divergence: the last step, or a variable, is not finite.
+          Divergence: the last step diverged, or a variable is not finite.
         """
         if not self.is_settled:
             self._statistics.average()
@@ -274,7 +271,7 @@ class Trainer:
 
     @property
     def state(self) -> RunVariables:
-        """The weights, what the optimizer keeps, and the carried states."""
+        """The weights, the optimizer's variables, and the carried states."""
         return RunVariables(self.variables, self.trainable, self.optimizer, self.carried)
 
     @property
@@ -284,21 +281,21 @@ class Trainer:
 
     @property
     def position(self) -> RunPosition:
-        """Where the run stands, apart from its variables."""
+        """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
                            self.divergence.state(), choice_of(self.model.params))
 
     def synchronize(self) -> None:
-        """Gives all ranks the weights and optimizer of rank 0."""
+        """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""
         self.runner.broadcast(self.state_variables)
 
     @functools.cached_property
     def examiner(self) -> Examiner:
-        """Runs batches again to see what in them is not finite."""
+        """Runs batches again to find what in them is not finite."""
         return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
-        """Returns (micro-batches an epoch, example numbers of the batch with the longest example)."""
+        """Returns (number of micro-batches per epoch, example numbers of the batch with the longest example)."""
         layer, plan = self.model.data_layer, self._stream.plan(0)
         lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
         place = int(np.argmax(plan.order == np.argmax(lengths)))
@@ -306,13 +303,13 @@ class Trainer:
         return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
 
     def try_batch(self, examples: np.ndarray) -> None:
-        """Makes an update from these examples, for its memory and time; the weights are changed by it."""
+        """Makes an update on the given examples, for measuring its memory; the weights change."""
         carried = self.carried.gather()
         self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
         self.carried.assign(carried)
 
     def describe_shapes(self) -> list[str]:
-        """Returns lines about the static shapes that batches are padded to; none without ``xla_buckets``."""
+        """Returns lines that describe the static shapes to which batches are padded; [] without ``xla_buckets``."""
         stream = self._stream
         if stream.arrangement is None:
             return []
@@ -320,7 +317,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Time spent within this context does not count as training; it may be entered within itself."""
+        """Context manager whose duration does not count as training time; may be nested."""
         start, before = time.perf_counter(), self.paused
         try:
             yield
@@ -328,10 +325,10 @@ class Trainer:
             self.paused = before + time.perf_counter() - start
 
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
-        """Evaluates now; with ``keep_best``, saves the weights when they are better than all before.
+        """Evaluates the model; with ``keep_best``, saves the weights if they are the best so far.
 
         Returns:
-          The figures; none where a signal asked the run to stop while there was more to train.
+          The metrics by name; {} if a signal stopped the evaluation.
         """
         assert self._evaluation is not None
         with self.pause():
@@ -345,7 +342,7 @@ class Trainer:
                 with exchanged(self.trainable, averages):
                     metrics = self._evaluation.run(self.step, stops=self._stops_evaluation)
             except PassStopped:
-                deco_print("The evaluation is left out.", offset=1)
+                deco_print("The evaluation is skipped.", offset=1)
                 return {}
             if self.summaries is not None:
                 self.summaries.write(self.step, {"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
@@ -354,11 +351,11 @@ class Trainer:
         return metrics
 
     def _stops_evaluation(self) -> bool:
-        """Whether a signal ends an evaluation; several ranks agree on a stop after their next update."""
+        """Returns whether a signal stops the evaluation; several processes stop only after their next update."""
         return self.stop.requested and not self.finished and self.runner.num_processes == 1
 
     def save_checkpoint(self) -> None:
-        """Saves now, on rank 0; the files are written in the background."""
+        """Saves a checkpoint on rank 0; the files are written in the background."""
         if self.saves:
             with self.pause():
                 self.settle()
@@ -372,7 +369,7 @@ class Trainer:
             self.saver.wait()
 
     def print_samples(self) -> None:
-        """Has the model show a sample of the batch last trained on, decoded with the target given."""
+        """Prints a sample of the last training batch, with outputs computed as in training (teacher forcing)."""
         if self._sample_step is None:
             signature = [self.model.data_layer.input_signature, carried_signature(self.model)]
             self._sample_step = tf.function(self._sample_outputs, autograph=False, input_signature=signature)

@@ -1,4 +1,4 @@
-"""What half precision would lose in a trained model: ranges of numbers, a report, advice."""
+"""Reports on what half precision would lose in a trained model: value ranges, tables and advice."""
 
 from open_seq2seq.training.precision.probe import Kind, PrecisionProbe, pick_batches
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange

@@ -1,4 +1,4 @@
-"""Advice that follows from the ranges of a model's numbers."""
+"""Advice on precision and loss scaling, derived from the value ranges of a model's tensors."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from open_seq2seq.optimizers.loss_scaling import BackoffScaler
 from open_seq2seq.training.precision.probe import Kind, Ranges
 from open_seq2seq.training.precision.ranges import Conversion, NumberRange, format_scale, sum_ranges
 
-# Shares of the numbers other than 0 that may become 0 without a warning. Gradients add up over updates, so a
-# thousandth matters; small activations are mostly added to larger ones.
+# Shares of nonzero values that may become 0 without a warning. Gradients accumulate over updates, so 0.1 % already
+# matters; small activations are mostly added to larger ones.
 GRADIENTS_TOLERATED = 1e-3
 ACTIVATIONS_TOLERATED = 1e-2
 _PLAIN16, _PLAIN_BF16 = Conversion(FLOAT16), Conversion(BFLOAT16)
 
 
 def percent(share: float) -> str:
-    """Returns a share as ``12.3 %``, with enough digits to distinguish it from 0."""
+    """Formats a share as a percentage such as ``12.3 %``; only a share of 0 is shown as 0."""
     if share == 0.0:
         return "0 %"
     return "< 0.001 %" if share < 1e-5 else f"{100 * share:.3g} %"
 
 
 def advise(groups: Ranges, present_scale: float) -> list[str]:
-    """Returns advice, the most important first.
+    """Returns lines of advice, the most important first.
 
     Args:
-      groups: ranges by kind and layer, measured in float32; with the plain conversions to both
-        half types and that to float16 at ``present_scale`` counted.
+      groups: ranges by kind and layer, measured in float32. They have to include the unscaled conversions to both half
+        types, and the conversion to float16 at ``present_scale``.
       present_scale: the loss scale that training uses, or would start with.
     """
     gradients = _gradients_by_layer(groups)
@@ -54,8 +54,8 @@ def _gradients_by_layer(groups: Ranges) -> dict[str, NumberRange]:
 
 
 def _about_nonfinite(ranges: Mapping[str, NumberRange]) -> list[str]:
-    return [f"{title}: {percent(numbers.not_finite / numbers.total)} of the numbers are infinite or NaN even in "
-            "float32: the weights or the data are at fault, not the precision."
+    return [f"{title}: {percent(numbers.not_finite / numbers.total)} of the values are infinite or NaN even in "
+            "float32. The cause is the weights or the data, not the precision."
             for title, numbers in ranges.items() if numbers.not_finite]
 
 
@@ -63,11 +63,11 @@ def _about_activations(layer: str, numbers: NumberRange) -> list[str]:
     over, lost = numbers.share_overflowing(_PLAIN16), numbers.share_lost(_PLAIN16)
     lines = []
     if over:
-        lines.append(f"activations of {layer} exceed 65504, the end of float16, in {percent(over)} of the numbers (the "
-                     f"largest is {numbers.largest:.3g}): use bfloat16, or keep this layer in FP32.")
+        lines.append(f"activations of {layer} exceed 65504, the limit of float16, in {percent(over)} of the nonzero "
+                     f"values (the largest is {numbers.largest:.3g}). Use bfloat16, or keep this layer in FP32.")
     if lost > ACTIVATIONS_TOLERATED:
-        lines.append(f"activations of {layer}: {percent(lost)} become 0 in float16, which loss scaling does not "
-                     "change: use bfloat16, or keep this layer in FP32.")
+        lines.append(f"activations of {layer}: {percent(lost)} of the nonzero values become 0 in float16, with or "
+                     "without loss scaling. Use bfloat16, or keep this layer in FP32.")
     return lines
 
 
@@ -75,32 +75,32 @@ def _about_gradients(layer: str, numbers: NumberRange) -> list[str]:
     lost, over = numbers.share_lost(_PLAIN16), numbers.share_overflowing(_PLAIN16)
     start = f"gradients of {layer}: "
     if over:
-        return [f"{start}{percent(over)} overflow float16 even without a loss scale (the largest is "
-                f"{numbers.largest:.3g}): use bfloat16."]
+        return [f"{start}{percent(over)} of the nonzero values overflow float16 even without loss scaling (the largest "
+                f"is {numbers.largest:.3g}). Use bfloat16."]
     if lost <= GRADIENTS_TOLERATED:
         return []
-    start += f"{percent(lost)} would be lost in float16 without scaling; "
+    start += f"{percent(lost)} of the nonzero values become 0 in float16 without loss scaling; "
     least, greatest = numbers.least_exponent(GRADIENTS_TOLERATED), numbers.greatest_exponent()
     if least <= greatest:
-        return [f"{start}a loss scale of 2^{least} keeps all but {percent(GRADIENTS_TOLERATED)}, and up to "
-                f"2^{greatest} nothing overflows."]
-    return [f"{start}no loss scale is small enough: already 2^{greatest}, the largest without overflow, loses "
+        return [f"{start}a loss scale of 2^{least} keeps all but {percent(GRADIENTS_TOLERATED)}, and nothing overflows "
+                f"up to 2^{greatest}."]
+    return [f"{start}no loss scale is suitable: even 2^{greatest}, the largest without overflow, loses "
             f"{percent(numbers.share_lost_at(greatest))}. Use bfloat16."]
 
 
 def _about_scale(gradients: Mapping[str, NumberRange]) -> list[str]:
-    """Returns which loss scales suit every layer, because the whole model has one."""
+    """Returns advice on the loss scale; a model has only one, which has to suit all layers."""
     least = max((n.least_exponent(GRADIENTS_TOLERATED) for n in gradients.values()), default=0)
     greatest = min((n.greatest_exponent() for n in gradients.values()), default=0)
     if greatest < 0 or least > greatest:
-        return ["float16: no loss scale suits the gradients of all layers: use bfloat16."]
+        return ["float16: no loss scale suits the gradients of all layers. Use bfloat16."]
     if least == 0:
-        return ["float16: the gradients of all layers fit without loss scaling; up to "
-                f"2^{greatest} nothing overflows."]
+        return ["float16: the gradients of all layers fit without loss scaling, and nothing overflows up to a loss "
+                f"scale of 2^{greatest}."]
     beyond = 2.0**least > BackoffScaler.get_optional_params()["scale_max"].default
-    limit = f" once \"loss_scaling_params\" give a scale_max of 2^{greatest}" if beyond else ""
+    limit = f" if \"loss_scaling_params\" sets scale_max to 2^{greatest}" if beyond else ""
     return [f"float16: loss scales from 2^{least} to 2^{greatest} suit the gradients of all layers; "
-            f"\"loss_scaling\": \"Backoff\" finds one by itself{limit}."]
+            f"\"loss_scaling\": \"Backoff\" finds one automatically{limit}."]
 
 
 def _about_present_scale(gradients: Mapping[str, NumberRange], scale: float) -> list[str]:
@@ -109,9 +109,9 @@ def _about_present_scale(gradients: Mapping[str, NumberRange], scale: float) -> 
     over = [layer for layer, n in gradients.items() if n.overflowing[key]]
     if scale == 1.0 or not gradients:
         return []
-    start = f"The present loss scale, {format_scale(scale)}, overflows"
+    start = f"The current loss scale, {format_scale(scale)}, overflows"
     if over:
-        return [f"{start} in {', '.join(over)}: an automatic one would skip the update and lower the scale."]
+        return [f"{start} in {', '.join(over)}: automatic loss scaling would skip the update and lower the scale."]
     worst = max(lost, key=lambda layer: lost[layer])
     return [f"{start} nowhere and loses at most {percent(lost[worst])} (gradients of {worst})."]
 
@@ -120,5 +120,5 @@ def _about_bfloat16(ranges: Mapping[str, NumberRange]) -> list[str]:
     over = [title for title, n in ranges.items() if n.overflowing[_PLAIN_BF16]]
     lost = [title for title, n in ranges.items() if n.share_lost(_PLAIN_BF16) > GRADIENTS_TOLERATED]
     if over or lost:
-        return [f"bfloat16 is at its end too: {', '.join(over + lost)}."]
-    return ["bfloat16 is safe: no number overflows or becomes 0 in any layer, and it needs no loss scaling."]
+        return [f"bfloat16 does not suffice either: its range is too small for {', '.join(over + lost)}."]
+    return ["bfloat16 is safe: no value overflows, hardly any nonzero value becomes 0, and no loss scaling is needed."]

@@ -21,7 +21,7 @@ from open_seq2seq.training.precision.ranges import Conversion, NumberRange, Rang
 
 
 class Kind(Enum):
-    """What the numbers are."""
+    """Kinds of tensors that are measured."""
 
     ACTIVATIONS = "activations"
     ACTIVATION_GRADIENTS = "gradients of activations"
@@ -32,16 +32,16 @@ Ranges = dict[Kind, dict[str, NumberRange]]
 
 
 class PrecisionProbe:
-    """Measures activations, their gradients and those of the weights.
+    """Measures the value ranges of activations, of their gradients, and of the gradients of weights.
 
-    The loss is the one that a training step differentiates, each batch's own mean, without
-    regularisers, which act on FP32 weights in every precision.
+    The loss is the mean over each batch, as in a training step, but without regularisation, which acts on FP32 weights
+    in every precision.
 
     Args:
-      model: built with a loss, in float32, weights restored.
-      conversions: what losses are counted for, of gradients; activations are never scaled, so
-        only conversions with scale 1 mean anything for them.
-      seed: of dropout.
+      model: a float32 model that was built with a loss and whose weights have been restored.
+      conversions: conversions for which underflow and overflow are counted. Activations are never scaled, so only
+        conversions with scale 1 are meaningful for them.
+      seed: random seed of dropout.
     """
 
     def __init__(self, model: Model, conversions: Sequence[Conversion], seed: int = 0) -> None:
@@ -54,7 +54,7 @@ class PrecisionProbe:
         self._measure = tf.function(self._measure_batch, autograph=False, input_signature=signature)
 
     def run(self, batches: Iterator[Mapping[str, Any]]) -> Ranges:
-        """Returns what was found in all batches together, by kind and by name of tensor or variable."""
+        """Returns the ranges over all batches, by kind and by the name of the tensor or variable."""
         found: Ranges = {kind: {} for kind in Kind}
         for number, batch in enumerate(batches):
             for kind, tensors in zip(Kind, self._measure(batch, number), strict=True):
@@ -66,7 +66,7 @@ class PrecisionProbe:
     def _measure_batch(self, batch: Any, number: tf.Tensor) -> tuple[dict[str, RangeTensors], ...]:
         with tf.GradientTape() as tape:
             tape.watch(list(self._variables.values()))
-            # The batches are from all parts of the data, so none continues another.
+            # The batches come from different parts of the data, so carried states start at zero in each of them.
             with (random_scope(self._seed, number), weight_cast_scope(), setting_aside(self._model, batch, {}),
                   observing(self._modules) as observation):
                 terms, _ = self._model.loss_terms(batch, training=self._model.mode == "train")
@@ -76,13 +76,13 @@ class PrecisionProbe:
                 {name: measure(g, self._conversions) for name, g in by_variable.items() if g is not None})
 
     def _of_lists(self, tensors: dict[str, list[tf.Tensor | None]]) -> dict[str, RangeTensors]:
-        """Measures the tensors that all calls of a module gave as one; those without a gradient are left out."""
+        """Measures the tensors with the same name, from all calls of a module, as one; entries of None are left out."""
         flat = {name: [tf.reshape(t, [-1]) for t in calls if t is not None] for name, calls in tensors.items()}
         return {name: measure(tf.concat(calls, 0), self._conversions) for name, calls in flat.items() if calls}
 
 
 def pick_batches(model: Model, count: int) -> Iterator[Mapping[str, Any]]:
-    """Yields ``count`` batches of the model's data, evenly spread over a pass; all of them when there are fewer."""
+    """Yields ``count`` batches, spread evenly over one pass through the model's data, or all batches if fewer."""
     plan = evaluation_plan(model.data_layer)
     for place in np.unique(np.linspace(0, len(plan) - 1, count).round().astype(int)):
         yield model.data_layer.make_batch(plan.batch(int(place)))

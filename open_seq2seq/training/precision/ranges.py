@@ -1,8 +1,8 @@
-"""The magnitudes of the numbers in a tensor, and which of them a conversion to half precision would lose.
+"""Ranges of the magnitudes in tensors, and the shares that a conversion to half precision would lose.
 
-Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. Since every power of two ends an
-octave, what float16 makes zeros after multiplication by a power of two follows from the counts
-exactly; the shares at given scales are counted directly, for any scale.
+Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. Float16's underflow threshold is a power of two and so ends
+an octave. The counts therefore give exactly how many values become 0 in float16 after multiplication by any power of
+two. For the given conversions, with any scale, lost values are counted directly.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.half_types import FLOAT16, HalfType
 
-_OCTAVES = 256  # FP32 exponents
+_OCTAVES = 256  # number of FP32 exponents
 _LOWEST = -127  # octave of the first bin
-# float16 makes zeros of octave -26 and below; its numbers end before 65520.
+# The highest octave that becomes 0 in float16: -26.
 _ZERO_OCTAVE = round(math.log2(FLOAT16.zero_up_to)) - 1
 
 
 class Conversion(NamedTuple):
-    """Numbers are multiplied by a loss scale, then converted."""
+    """A conversion to a half type after multiplication by a loss scale."""
 
     half: HalfType
     scale: float = 1.0
@@ -34,23 +34,23 @@ class Conversion(NamedTuple):
 
 
 def format_scale(scale: float) -> str:
-    """Returns ``2^10`` for powers of two, else the number."""
+    """Formats a scale: powers of two as ``2^10``, others as a number."""
     exponent = math.log2(scale)
     return f"2^{round(exponent)}" if exponent == round(exponent) else f"{scale:g}"
 
 
 @dataclass
 class NumberRange:
-    """Counts over the numbers of one tensor or of many.
+    """Statistics of the values in one or more tensors.
 
     Attributes:
-      octaves: int64 ``[256]``: numbers with ``2^k < |x| <= 2^(k+1)``, k from -127.
-      zeros: how many numbers are 0.
-      not_finite: how many are infinite or NaN.
-      largest: largest finite absolute value; 0 without any.
-      smallest: smallest absolute value that is not 0; infinite without any.
-      lost: conversion → how many numbers that are not 0 become 0.
-      overflowing: conversion → how many finite numbers become infinite.
+      octaves: int64 ``[256]``, the number of values with ``2^k < |x| <= 2^(k+1)`` for each k from -127.
+      zeros: the number of values that are 0.
+      not_finite: the number of infinite and NaN values.
+      largest: the largest finite absolute value; 0 if there is none.
+      smallest: the smallest nonzero absolute value; infinite if there is none.
+      lost: the number of nonzero values that become 0, by conversion.
+      overflowing: the number of finite values that become infinite, by conversion.
     """
 
     octaves: np.ndarray = field(default_factory=lambda: np.zeros(_OCTAVES, np.int64))
@@ -69,36 +69,36 @@ class NumberRange:
 
     @property
     def nonzero(self) -> int:
-        """How many finite numbers are not 0."""
+        """Number of finite nonzero values."""
         return int(self.octaves.sum())
 
     @property
     def total(self) -> int:
-        """How many numbers there are."""
+        """Number of values."""
         return self.nonzero + self.zeros + self.not_finite
 
     def share_lost(self, conversion: Conversion) -> float:
-        """Returns the share of the finite numbers other than 0 that become 0."""
+        """Returns the share of the finite nonzero values that become 0."""
         return self.lost[conversion] / max(self.nonzero, 1)
 
     def share_overflowing(self, conversion: Conversion) -> float:
-        """Returns the share of the finite numbers other than 0 that become infinite."""
+        """Returns the share of the finite nonzero values that become infinite."""
         return self.overflowing[conversion] / max(self.nonzero, 1)
 
     def share_lost_at(self, exponent: int) -> float:
-        """Returns the share that float16 loses after multiplication by ``2^exponent``."""
+        """Returns the share of the finite nonzero values that become 0 in float16 at the scale ``2^exponent``."""
         end = min(max(_ZERO_OCTAVE - exponent - _LOWEST + 1, 0), _OCTAVES)
         return int(self.octaves[:end].sum()) / max(self.nonzero, 1)
 
     def least_exponent(self, tolerated: float) -> int:
-        """Returns the least exponent ≥ 0 of a scale with which float16 loses at most this share."""
+        """Returns the smallest exponent ≥ 0 of a scale at which float16 loses at most the share ``tolerated``."""
         exponent = 0
         while self.share_lost_at(exponent) > tolerated:
             exponent += 1
         return exponent
 
     def greatest_exponent(self) -> int:
-        """Returns the greatest exponent of a scale with which nothing overflows in float16; it may be negative."""
+        """Returns the largest exponent of a scale at which nothing overflows in float16; it may be negative."""
         if not self.largest:
             return -_LOWEST
         exponent = math.floor(math.log2(FLOAT16.infinite_from / self.largest))
@@ -110,12 +110,12 @@ def _added(first: dict[Conversion, int], second: dict[Conversion, int]) -> dict[
 
 
 def sum_ranges(ranges: Iterable[NumberRange]) -> NumberRange:
-    """Adds ranges up."""
+    """Returns the sum of the ranges."""
     return sum(ranges, NumberRange())
 
 
 class RangeTensors(NamedTuple):
-    """A range as tensors, inside a traced function; ``to_range`` makes it a ``NumberRange``."""
+    """The fields of a ``NumberRange`` as tensors, for use in traced functions."""
 
     octaves: tf.Tensor
     zeros: tf.Tensor
@@ -126,10 +126,10 @@ class RangeTensors(NamedTuple):
     overflowing: tf.Tensor
 
     def to_range(self, conversions: Sequence[Conversion]) -> NumberRange:
-        """Reads the values.
+        """Converts the tensors to a ``NumberRange``.
 
         Args:
-          conversions: those that were counted, in the same order.
+          conversions: the conversions given to ``measure``, in the same order.
         """
         lost, overflowing = (dict(zip(conversions, map(int, np.asarray(counts)), strict=True))
                              for counts in (self.lost, self.overflowing))
@@ -138,16 +138,16 @@ class RangeTensors(NamedTuple):
 
 
 def measure(tensor: tf.Tensor, conversions: Sequence[Conversion]) -> RangeTensors:
-    """Counts the numbers of a tensor.
+    """Measures the values of a tensor.
 
     Args:
-      tensor: any shape and floating-point type, or ``IndexedSlices``.
-      conversions: what to count losses for.
+      tensor: a tensor of any shape and floating-point dtype, or ``IndexedSlices``.
+      conversions: conversions for which lost and overflowing values are counted.
     """
     magnitudes = tf.abs(tf.reshape(tf.cast(tf.convert_to_tensor(tensor), tf.float32), [-1]))
     finite = tf.math.is_finite(magnitudes)
     present = tf.boolean_mask(magnitudes, finite & (magnitudes > 0.0))
-    # Less one, the bits of a power of two are those of the octave that it ends.
+    # Subtracting 1 from the bits moves each power of two into the octave that it ends.
     octaves = tf.bitwise.right_shift(tf.bitcast(present, tf.int32) - 1, 23)
     return RangeTensors(
         tf.math.bincount(octaves, minlength=_OCTAVES, maxlength=_OCTAVES, dtype=tf.int64),

@@ -1,4 +1,4 @@
-"""The report on a model's ranges of numbers, in Markdown."""
+"""Formats the report on a model's value ranges in Markdown."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from open_seq2seq.training.precision.ranges import Conversion, NumberRange, sum_
 
 
 def conversions_of(scales: Sequence[float]) -> list[Conversion]:
-    """Returns the conversions that a report counts: both half types, unscaled and at each of the scales."""
+    """Returns the conversions that a report covers: to both half types, unscaled and at each scale."""
     return [Conversion(half, scale) for half in HALF_TYPES.values() for scale in dict.fromkeys((1.0, *scales))]
 
 
 def by_layer(ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
-    """Adds the ranges of tensors or variables up by layer group."""
+    """Sums the ranges of tensors or variables by layer group."""
     return {group: sum_ranges(ranges[name] for name in names) for group, names in group_names(ranges).items()}
 
 
 def format_report(found: Ranges, conversions: Sequence[Conversion], present_scale: float,
                   detailed: bool = False) -> str:
-    """Returns the tables and the advice.
+    """Returns the report: advice, and a table for each kind of tensor.
 
     Args:
-      found: by kind and by name, from ``PrecisionProbe.run`` with these conversions.
-      conversions: from ``conversions_of``, ``present_scale`` among them.
+      found: ranges by kind and name, from ``PrecisionProbe.run`` with the same conversions.
+      conversions: result of ``conversions_of`` for scales that include ``present_scale``.
       present_scale: see ``advise``.
-      detailed: a row for each tensor and variable instead of one for each layer.
+      detailed: if True, the tables have a row for each tensor and variable; if False, for each layer.
     """
     groups = {kind: by_layer(ranges) for kind, ranges in found.items()}
     parts = ["## Advice", "\n".join(f"* {line}" for line in advise(groups, present_scale))]
@@ -41,8 +41,8 @@ def format_report(found: Ranges, conversions: Sequence[Conversion], present_scal
 
 
 def _table(ranges: Mapping[str, NumberRange], conversions: Sequence[Conversion]) -> str:
-    lines = ["| layer | numbers | log2 of least and largest | zeros | "
-             + " | ".join(f"{c}: lost, over" for c in conversions) + " |",
+    lines = ["| layer | values | log2 of smallest and largest | zeros | "
+             + " | ".join(f"{c}: lost, overflowing" for c in conversions) + " |",
              "|---" * (4 + len(conversions)) + "|"]
     for name, numbers in ranges.items():
         shares = [f"{percent(numbers.share_lost(c))}, {percent(numbers.share_overflowing(c))}" for c in conversions]

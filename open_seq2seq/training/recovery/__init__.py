@@ -1,1 +1,1 @@
-"""Divergence and errors: noticed, investigated, recovered from."""
+"""Detection and diagnosis of divergence, recovery from it, and saving after errors."""

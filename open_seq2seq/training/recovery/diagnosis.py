@@ -1,4 +1,4 @@
-"""Which inputs, variables, gradients and examples of a batch are not finite: found by running it again."""
+"""Runs a batch again to find which of its inputs, variables, gradients and examples are not finite."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.training.recovery.divergence import nonfinite
 from open_seq2seq.training.recovery.kept_batch import flatten
 
-# The search for the examples whose loss is not finite takes at most so many forward passes.
+# Maximum number of forward passes in the search for the examples whose loss is not finite.
 _MAX_PASSES = 64
 
 
 @dataclass
 class Diagnosis:
-    """What was found.
+    """The result of running a batch again.
 
     Attributes:
-      loss: of the batch.
-      inputs: paths of the batch's arrays that hold inf or NaN.
-      values: names of such variables.
-      gradients: names of variables with such gradients, at the loss scale given.
-      num_gradients: how many variables have a gradient.
-      rows: rows of the batch whose own loss is not finite; empty where the loss is finite, where weights are not, and
-        where there are too many such rows.
+      loss: loss of the batch.
+      inputs: paths of the batch's arrays that contain inf or NaN.
+      values: names of the variables that contain inf or NaN.
+      gradients: names of the variables whose gradients, at the given loss scale, contain inf or NaN.
+      num_gradients: number of variables that have a gradient.
+      rows: rows of the batch whose own loss is not finite; empty if the loss of the batch is finite, if a variable is
+        not, or if there are too many such rows.
     """
 
     loss: float
@@ -46,20 +46,20 @@ class Diagnosis:
 
     @property
     def finite(self) -> bool:
-        """Whether everything is finite."""
+        """Whether the loss, inputs, variables and gradients are all finite."""
         return bool(np.isfinite(self.loss)) and not (self.inputs or self.values or self.gradients)
 
 
 class Examiner:
-    """Runs batches again, as the training step would, and changes no weight and no carried state.
+    """Runs batches again as the training step would, without changing trainable weights or carried states.
 
-    (Moving statistics of batch normalisation do change, as in any training pass.)
+    The moving statistics of batch normalisation do change, as in any training pass.
 
     Args:
-      model: built for training.
-      variables: all of its variables by name.
-      trainable: those that are trained.
-      seed: the run's seed: dropout is that of the step.
+      model: the training model.
+      variables: all variables of the model, by name.
+      trainable: the trainable variables, by name.
+      seed: the run's seed, with which dropout is the same as in the training step.
     """
 
     def __init__(self, model: Model, variables: Mapping[str, tf.Variable], trainable: Mapping[str, tf.Variable],
@@ -74,13 +74,13 @@ class Examiner:
 
     def examine(self, batch: dict[str, Any], micro_batch: int, loss_scale: float = 1.0,
                 carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Diagnosis:
-        """Runs a batch with the present weights.
+        """Runs a batch with the current weights.
 
         Args:
-          batch: NumPy arrays, as the data layer makes them.
-          micro_batch: its number since the start of training, which determines dropout.
-          loss_scale: what the loss is multiplied by before differentiation.
-          carried: the states that the model continues from ``[rows, …]``, by path; zeros for those left out.
+          batch: the batch from the data layer, as NumPy arrays.
+          micro_batch: number of the batch since the start of training, which determines dropout.
+          loss_scale: factor on the loss before differentiation.
+          carried: states ``[rows, …]`` that the model continues from, by path; missing ones are zeros.
         """
         states = {name: carried.get(name, np.zeros([len(batch["ids"]), *spec.shape[1:]], spec.dtype.as_numpy_dtype))
                   for name, spec in self._carried.items()}
@@ -108,7 +108,7 @@ class Examiner:
         return loss, {name: tf.reduce_all(tf.math.is_finite(value)) for name, value in values.items()}
 
     def _bad_rows(self, batch: dict[str, Any], carried: dict[str, np.ndarray], micro_batch: int) -> list[int]:
-        """Halves the batch until each example with a non-finite loss is by itself."""
+        """Returns the rows whose loss is not finite, found by bisection; [] if this takes too many passes."""
         passes = 0
 
         def search(begin: int, end: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Detecting that a training has diverged."""
+"""Detects that a training run has diverged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-# How many first losses others are compared with, and how many in a row have to be far above them.
+# Number of first losses that later ones are compared with, and number of consecutive high losses that mean divergence.
 FIRST_UPDATES = LASTING_UPDATES = 10
 _LOOKED_AT = ("loss", "finite_loss", "applied", "loss_scale", "learning_rate")
 
@@ -18,9 +18,9 @@ class Attempt:
     """One attempted update.
 
     Attributes:
-      step: how many updates had been attempted, this one included.
-      batches: its micro-batches, NumPy.
-      results: what the step returned: tensors, not fetched.
+      step: number of attempted updates, including this one.
+      batches: micro-batches of the update, as NumPy arrays.
+      results: results of the training step, as tensors that have not been fetched yet.
     """
 
     step: int
@@ -28,17 +28,17 @@ class Attempt:
     results: dict[str, Any]
 
     def number(self, name: str) -> float:
-        """Returns one of the results as a number; waits for the device."""
+        """Returns a result as a number; waits for the device."""
         return float(self.results[name])
 
 
 class Divergence(Exception):
-    """The training cannot continue from here: raised between updates, handled by ``Recovery``.
+    """Training has diverged; raised between updates and handled by ``Recovery``.
 
     Attributes:
-      attempt: the update that showed it.
-      reason: what was seen, in words.
-      later: the update after it, where that was made before the results were examined.
+      attempt: the update that diverged.
+      reason: the symptom, as a clause.
+      later: the next update, if it was made before the results of ``attempt`` were examined; else None.
     """
 
     def __init__(self, attempt: Attempt, reason: str, later: Attempt | None = None) -> None:
@@ -49,10 +49,10 @@ class Divergence(Exception):
 class LossLevel:
     """Detects finite losses that stay far above the first ones of a run.
 
-    A single outlier is not divergence, nor is any loss where the first ones were not positive.
+    A single outlier is not divergence. If any of the first losses is not positive, nothing is detected.
 
     Args:
-      factor: how many times the least of the first losses is too high; None switches the detection off.
+      factor: multiple of the lowest of the first losses above which a loss is too high; None disables the detection.
     """
 
     def __init__(self, factor: float | None) -> None:
@@ -61,19 +61,19 @@ class LossLevel:
         self._high = 0
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps: JSON."""
+        """Returns the JSON-serialisable state for a checkpoint."""
         return {"first": list(self._first), "high_in_a_row": self._high}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restores what ``state`` returned."""
+        """Restores the result of ``state``."""
         self._first, self._high = list(state.get("first", ())), int(state.get("high_in_a_row", 0))
 
     def forget(self) -> None:
-        """Forgets high losses, but not the first ones of the run."""
+        """Forgets recent high losses, but not the first losses of the run."""
         self._high = 0
 
     def problem(self, loss: float) -> str | None:
-        """Takes the next loss; returns what is wrong with it, as a clause, or None."""
+        """Adds the next loss; returns what is wrong with it, as a clause, or None."""
         if self._factor is None:
             return None
         least = min(self._first, default=loss)
@@ -82,24 +82,24 @@ class LossLevel:
         self._high = self._high + 1 if least > 0.0 and loss > self._factor * least else 0
         if self._high < LASTING_UPDATES:
             return None
-        return (f"the loss is {loss:.4g}, and has been over {self._factor:g} times that of the first updates "
-                f"({least:.4g}) for {self._high} updates")
+        return (f"the loss is {loss:.4g}, and has been more than {self._factor:g} times the lowest loss of the first "
+                f"updates ({least:.4g}) for {self._high} updates")
 
 
 class DivergenceDetector:
-    """Examines the results of each step, one step late.
+    """Examines the results of each step after the next step has been launched.
 
-    A step's results are there when the next step has been handed to the device, so that reading
-    them does not wait. Nothing is lost by the delay: an update with non-finite gradients is
-    skipped on the device, and the recovery goes back to the step in question (``Attempt.step``).
+    By then the results are ready, so reading them does not wait for the device. The delay does no harm: an update with
+    non-finite gradients is skipped on the device, and the recovery goes back to the step that diverged
+    (``Attempt.step``).
 
     Args:
-      max_skipped_updates: how many updates skipped in a row mean divergence.
+      max_skipped_updates: number of consecutive skipped updates that mean divergence.
       loss_factor: see ``LossLevel``.
 
     Attributes:
-      skipped_in_a_row: how many of the last updates were skipped; a checkpoint keeps it.
-      level: detects losses that stay too high; a checkpoint keeps its state.
+      skipped_in_a_row: number of consecutive skipped updates so far; stored in checkpoints.
+      level: detects losses that stay too high; stored in checkpoints.
     """
 
     def __init__(self, max_skipped_updates: int, loss_factor: float | None = None) -> None:
@@ -110,10 +110,10 @@ class DivergenceDetector:
         self._last: Attempt | None = None
 
     def observe(self, step: int, batches: list[dict[str, Any]], results: Mapping[str, Any]) -> None:
-        """Takes a step's results, and examines those of the step before.
+        """Stores the results of a step, and examines those of the previous step.
 
         Raises:
-          Divergence: the step before diverged.
+          Divergence: the previous step diverged.
         """
         before = self._unseen
         self._last = self._unseen = Attempt(step, batches, {name: results[name] for name in _LOOKED_AT})
@@ -121,13 +121,13 @@ class DivergenceDetector:
             self._judge(before, self._last)
 
     def settle(self, variables: Mapping[str, tf.Variable]) -> None:
-        """Examines the last step and the variables; to be called before this state is saved or used.
+        """Examines the last step and the variables; must be called before the variables are saved or used.
 
         Args:
-          variables: weights and what the optimizer keeps; all of them have to be finite.
+          variables: the weights and the optimizer's variables.
 
         Raises:
-          Divergence: the last step, or a variable, is not finite.
+          Divergence: the last step diverged, or a variable is not finite.
         """
         before, self._unseen = self._unseen, None
         if before is not None:
@@ -136,7 +136,7 @@ class DivergenceDetector:
             raise Divergence(self._last, f"the update left inf or NaN in {listed(names)}")
 
     def forget(self) -> None:
-        """Forgets the last steps, after the run has been put elsewhere."""
+        """Forgets the last steps; to be called after the run's state has been replaced."""
         self._unseen = self._last = None
         self.skipped_in_a_row = 0
         self.level.forget()
@@ -153,13 +153,13 @@ class DivergenceDetector:
 
 
 def nonfinite(variables: Mapping[str, tf.Variable]) -> list[str]:
-    """Returns the names of the floating-point variables that hold inf or NaN."""
+    """Returns the names of the floating-point variables that contain inf or NaN."""
     flags = {name: tf.reduce_all(tf.math.is_finite(variable)) for name, variable in variables.items()
              if variable.dtype.is_floating}
     return [name for name, finite in flags.items() if not finite]
 
 
 def listed(names: list[str], shown: int = 3) -> str:
-    """Returns the first of some names, and how many more there are."""
+    """Joins the first names with commas, and adds the number of those left out."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

@@ -1,4 +1,4 @@
-"""States of a run that it can go back to: its checkpoints, or its start."""
+"""States that a run can go back to: its checkpoints, or its start."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ START = "the start"
 
 @dataclass(frozen=True)
 class GoodState:
-    """Weights, optimizer and carried state, in host memory.
+    """Weights, optimizer variables and carried states, in host memory.
 
     Attributes:
-      name: for messages: the checkpoint's folder name, or ``START``.
-      step: updates attempted when it was taken.
-      weights: by variable name.
-      optimizer: slots, counters, loss scale by name.
+      name: name for messages, which is that of the checkpoint's folder, or ``START``.
+      step: number of updates attempted before the state was taken.
+      weights: weights by variable name.
+      optimizer: slots, counters and loss scale by name.
       carried: states that the model carries from batch to batch, of all replicas, by path.
     """
 
@@ -40,19 +40,19 @@ class GoodState:
 
     @classmethod
     def take(cls, name: str, step: int, variables: RunVariables) -> GoodState:
-        """Copies the present state; a collective operation where the model carries state."""
+        """Copies the current state; a collective operation if the model carries state."""
         return cls(name, step, _copies(variables.weights), _copies(variables.optimizer.state()),
                    variables.carried.gather())
 
     @property
     def updates(self) -> int:
-        """Updates made when it was taken."""
+        """Number of updates made before the state was taken."""
         return int(self.optimizer["updates"])
 
     def put_into(self, variables: RunVariables) -> None:
-        """Assigns everything that fits.
+        """Assigns all values that fit the variables.
 
-        A loss scaler of another kind keeps its own state, and a moving average that this state lacks begins with the
+        A loss scaler of another kind keeps its own state. A moving average that is missing here restarts from the
         weights.
         """
         assign_matching(variables.weights, self.weights)
@@ -64,29 +64,29 @@ class GoodState:
 
 
 class Tried(NamedTuple):
-    """A state, and the loss of the batch in question with its weights; inf where that is not finite."""
+    """A state, and the loss of the suspect batch with the state's weights; inf if it is not finite."""
 
     state: GoodState
     loss: float
 
     @property
     def finite(self) -> bool:
-        """Whether the batch is finite with these weights."""
+        """Whether the loss is finite with these weights."""
         return math.isfinite(self.loss)
 
     def is_astray(self, older: Tried) -> bool:
-        """Whether an older state has a far lower loss, so that the weights had left the right way before this one."""
+        """Returns whether an older state has a far lower loss, so that this state was already diverging."""
         return older.finite and self.loss - older.loss > abs(older.loss)
 
 
 def good_states(checkpoints: Iterable[tuple[int, Path]], last_step: int, start: GoodState | None,
                 ) -> Iterator[GoodState]:
-    """Yields the states to go back to, the newest first; a checkpoint is read when its turn comes.
+    """Yields the states to go back to, the newest first; checkpoints are read lazily.
 
     Args:
       checkpoints: (step, folder) of the run's regular checkpoints, the newest first.
-      last_step: later checkpoints are left out.
-      start: the state before the first step, where no checkpoint has it.
+      last_step: checkpoints of later steps are left out.
+      start: the state before the first step, or None if a checkpoint contains it.
     """
     for step, path in checkpoints:
         if step > last_step:
@@ -94,7 +94,7 @@ def good_states(checkpoints: Iterable[tuple[int, Path]], last_step: int, start: 
         try:
             checkpoint = load_checkpoint(path)
         except CheckpointError as error:
-            deco_print(f"WARNING: {error} Trying the checkpoint before it.")
+            deco_print(f"WARNING: {error} Trying the previous checkpoint.")
             continue
         if all(np.isfinite(array).all() for array in checkpoint.weights.values()):
             yield GoodState(path.name, step, checkpoint.weights, checkpoint.optimizer, checkpoint.carried)
@@ -105,14 +105,14 @@ def good_states(checkpoints: Iterable[tuple[int, Path]], last_step: int, start: 
 def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
     """Chooses the state to go back to.
 
-    The weights of a checkpoint can be finite and yet be on the way to divergence. So an older state is preferred as
-    long as its loss on the same batch is far lower, or the loss of the newer one is not finite. Where no state has a
-    finite loss the batch is at fault, and the newest state is chosen.
+    The weights of a checkpoint can be finite although they are already diverging. An older state is therefore preferred
+    as long as its loss on the same batch is far lower, or the loss of the newer one is not finite. If no state has a
+    finite loss, the batch is the cause, and the newest state is chosen.
 
     Args:
-      tried: states with their losses on one batch, the newest first; taken one by one, because each costs a pass.
-      before: choose a state from before this step where there is one, because the run diverged again after going back
-        there.
+      tried: states with their losses on one batch, the newest first; consumed lazily, because each costs a pass.
+      before: step of the state from which the run has diverged again, so that an earlier one is chosen if there is one;
+        else None.
     """
     chosen = next(tried)
     for older in tried:

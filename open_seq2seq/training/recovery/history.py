@@ -1,4 +1,4 @@
-"""What a run remembers of its divergences, from one checkpoint to the next."""
+"""A run's record of its divergences, which is stored in checkpoints."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class DivergenceHistory:
-    """The detector of a run, and its divergences so far.
+    """A run's divergence detector, and its divergences so far.
 
     Args:
-      params: the model's: ``max_skipped_updates``, ``divergence_loss_factor``, ``divergence_lr_factor``,
-        ``max_recoveries``.
-      longest_search: how many skipped updates in a row may be the loss scaler's search; they are no divergence.
+      params: the model's parameters; used are ``max_skipped_updates``, ``divergence_loss_factor``,
+        ``divergence_lr_factor`` and ``max_recoveries``.
+      longest_search: number of consecutive updates that the loss scaler may skip in a search, which is no divergence.
 
     Attributes:
       detector: examines the results of each step.
-      events: the divergences of this run, resumed or not; JSON.
-      lowered_to: the type of arithmetic that a recovery chose, None where the config's holds.
+      events: the divergences of this run, including those before it was resumed, as JSON-serialisable dicts.
+      lowered_to: the dtype that a recovery chose; None if the config's dtype is in use.
 
     Raises:
       ConfigError: a parameter is out of range.
@@ -35,12 +35,12 @@ class DivergenceHistory:
         self.lowered_to: str | None = None
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps in its ``state.json``."""
+        """Returns the entry for a checkpoint's ``state.json``."""
         return {"events": list(self.events), "dtype": self.lowered_to,
                 "skipped_in_a_row": self.detector.skipped_in_a_row, "losses": self.detector.level.state()}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restores what ``state`` returned; {} is the state of older checkpoints."""
+        """Restores the result of ``state``; for older checkpoints, this is {}."""
         self.detector.forget()
         self.events = list(state.get("events", ()))
         self.lowered_to = state.get("dtype")
@@ -49,12 +49,12 @@ class DivergenceHistory:
 
 
 def _problems(params: Mapping[str, Any]) -> list[str]:
-    problems = [f"'{name}' is {params[name]} but has to be at least {least}."
+    problems = [f"'{name}' must be at least {least}, got {params[name]}."
                 for name, least in (("max_skipped_updates", 1), ("max_recoveries", 0)) if params[name] < least]
     if not 0.0 < params["divergence_lr_factor"] <= 1.0:
-        problems.append(f"'divergence_lr_factor' is {params['divergence_lr_factor']} but has to be above 0 and at "
-                        "most 1.")
+        problems.append("'divergence_lr_factor' must be greater than 0 and at most 1, got "
+                        f"{params['divergence_lr_factor']}.")
     loss_factor = params["divergence_loss_factor"]
     if loss_factor is not None and not loss_factor > 1.0:
-        problems.append(f"'divergence_loss_factor' is {loss_factor} but has to be above 1, or None to be off.")
+        problems.append(f"'divergence_loss_factor' must be greater than 1, or None to disable it, got {loss_factor}.")
     return problems

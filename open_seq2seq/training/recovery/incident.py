@@ -1,4 +1,4 @@
-"""One divergence: what was seen, which examples and variables are involved, and what is likely to be at fault."""
+"""An investigated divergence: its symptom, the examples and variables involved, and the likely cause."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Counters:
     """The optimizer's counters right after the update that diverged.
 
     Attributes:
-      updates: updates made.
-      skipped: updates skipped.
-      overflows: updates whose gradients were not finite.
-      rate_factor: what the schedule's rate was multiplied by.
+      updates: number of updates made.
+      skipped: number of updates skipped.
+      overflows: number of updates whose gradients were not finite.
+      rate_factor: factor on the schedule's learning rate.
     """
 
     updates: int
@@ -34,7 +34,7 @@ class Counters:
 
     @classmethod
     def after(cls, divergence: Divergence, optimizer: MixedPrecisionOptimizer) -> Counters:
-        """Reads them; an update that was made before the divergence was noticed is not counted."""
+        """Reads the counters without the update that may have followed before the divergence was noticed."""
         later = divergence.later
         applied = later is not None and bool(later.results["applied"])
         skipped = later is not None and not applied
@@ -44,14 +44,14 @@ class Counters:
 
 @dataclass(frozen=True)
 class SuspectBatch:
-    """A micro-batch of the update that diverged, and what running it again found.
+    """A micro-batch of the update that diverged, and the diagnosis from running it again.
 
     Attributes:
-      batch: NumPy arrays.
-      micro_batch: its number since the start of training.
-      carried: the states that the model continued from ``[rows, …]``, by path.
-      loss_scale: of the update.
-      found: with the weights that the divergence left.
+      batch: the micro-batch, as NumPy arrays.
+      micro_batch: number of the micro-batch since the start of training.
+      carried: states ``[rows, …]`` that the model continued from, by path.
+      loss_scale: loss scale of the update.
+      found: diagnosis with the weights that the divergence left.
     """
 
     batch: dict[str, Any]
@@ -61,15 +61,15 @@ class SuspectBatch:
     found: Diagnosis
 
     def loss_with(self, examiner: Examiner) -> float:
-        """Returns its loss with the present weights; inf where the loss or a gradient is not finite."""
+        """Returns the loss with the current weights, or inf if running the batch finds anything non-finite."""
         found = examiner.examine(self.batch, self.micro_batch, self.loss_scale, self.carried)
         return found.loss if found.finite else float("inf")
 
     def examples(self, describe: Callable[[int], str]) -> list[str]:
-        """Returns the examples whose loss is not finite, or all of the batch where that is not known.
+        """Returns descriptions of the examples whose loss is not finite, or of all examples if these are unknown.
 
         Args:
-          describe: example number → file and line.
+          describe: function that returns the file and line of an example number.
         """
         ids = self.batch["ids"]
         rows = [row for row in self.found.rows or range(len(ids)) if ids[row] != EMPTY_ID]
@@ -82,11 +82,11 @@ class Incident:
     """A divergence that has been investigated.
 
     Attributes:
-      divergence: what the detector saw.
-      counters: of the optimizer.
-      suspect: the micro-batch that is likely to be at fault.
-      examples: its examples, as file and line.
-      newest: the newest state to go back to; None without one.
+      divergence: the divergence that the detector raised.
+      counters: the optimizer's counters after the update that diverged.
+      suspect: the micro-batch that is likely to be the cause.
+      examples: the suspect examples of this micro-batch, as file and line.
+      newest: the newest state to go back to, or None.
     """
 
     divergence: Divergence
@@ -97,21 +97,21 @@ class Incident:
 
     @property
     def step(self) -> int:
-        """Updates attempted, the bad one included."""
+        """Number of attempted updates, including the one that diverged."""
         return self.divergence.attempt.step
 
     def summary(self, target: GoodState | None) -> dict[str, Any]:
-        """Returns what every later checkpoint keeps of it: JSON.
+        """Returns a JSON-serialisable summary, which is stored in all later checkpoints.
 
         Args:
-          target: the state that the run goes back to.
+          target: the state that the run goes back to; None if it stops.
         """
         return {"step": self.step, "updates": self.counters.updates, "reason": self.divergence.reason,
                 "target_step": None if target is None else target.step,
                 "lost": 0 if target is None else self.counters.updates - target.updates}
 
     def details(self) -> dict[str, Any]:
-        """Returns what is kept beside the batch, so that it can be run again: JSON."""
+        """Returns the JSON-serialisable details that are stored with the batch, for replaying it."""
         attempt, found = self.divergence.attempt, self.suspect.found
         return {"checkpoint": None if self.newest is None else self.newest.name,
                 "micro_batch": self.suspect.micro_batch, "loss_scale": self.suspect.loss_scale,
@@ -121,47 +121,46 @@ class Incident:
                 "nonfinite_gradients": found.gradients}
 
     def lines(self, tried: Tried | None, folder: Path | None) -> Iterator[str]:
-        """Yields what the log says.
+        """Yields lines for the log.
 
         Args:
-          tried: the state that was chosen, with the loss of the batch; None where the run stops.
-          folder: where the batch is kept, if it is.
+          tried: the state that the run goes back to, with the loss of the batch; None if the run stops.
+          folder: folder in which the batch was saved, or None.
         """
         found = self.suspect.found
         which = "Examples whose loss is not finite" if found.rows else "Examples of the batch"
         yield f"{which}: {listed(self.examples)}"
         if found.finite:
-            yield "Run again now, the batch is finite."
+            yield "When run again with the current weights, the batch is finite."
         for what, names in (("arrays of the batch", found.inputs), ("variables", found.values),
                             (f"gradients ({len(found.gradients)} of {found.num_gradients})", found.gradients)):
             if names:
                 yield f"Non-finite {what}: {listed(names)}"
         if tried is not None and tried.finite:
-            yield (f"With the weights of {tried.state.name} the batch is finite (loss {tried.loss:.4g}): the weights "
-                   "had gone astray.")
+            yield (f"With the weights of {tried.state.name}, the batch is finite (loss {tried.loss:.4g}): the weights "
+                   "had diverged.")
         elif tried is not None:
-            yield (f"With the weights of {tried.state.name} the batch is not finite either: look at these examples, "
-                   "and at the arithmetic.")
+            yield (f"With the weights of {tried.state.name}, the batch is not finite either: check these examples and "
+                   "the precision.")
         if folder is not None:
-            yield f"The batch is kept in {folder}; scripts/replay_batch.py runs it again."
+            yield f"The batch is saved in {folder}; scripts/replay_batch.py runs it again."
 
     def title(self) -> str:
-        """Returns what happened, in one line."""
+        """Returns a description in one line."""
         return f"DIVERGED at step {self.step}, after {self.counters.updates} updates: {self.divergence.reason}."
 
     def verdict(self, problem: str | None, saves: bool, folder: Path | None) -> str:
-        """Returns the sentence that a stopped run ends with.
+        """Returns the error message of a run that stops.
 
         Args:
-          problem: why the run cannot recover by itself, if it was to.
+          problem: why the run cannot recover, as a clause; None if recovery is disabled.
           saves: whether the run writes checkpoints.
-          folder: where the batch is kept, if it is.
+          folder: folder in which the batch was saved, or None.
         """
-        why = f" and cannot recover by itself, because {problem}" if problem else ""
+        why = f" The run cannot recover by itself, because {problem}." if problem else ""
         saved = saves and self.newest is not None and self.newest.name != START
         onward = f"resume from {self.newest.name} with --continue_learning" if saved and self.newest else "start again"
         other = "" if problem else ", perhaps with on_divergence=roll_back"
-        where = f" The batch is kept in {folder}." if folder is not None else ""
-        return (f"The training diverged at step {self.step}{why}: {self.divergence.reason}, on "
-                f"{listed(self.examples)}. Lower the learning rate, or correct or leave out these examples, and "
-                f"{onward}{other}.{where}")
+        where = f" The batch is saved in {folder}." if folder is not None else ""
+        return (f"Training diverged at step {self.step}: {self.divergence.reason}, on {listed(self.examples)}.{why} "
+                f"Lower the learning rate, or correct or leave out these examples, and {onward}{other}.{where}")

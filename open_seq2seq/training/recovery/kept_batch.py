@@ -1,4 +1,4 @@
-"""Batches on which a training diverged, kept on disk so that they can be run again."""
+"""Writes and reads the batches on which training diverged, so that they can be replayed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVENT = {"step": (int,), "seed": (int,), "checkpoint": (str, type(None)), "dtyp
 
 
 def flatten(value: Any, path: str = "") -> dict[str, Any]:
-    """Returns the arrays of a batch by path: ``source_tensors/0``, ``ids``."""
+    """Returns the arrays of a batch by path, such as ``source_tensors/0`` or ``ids``."""
     if isinstance(value, Mapping):
         children = [(str(key), child) for key, child in value.items()]
     elif isinstance(value, (list, tuple)):
@@ -43,7 +43,7 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def unflatten(arrays: Mapping[str, Any]) -> Any:
-    """Reverses ``flatten``; tuples become lists."""
+    """Inverts ``flatten``; tuples become lists."""
     if set(arrays) == {""}:
         return arrays[""]
     groups: dict[str, dict[str, Any]] = {}
@@ -57,20 +57,20 @@ def unflatten(arrays: Mapping[str, Any]) -> Any:
 
 def write_batch(folder: Path, batch: dict[str, Any], event: Mapping[str, Any], config_yaml: str,
                 carried: Mapping[str, np.ndarray] = MappingProxyType({})) -> Path:
-    """Writes a batch and what happened on it: aside first, then renamed.
+    """Writes a batch and a description of the divergence to a temporary folder, which is then renamed.
 
     Args:
-      folder: to be made; where it exists already, the new one gets a number.
-      batch: nested dict and lists of arrays.
-      event: what JSON can hold.
+      folder: folder to create; if it exists already, a number is added to its name.
+      batch: nested dicts and lists of arrays.
+      event: JSON-serialisable description of the divergence.
       config_yaml: the resolved config.
-      carried: states that the model continued from ``[rows, …]``, by path.
+      carried: states ``[rows, …]`` that the model continued from, by path.
 
     Returns:
-      The folder.
+      The folder that was created.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: the folder cannot be written.
     """
     if folder.parent.is_symlink():
         raise disk.ForeignError(folder.parent, disk.LINK)
@@ -92,57 +92,57 @@ def _write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _plain(array: Any) -> np.ndarray:
-    """An array that NumPy writes without pickling."""
+    """Returns the data as an array that NumPy can write without pickling."""
     array = np.asarray(array)
     return array.astype(str) if array.dtype.kind == "O" else array
 
 
 def read_carried(folder: Path) -> dict[str, np.ndarray]:
-    """Reads the states that the model continued from, by path; {} where it carries none. Nothing is executed.
+    """Reads the states that the model continued from, by path; {} if it carries none. Nothing is executed.
 
     Raises:
-      UserError: the file has another form.
+      UserError: the file cannot be read, or has another format.
     """
     try:
         return _read_arrays(folder, CARRIED)
     except FileNotFoundError:
         return {}
     except _UNREADABLE as error:
-        raise UserError(f"{folder / CARRIED} does not hold what a diverged run has written ({error}): name a folder "
-                        "that is as it was written.") from error
+        raise UserError(f"{folder / CARRIED} cannot be read as the states of a diverged run ({error}): give a folder "
+                        "whose files have not been changed.") from error
 
 
 def read_batch(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads (batch, event). Nothing in the files is executed.
+    """Reads (batch, event) from a folder. Nothing in the files is executed.
 
     Raises:
-      UserError: a file is missing or has another form.
+      UserError: a file is missing, unreadable, or has another format.
     """
     try:
         batch = unflatten(_read_arrays(folder, BATCH))
         return batch, json.loads(read_own(folder, EVENT, _MOST_EVENT_BYTES).decode("utf-8"))
     except _UNREADABLE as error:
-        raise UserError(f"{folder} holds no batch to replay ({error}): name a folder that a diverged run has written, "
-                        "as in LOGDIR/divergence/step-100.") from error
+        raise UserError(f"{folder} has no batch to replay ({error}): give a folder that a diverged run has written, "
+                        "such as LOGDIR/divergence/step-100.") from error
 
 
 def _read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
-    """Reads the arrays of an ``.npz`` file that may be hostile: no links, no pickles, bounded sizes."""
+    """Reads the arrays of an untrusted ``.npz`` file, without following links or unpickling, up to a limited size."""
     with open_own(folder, name) as file, zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > _MOST_ARRAY_BYTES or len(entries) > _MOST_ARRAYS:
-            raise ValueError(f"{name} unpacks to more than a batch has")
+            raise ValueError(f"{name} has more data than a batch can have")
         if any(entry.filename.count("/") > _DEEPEST for entry in entries):
-            raise ValueError(f"{name} has names of more than {_DEEPEST} parts")
+            raise ValueError(f"{name} has names with more than {_DEEPEST} slashes")
         file.seek(0)
         with np.load(file, allow_pickle=False) as arrays:
             return {path: arrays[path] for path in arrays.files}
 
 
 def check_event(folder: Path, event: Any) -> None:
-    """Raises UserError where an event lacks what a replay needs of it."""
+    """Raises UserError if an event lacks an entry needed for a replay, or if one has the wrong type."""
     missing = [name for name, kinds in _EVENT.items() if not isinstance(event, dict)
                or type(event.get(name)) not in kinds]
     if missing:
-        raise UserError(f"{folder / EVENT} has no {missing[0]}, or one of another type: name a folder that is as a "
-                        "diverged run has written it.")
+        raise UserError(f"{folder / EVENT} has no {missing[0]}, or one of the wrong type: give a folder whose files "
+                        "have not been changed.")

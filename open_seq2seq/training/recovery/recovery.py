@@ -1,4 +1,4 @@
-"""What a run does when it has diverged: stop, roll back, or continue in a safer arithmetic."""
+"""Handles the divergence of a run: stops it, rolls it back, or continues in a safer precision."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _TYPE_ORDER = (tf.float16, tf.bfloat16, tf.float32)
 
 
 class DivergenceError(UserError):
-    """The run diverged, and may not or cannot recover by itself."""
+    """The run diverged, and recovery is disabled or impossible."""
 
 
 class PrecisionLowered(Exception):
-    """Asks for the model to be built again in another type, and for the run to continue with ``restart`` in it."""
+    """Raised to have the model rebuilt in another dtype, and the run continued from ``restart``."""
 
     def __init__(self, restart: Restart, dtype: str) -> None:
         super().__init__(dtype)
@@ -40,13 +40,14 @@ class PrecisionLowered(Exception):
 
 @dataclass(frozen=True)
 class Restart:
-    """Where a run continues after a recovery.
+    """The state from which a run continues after a recovery.
 
     Attributes:
-      good: weights, optimizer and carried state.
-      step: updates attempted, which is not turned back.
-      micro_batch: where the data continue.
-      counters: of the optimizer, which are not turned back either; with the new ``rate_factor``.
+      good: weights, optimizer variables and carried states.
+      step: number of attempted updates, which is not turned back.
+      micro_batch: number of the micro-batch with which the data continue.
+      counters: the optimizer's counters, which are not turned back either.
+      rate_factor: the new factor on the schedule's learning rate.
       history: the state of the run's ``DivergenceHistory``.
     """
 
@@ -58,10 +59,10 @@ class Restart:
     history: dict[str, Any]
 
     def put_into(self, trainer: Trainer) -> None:
-        """Gives a trainer this state, and saves it, so that a run that is killed soon after resumes from it.
+        """Restores this state in a trainer, and saves it, so that a run that is killed soon after resumes from it.
 
-        Checkpoints after the state gone back to are on the way to divergence. They are set aside once this one is on
-        disk; otherwise a resumed run or an average would use them.
+        Checkpoints between the restored state and the divergence may already be diverging. They are set aside once the
+        new checkpoint is on disk; otherwise, a resumed run or an average would use them.
         """
         self.good.put_into(trainer.state)
         trainer.optimizer.skipped.assign(self.counters.skipped)
@@ -76,11 +77,11 @@ class Restart:
 
 
 class Recovery:
-    """Acts on the divergence of a run as its config says.
+    """Handles the divergences of a run as its config specifies.
 
     Args:
-      trainer: of the run, before its first step. Where the run may recover, its state is saved now unless a checkpoint
-        has it.
+      trainer: the run's trainer, before its first step. If recovery is enabled, the trainer's state is kept, unless a
+        checkpoint contains it.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -89,11 +90,11 @@ class Recovery:
         self._start = None if self._policy == "stop" else _keep_start(trainer)
 
     def recover(self, divergence: Divergence) -> None:
-        """Puts the run where it can continue.
+        """Restores a state from which the run can continue.
 
         Raises:
-          DivergenceError: it has to stop.
-          PrecisionLowered: the model has to be built again.
+          DivergenceError: the run has to stop.
+          PrecisionLowered: the model has to be rebuilt in another dtype.
         """
         trainer = self._trainer
         trainer.is_whole = False
@@ -110,7 +111,7 @@ class Recovery:
         trainer.is_whole = True
 
     def _investigate(self, divergence: Divergence) -> tuple[Incident, Iterator[GoodState]]:
-        """Returns what happened, and the states before the newest one to go back to."""
+        """Returns the incident, and an iterator over the states before ``Incident.newest``."""
         trainer, attempt = self._trainer, divergence.attempt
         counters = Counters.after(divergence, trainer.optimizer)
         trainer.resume(attempt.step)
@@ -123,7 +124,7 @@ class Recovery:
         return Incident(divergence, counters, suspect, examples, newest), states
 
     def _problem(self, newest: GoodState | None) -> str | None:
-        """Returns why the run cannot recover, as a clause."""
+        """Returns why the run cannot recover, as a clause; None if it can."""
         recovered = len(self._history.events)
         if newest is None:
             return "there is no checkpoint to go back to"
@@ -132,11 +133,11 @@ class Recovery:
         if recovered >= self._params["max_recoveries"]:
             return f"it has recovered {recovered} times already (max_recoveries)"
         if self._policy == "lower_precision" and precision_of(self._params).compute not in _NEXT_TYPE:
-            return "float32 is the last type to fall back on"
+            return "float32 is already the safest dtype"
         return None
 
     def _choose(self, incident: Incident, older: Iterator[GoodState]) -> Tried:
-        """Returns the state to go back to, the newest or an older one; see ``pick_state``."""
+        """Returns the state to go back to; see ``pick_state``."""
         assert incident.newest is not None
         trainer, suspect = self._trainer, incident.suspect
         last: Mapping[str, Any] = self._history.events[-1] if self._history.events else {}
@@ -146,7 +147,7 @@ class Recovery:
             state.put_into(trainer.state)
             return Tried(state, suspect.loss_with(trainer.examiner))
 
-        # A batch that holds NaN says nothing about weights.
+        # If the batch itself contains inf or NaN, its loss says nothing about the weights.
         candidates = itertools.chain([incident.newest], () if suspect.found.inputs else older)
         return pick_state(map(tried, candidates), before=last["target_step"] if again else None)
 
@@ -154,14 +155,14 @@ class Recovery:
         trainer = self._trainer
         folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
         verdict = incident.verdict(problem, trainer.saver is not None, folder)
-        # On several ranks, the one whose batch is at fault gives the message.
+        # With several ranks, the message comes from the one whose batch is at fault.
         verdicts = trainer.runner.gather([(not incident.suspect.found.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
 
     def _roll_back(self, incident: Incident, tried: Tried) -> None:
         factor = incident.counters.rate_factor * self._params["divergence_lr_factor"]
-        self._record(incident, f"rolled back to {tried.state.name}; from now on the learning rate is that of the "
-                               f"policy times {factor:g}", tried)
+        self._record(incident, f"rolled back to {tried.state.name}; from now on, the policy's learning rate is "
+                               f"multiplied by {factor:g}", tried)
         self._restart(incident, tried, factor).put_into(self._trainer)
 
     def _lower(self, incident: Incident, tried: Tried) -> NoReturn:
@@ -175,7 +176,7 @@ class Recovery:
                        self._history.state())
 
     def _record(self, incident: Incident, action: str, tried: Tried | None) -> Path | None:
-        """Counts and logs a divergence, and keeps its batch; returns the folder of the batch."""
+        """Records and logs a divergence, and saves its batch; returns the folder of the batch."""
         events = self._history.events
         events.append({**incident.summary(None if tried is None else tried.state), "action": action})
         folder = self._keep(incident, {**events[-1], "number": len(events)})
@@ -190,7 +191,7 @@ class Recovery:
         return folder
 
     def _keep(self, incident: Incident, event: Mapping[str, Any]) -> Path | None:
-        """Writes the batch, on rank 0 where the run has a folder; returns where it is."""
+        """Saves the batch on rank 0, if the run writes checkpoints; returns the folder, or None."""
         trainer, suspect = self._trainer, incident.suspect
         if trainer.saver is None or not trainer.runner.is_chief:
             return None
@@ -200,14 +201,14 @@ class Recovery:
         try:
             return write_batch(folder, suspect.batch, details, trainer.saver.config_yaml, suspect.carried)
         except OSError as error:
-            deco_print(f"WARNING: the batch could not be kept in {folder}: {error.strerror}.")
+            deco_print(f"WARNING: the batch could not be saved in {folder}: {error.strerror}.")
             return None
 
 
 def _keep_start(trainer: Trainer) -> GoodState | None:
-    """Keeps the state before the first step, where no checkpoint has it yet.
+    """Keeps the state before the first step, unless a checkpoint contains it.
 
-    It becomes the run's first checkpoint; where the config asks for no checkpoints, it is returned.
+    If this process writes checkpoints, the state is saved as one, and None is returned. Otherwise, it is returned.
     """
     if trainer.saver is not None and any(step <= trainer.step for step, _ in trainer.saver.regular()):
         return None
@@ -218,7 +219,7 @@ def _keep_start(trainer: Trainer) -> GoodState | None:
 
 
 def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
-    """Runs the micro-batches of an update again with the present weights, until one is not finite."""
+    """Runs an update's micro-batches again with the current weights; returns the first non-finite one, or the last."""
     runner, scale, suspect = trainer.runner, attempt.number("loss_scale"), None
     for number, batch in enumerate(attempt.batches, (attempt.step - 1) * len(attempt.batches)):
         consumed, replica = divmod(number, runner.local_replicas)
@@ -235,17 +236,17 @@ def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
 def _type_name(params: Mapping[str, Any]) -> str:
     policy = precision_of(params)
     if policy.may_choose and 0 < len(policy.kinds) < len(KINDS):
-        return policy.label  # mixed_choice says the rest
+        return policy.label  # together with mixed_choice
     return "float32" if policy.compute == tf.float32 else f"mixed_{policy.compute.name}"
 
 
 def kept_dtype(params: Mapping[str, Any], state: Mapping[str, Any]) -> str | None:
-    """Returns the type that a resumed run was lowered to; None where the type of the config holds.
+    """Returns the dtype that a recovery had chosen before the run was resumed; None if the config's dtype applies.
 
-    The type of the config holds where it is as safe or safer, and under another ``on_divergence``.
+    The config's dtype applies if it is at least as safe, or if ``on_divergence`` is not ``lower_precision``.
 
     Args:
-      params: the model's, as the config gives them.
+      params: the model's parameters, as given in the config.
       state: the checkpoint's ``state.json``.
     """
     lowered = state.get("divergence", {}).get("dtype")

@@ -1,4 +1,4 @@
-"""A training that ends by an error saves the state that it had reached."""
+"""Saves the state of a training run that is ended by an error."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from open_seq2seq.utils.errors import CheckpointError, UserError
 
 @contextlib.contextmanager
 def rescued(trainer: Trainer) -> Iterator[None]:
-    """Within this context an error between two updates is raised after the state of the last update has been saved.
+    """Context manager that, on an error between two updates, saves the state of the last update before re-raising.
 
-    Such errors come from evaluation, samples, summaries, a config's hooks, and data that cannot be read any more. An
-    error within an update leaves no state to save, and one of a checkpoint would only come again. The error gets a
-    note that says what is saved.
+    Such errors come from evaluation, samples, summaries, the config's hooks, and data that can no longer be read. After
+    an error within an update, there is no valid state to save. After a checkpoint error, saving would only fail again.
+    A note is added to the error, saying whether the state has been saved.
     """
     first = trainer.step
     try:
@@ -33,7 +33,7 @@ def rescued(trainer: Trainer) -> Iterator[None]:
 
 
 def _save(trainer: Trainer) -> bool:
-    """Saves the present state, where that needs no other process; returns whether it is on disk."""
+    """Saves the current state if no other process is needed for that; returns whether it is on disk."""
     several = trainer.runner.num_processes > 1
     if trainer.saver is None or (several and (trainer.carried or not trainer.is_settled)):
         return False

@@ -1,1 +1,1 @@
-"""One run of the command: log directory, inputs, models, and what is printed about them."""
+"""One run of the command: its log directory, inputs and models, and what it prints about them."""

@@ -1,4 +1,4 @@
-"""What has changed in the config since a checkpoint was written: printed, or refused."""
+"""Compares the config with that of a checkpoint, and prints or refuses the changes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _DATA = "data_layer_params"
 
 
 def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
-    """Compares the config of a run with the one that a checkpoint's run had.
+    """Compares the config of a run with that of a checkpoint's run.
 
-    A resumed run prints each difference that changes results. A difference with which the weights would compute
-    another function is refused in all modes; under ``--no_dir_check`` it is a warning.
+    A resumed run prints each difference that affects results. In all modes, a difference that would change the function
+    computed by the weights is refused, or reported as a warning with ``--no_dir_check``.
 
     Raises:
-      CheckpointError: there is such a difference.
+      CheckpointError: a difference is refused.
     """
     try:
         before = ResolvedConfig(parse_config(checkpoint.config_yaml, str(checkpoint.path / CONFIG)), options.mode)
     except ConfigError as error:
-        deco_print(f"WARNING: what has changed since {checkpoint.path.name} is not known: {error.problems[0]}")
+        deco_print(f"WARNING: the config cannot be compared with that of {checkpoint.path.name}: {error.problems[0]}")
         return
     training = options.mode.startswith("train")
     found: dict[str, Change] = {}
     for section in options.config.sections:
         different = _changes(options, before, section, section if training else "train")
-        if not training:  # data of its own that the checkpoint's config gives to this mode
+        if not training:  # ignore data that the checkpoint's config already has for this mode
             own = {str(change) for change in _changes(options, before, section, section)}
             different = [change for change in different if change.path[0] != _DATA or str(change) in own]
         found |= {str(change): change for change in different}
@@ -47,11 +47,11 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
 
 
 def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:
-    problem = (f"The config does not fit the checkpoint {checkpoint.path}, whose weights would compute something else: "
-               f"{'; '.join(lines)}.")
+    problem = (f"The config does not fit the checkpoint {checkpoint.path}, because its weights would compute a "
+               f"different function: {'; '.join(lines)}.")
     if not lenient:
-        raise CheckpointError(f"{problem} Give what it was trained with (kept in its {CONFIG}), start a new run from "
-                              "its weights by load_model, or add --no_dir_check if this is meant.")
+        raise CheckpointError(f"{problem} Use the values that it was trained with (see its {CONFIG}), start a new run "
+                              "from its weights with load_model, or add --no_dir_check if the change is intended.")
     deco_print(f"WARNING: {problem}")
 
 

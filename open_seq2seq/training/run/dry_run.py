@@ -1,4 +1,4 @@
-"""``--check``: builds what a run needs, tries one step, and prints what it found."""
+"""``--check``: builds what a run needs, tries one update, and prints the findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EXAMPLES = 200
 
 
 def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) -> int:
-    """Builds what the mode would use, reads the first examples, runs one step, and prints what it found."""
+    """Builds the models of the mode, reads the first examples, tries one update, and prints the findings."""
     owner = None
     built: dict[str, Model] = {}
     for section, spec in specs.items():
@@ -44,7 +44,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
 
 
 def _check_resuming(options: RunOptions, model: Model, eval_model: Model | None) -> None:
-    """Prints what has changed since the checkpoint to resume from; data files are compared as a whole."""
+    """Prints what has changed since the checkpoint to resume from; data files are compared in full."""
     logdir = check_logdir(options, model.params)
     if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
         checkpoint = choosing.newest(logdir.checkpoint_dir)
@@ -70,7 +70,7 @@ def _check_data(section: str, model: Model) -> None:
 def _check_training(trainer: Trainer) -> None:
     print_parameter_table(trainer.trainable, trainer.variables)
     batches, largest = trainer.describe_epoch()
-    deco_print(f"Batches per epoch: {batches:,}; updates in all: {trainer.last_step:,}")
+    deco_print(f"Batches per epoch: {batches:,}; total updates: {trainer.last_step:,}")
     for line in trainer.describe_shapes():
         deco_print(line, offset=1)
     megabytes = 2 ** 20
@@ -80,12 +80,12 @@ def _check_training(trainer: Trainer) -> None:
     before = _peak_bytes()
     trainer.try_batch(largest)
     more = (_peak_bytes() - before) / megabytes
-    deco_print(f"One step on the batch with the longest example ({len(largest)} examples) took {more:,.0f} MiB more; "
-               f"peak {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
+    deco_print(f"One step on the batch with the longest example ({len(largest)} examples) increased the peak memory by "
+               f"{more:,.0f} MiB to {_peak_bytes() / megabytes:,.0f} MiB", offset=1)
 
 
 def _peak_bytes() -> int:
-    """Peak memory so far: of the first GPU where there is one, else of the process."""
+    """Returns the peak memory in bytes so far, of the first GPU if there is one, else of the process."""
     if tf.config.list_logical_devices("GPU"):
         return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""Training that continues when processes are lost and when they join: ``--elastic``."""
+"""``--elastic``: training that continues when processes are lost or join."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from open_seq2seq.training.run.restoring import ranks
 from open_seq2seq.utils.console import deco_print, mute, unmute
 from open_seq2seq.utils.errors import ConfigError, UserError
 
-# After so many losses in a row without an update in between, the cause is not a process that happened to be lost.
+# After this many consecutive losses of processes without an update in between, training ends with an error.
 MOST_VAIN_MEETINGS = 3
-# How long the lock of a lost process may outlive it.
+# Time in seconds that the lock of a lost process may outlive the process.
 _LOCK_SECONDS = 10.0
 
 
 class Kept:
-    """The run's state in this process's memory, from which training continues after a loss.
+    """A copy of the run's state in this process's memory, from which training continues after a loss of processes.
 
     Attributes:
-      position: where the run stood; None before the first ``take``.
-      reached: the last step that was made, kept or not.
+      position: position of the run at the last ``take``; None before the first.
+      reached: number of the last update, whether or not its state was kept.
     """
 
     def __init__(self) -> None:
@@ -50,23 +50,23 @@ class Kept:
         self._good: GoodState | None = None
 
     def take(self, trainer: Trainer) -> None:
-        """Copies a trainer's state; an interruption leaves the one before."""
+        """Copies a trainer's state; if interrupted, leaves the previous copy as it was."""
         good = GoodState.take("the state in memory", trainer.step, trainer.state)
         self._good, self.position = good, trainer.position
 
     def put_into(self, trainer: Trainer) -> None:
-        """Gives a trainer the variables."""
+        """Assigns the kept values to a trainer's variables."""
         assert self._good is not None
         self._good.put_into(trainer.state)
 
 
 class CommitHook(Hook):
-    """Keeps the state every few updates, and lets processes join or leave there.
+    """Keeps a copy of the state every few updates, after which processes may join or leave.
 
     Args:
-      kept: where.
-      membership: knows of hosts that were added or removed.
-      every: updates.
+      kept: stores the copy.
+      membership: knows whether hosts were added or removed.
+      every: number of updates between two copies.
     """
 
     def __init__(self, kept: Kept, membership: Membership, every: int) -> None:
@@ -92,7 +92,7 @@ class CommitHook(Hook):
 
 
 def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
-    """Trains with the processes that are there; see ``session.run``."""
+    """Trains with the available processes until training ends; see ``session.run``."""
     params = specs[options.config.sections[0]].full_params
     what = "--benchmark" if options.benchmark else "--check" if options.check else f"the mode {options.mode}"
     membership = join(params, what)
@@ -103,15 +103,15 @@ def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
 
 
 class ElasticTraining:
-    """One process's training, from meeting to meeting.
+    """The training of one process in a changing group of processes.
 
-    Models and data stay. Runner, trainer and everything that is traced are made again at each meeting, so that nothing
-    traced for another number of ranks can run.
+    Models and data are kept. The runner, the trainer and all traced functions are created again whenever the group
+    changes, so that nothing traced for another number of ranks can run.
 
     Args:
-      options: of the run.
-      specs: the models' descriptions by section.
-      membership: joins the processes.
+      options: options of the run.
+      specs: the specs of the models, by section.
+      membership: connects this process with the others.
     """
 
     def __init__(self, options: RunOptions, specs: dict[str, ModelSpec], membership: Membership) -> None:
@@ -127,10 +127,10 @@ class ElasticTraining:
         self._meetings = 0
 
     def attempt(self) -> int | None:
-        """Trains with the processes that are there; returns the exit code, or None where they have to meet again.
+        """Trains with the available processes; returns the exit code, or None if a new group has to be formed.
 
         Raises:
-          UserError: processes were lost several times without an update in between; or what any training raises.
+          UserError: processes were lost several times without an update in between; or any error of training.
         """
         try:
             runner = self._membership.meet()
@@ -151,11 +151,11 @@ class ElasticTraining:
         self._began_at = max(step, self._began_at)
         if self._vain >= MOST_VAIN_MEETINGS:
             raise UserError(f"--elastic: processes were lost {self._vain} times in a row without an update in between, "
-                            f"the last time because {self._reason}. Correct what their messages above name, and resume "
-                            "with --continue_learning.")
+                            f"the last time because {self._reason}. Fix the errors that they have printed above, and "
+                            "resume with --continue_learning.")
 
     def part(self) -> None:
-        """Releases what belongs to the present group of processes."""
+        """Leaves the current group of processes, and releases what belongs to it."""
         if self._watchdog is not None:
             self._watchdog.leave()
         if self._trainer is not None:
@@ -199,7 +199,7 @@ class ElasticTraining:
         return trainer
 
     def _continue(self, runner: ElasticRunner, position: RunPosition, root: int, notes: list[str]) -> Trainer:
-        """Continues from the state that the process ``root`` has kept."""
+        """Continues training from the state kept by the process ``root``."""
         self._specs = in_choice(self._specs, position.mixed_choice)
         trainer = self._make_trainer(runner, position.random_seed)
         if runner.process_rank == root:
@@ -208,9 +208,9 @@ class ElasticTraining:
         trainer.resume(position.step, position.micro_batch)
         trainer.divergence.resume(position.divergence)
         again = max(self._kept.reached - position.step, 0)
-        repeated = f"; {again} updates are made again" if again else ""
+        repeated = f"; {again} updates are repeated" if again else ""
         deco_print(f"Elastic: {self._reason or 'processes changed'}. Training continues at step {position.step} with "
-                   f"{ranks(runner.world_size)}, before {ranks(position.world_size)}{repeated}.")
+                   f"{ranks(runner.world_size)} (before: {ranks(position.world_size)}){repeated}.")
         for note in notes:
             deco_print(note, offset=1)
         return trainer
@@ -218,8 +218,8 @@ class ElasticTraining:
     def _make_trainer(self, runner: ElasticRunner, seed: int) -> Trainer:
         self._models = self._models or training_setup.build_models(self._specs, seed, runner)
         if carried := carried_states(self._models[0]):
-            raise ConfigError(["--elastic changes the number of ranks, but the model carries state from batch to "
-                               f"batch ({', '.join(carried)}), which belongs to one number of them: leave it out."])
+            raise ConfigError(["--elastic cannot be used with a model that carries state from batch to batch "
+                               f"({', '.join(carried)}), because the number of ranks may change: omit the flag."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
         self._trainer = training_setup.make_trainer(self._options, self._models, logdir, seed, runner)
         return self._trainer
@@ -229,7 +229,7 @@ class ElasticTraining:
         if not runner.is_chief:
             if self._logdir is not None:
                 unmute()
-                self._held.close()  # logs of the output end here, too
+                self._held.close()  # also closes the logs of the output
                 self._logdir = None
                 mute()
         elif self._logdir is None and fresh:

@@ -1,4 +1,4 @@
-"""What a run has read: the files that its checkpoints hold, and fingerprints of its data."""
+"""The inputs of a run: the files that are copied into its checkpoints, and fingerprints of its data."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import CheckpointError, DataError
 
 Contents = dict[str, bytes]
-_SAMPLED = "the parts that were compared"
+_SAMPLED = "the sampled parts of its content"
 _WORDS = {"train": "training", "eval": "evaluation"}
 _BLOCK_BYTES = 1 << 20
-_MOST_ASSET_BYTES = 1 << 30  # more belongs beside the checkpoints (file="large")
-# Hashing whole files in the background sleeps so many times as long as it reads.
+_MOST_ASSET_BYTES = 1 << 30  # larger files belong beside the checkpoints (file="large")
+# While hashing whole files, the background thread sleeps this many times as long as it reads.
 _IDLE_PARTS = 20
 
 
 @dataclass(frozen=True)
 class Asset:
-    """A file that each checkpoint has a copy of, as it was when the model was built."""
+    """A file that is copied into each checkpoint, as it was when the model was built."""
 
     path: str
     content: bytes
@@ -45,14 +45,15 @@ class Asset:
 
     @property
     def sha256(self) -> str:
-        """Its checksum."""
+        """SHA-256 checksum of the content."""
         return hashlib.sha256(self.content).hexdigest()
 
 
 def read_assets(spec: ModelSpec) -> Contents:
-    """Reads the files of a model that its checkpoints hold, before the model is built: path → content.
+    """Returns the contents, by path, of the files of a model that are copied into checkpoints.
 
-    Those that are missing or cannot be read are left out; the part that needs them reports it.
+    To be called before the model is built. Files that are missing or unreadable are left out; the part that needs them
+    reports the error.
     """
     found: Contents = {}
     for file in model_files(spec.model_class, spec.params):
@@ -64,16 +65,16 @@ def read_assets(spec: ModelSpec) -> Contents:
 
 
 class RunInputs:
-    """What a run uses from outside, as it was when its models were built.
+    """The files and data that a run uses, as they were when its models were built.
 
     Args:
       model: the training model.
-      eval_model: the one that is evaluated in between, or None.
-      before: from ``read_assets``, before they were built.
-      earlier: of the same run, where its models are built again.
+      eval_model: the model for evaluation during training, or None.
+      before: result of ``read_assets`` from before the models were built.
+      earlier: inputs of the models that the run had built before, if any.
 
     Raises:
-      DataError: a file has changed meanwhile, so that it is not known which content a part has read.
+      DataError: a file has changed in the meantime, so that it is unknown which content the models have read.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, before: Contents,
@@ -85,12 +86,12 @@ class RunInputs:
             layer.check_unchanged()
         for name, asset in self.assets.items() if earlier is not None else ():
             if earlier is not None and asset.content != earlier.assets[name].content:
-                raise DataError(f"{asset.path} has changed since this run began: restore the file that it began with.")
+                raise DataError(f"{asset.path} has changed since this run started: restore the original file.")
         self._said: set[tuple[Identity | None, str]] = set()
         self._hashing: _WholeHashes | None = None
 
     def contents(self) -> Contents:
-        """Returns what checkpoints hold, by name, and warns of files that have changed since they were read."""
+        """Returns the contents of the assets for checkpoints, by name; warns if files have changed since."""
         for asset in self.assets.values():
             identity = identity_of(asset.path)
             if identity != asset.identity and (identity, asset.path) not in self._said:
@@ -98,11 +99,11 @@ class RunInputs:
                 what = "been removed" if identity is None else "changed"
                 if identity is None or _content(asset.path) != asset.content:
                     deco_print(f"WARNING: {asset.path} has {what} since this run read it: the run and its checkpoints "
-                               "keep the content that was read.")
+                               "keep using the original content.")
         return {name: asset.content for name, asset in self.assets.items()}
 
     def state(self) -> dict[str, Any]:
-        """Returns the fingerprints of the data for a checkpoint's state: by section, what ``describe_data`` returns."""
+        """Returns the fingerprints of the data by section, for a checkpoint's state; see ``describe_data``."""
         if self._hashing is None:
             self._hashing = _WholeHashes([file for layer in self._layers.values()
                                           for file in layer.fingerprints.values() if not file.whole])
@@ -114,24 +115,24 @@ class RunInputs:
 
     @functools.cached_property
     def described(self) -> dict[str, Any]:
-        """What ``describe_data`` returns, by section."""
+        """The results of ``describe_data``, by section."""
         return {name: describe_data(layer) for name, layer in self._layers.items()}
 
     def check(self, checkpoint: Checkpoint, whole: bool = False) -> None:
-        """Compares what the run has read with what the run of a checkpoint had read; prints how the data has changed.
+        """Compares the inputs with those of a checkpoint's run, and prints how the data has changed.
 
         Args:
-          checkpoint: that the run resumes from.
-          whole: whether large files are compared byte for byte, and unchanged data is reported too.
+          checkpoint: the checkpoint from which the run resumes.
+          whole: whether large files are compared in full, and unchanged data is reported too.
 
         Raises:
-          CheckpointError: a file that checkpoints hold, such as a vocabulary, differs.
+          CheckpointError: an asset, such as a vocabulary, differs.
         """
         for name, asset in self.assets.items():
             kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
             if kept is not None and asset.sha256 != kept:
                 raise CheckpointError(f"{asset.path} is not the file that {checkpoint.path} was trained with: its "
-                                      f"content differs from {checkpoint.assets_dir / name}. Give that file in the "
+                                      f"content differs from {checkpoint.assets_dir / name}. Use that file in the "
                                       "config.")
         before = checkpoint.state.get("data", {})  # older checkpoints have none
         for section, now in self.described.items():
@@ -139,12 +140,12 @@ class RunInputs:
             for line in lines:
                 deco_print(f"The {_WORDS[section]} data has changed since {checkpoint.path.name}: {line}.")
             if whole and section in before and not lines:
-                deco_print(f"The {_WORDS[section]} data is that of {checkpoint.path.name}: " + " ".join(
+                deco_print(f"The {_WORDS[section]} data is the same as for {checkpoint.path.name}: " + " ".join(
                     f"{file['path']} (SHA-256 {hash_slowly(file['path'], 0)})" for file in now["files"].values()))
 
 
 def describe_data(layer: DataLayer) -> dict[str, Any]:
-    """Returns what distinguishes a layer's data from other data: JSON."""
+    """Returns JSON-serialisable values that identify the data of a layer."""
     files = {name: {"path": file.path, "size": file.size, "mtime_ns": file.mtime_ns, "sha256": file.sha256,
                     "sampled": not file.whole} for name, file in layer.fingerprints.items()}
     params = {name: to_plain(value) for name, value in sorted(layer.params.items())}
@@ -153,12 +154,12 @@ def describe_data(layer: DataLayer) -> dict[str, Any]:
 
 
 def data_changes(before: Mapping[str, Any], now: Mapping[str, Any], whole: bool = False) -> list[str]:
-    """Returns how data differ, as clauses.
+    """Returns the differences between two data sets, as clauses.
 
     Args:
-      before: what ``describe_data`` returned then; {} where nothing is known.
-      now: what it returns now.
-      whole: whether large files are compared byte for byte, where their checksums are known.
+      before: earlier result of ``describe_data``; {} if unknown.
+      now: current result of ``describe_data``.
+      whole: whether large files are compared in full, if the earlier checksum is known.
     """
     if not before:
         return []
@@ -168,7 +169,7 @@ def data_changes(before: Mapping[str, Any], now: Mapping[str, Any], whole: bool 
         lines += _file_changes(before["files"].get(name), file, whole)
     if not lines and before["params"] == now["params"]:
         lines += [] if before["lengths"] == now["lengths"] else [
-            f"its {now['examples']:,} examples, {before['examples']:,} before, have other lengths"]
+            f"it has {now['examples']:,} examples with other lengths, and had {before['examples']:,} examples before"]
         lines += [] if before["contents"] == now["contents"] or lines else ["the content of some of its files differs"]
     return lines
 
@@ -176,21 +177,21 @@ def data_changes(before: Mapping[str, Any], now: Mapping[str, Any], whole: bool 
 def _file_changes(before: Mapping[str, Any] | None, now: Mapping[str, Any], whole: bool) -> list[str]:
     path = now["path"]
     if before is None:
-        return [f"{path} is new in it"]
+        return [f"{path} is new"]
     if (before["size"], before["sampled"], before["sha256"]) != (now["size"], now["sampled"], now["sha256"]):
-        return [f"the content of {path} is another"]
+        return [f"the content of {path} differs"]
     if not now["sampled"] or (before["mtime_ns"] == now["mtime_ns"] and not whole):
         return []
     if whole and "whole" in before:
-        return [] if hash_slowly(path, 0) == before["whole"] else [f"the content of {path} is another"]
+        return [] if hash_slowly(path, 0) == before["whole"] else [f"the content of {path} differs"]
     if before["mtime_ns"] == now["mtime_ns"]:
         return []
-    return [f"{path} was written at another time; its size and {_SAMPLED} are the same" + (
-        "" if whole else ", and --check --continue_learning compares all of it")]
+    return [f"{path} has another modification time; its size and {_SAMPLED} are the same" + (
+        "" if whole else "; --check --continue_learning compares the whole file")]
 
 
 def hash_slowly(path: str, idle_parts: float) -> str:
-    """Returns a file's checksum, sleeping ``idle_parts`` times as long as reading takes."""
+    """Returns a file's SHA-256 checksum; after each block, sleeps ``idle_parts`` times as long as reading took."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         began = time.perf_counter()
@@ -202,10 +203,10 @@ def hash_slowly(path: str, idle_parts: float) -> str:
 
 
 class _WholeHashes:
-    """Checksums of whole large files, computed in a thread during the run.
+    """Checksums of large files in full, computed by a background thread during the run.
 
     Attributes:
-      found: path → checksum, of the files that have been read.
+      found: checksums by path, for the files that have been hashed so far.
     """
 
     def __init__(self, files: list[Fingerprint]) -> None:
@@ -223,7 +224,7 @@ class _WholeHashes:
 
 
 def check_read(model: Model, before: Contents) -> None:
-    """Raises DataError when a file that checkpoints hold has changed while a model was built; see ``RunInputs``."""
+    """Raises DataError if an asset or data file has changed while a model was being built; see ``RunInputs``."""
     for path in assets_of(model).values():
         _held(path, before)
     if isinstance(model.data_layer, DataLayer):
@@ -237,8 +238,8 @@ def _content(path: str) -> bytes | None:
 
 
 def _held(path: str, before: Contents) -> Asset:
-    """Returns a file's content after the model was built; raises DataError where it differs from that before."""
+    """Returns a file as it is now; raises DataError if its content differs from that before the model was built."""
     identity, content = identity_of(path), read_data(path, most_bytes=_MOST_ASSET_BYTES)
     if before.get(path, content) != content:
-        raise DataError(f"{path} changed while it was read: start again when nothing writes to it.")
+        raise DataError(f"{path} changed while it was being read: start again when nothing is writing to it.")
     return Asset(path, content, identity)

@@ -1,4 +1,4 @@
-"""The log directory: what must be there before a run starts."""
+"""Checks the log directory before a run starts."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
 
-# A new run may start beside these. Events and samples are not among them: those of two runs would be mixed.
+# Entries that a new run tolerates. Events and samples are not among them, because those of two runs would be mixed.
 _HARMLESS = (LOCK, DIVERGENCE, KEPT_FILES)
 
 
 @dataclass(frozen=True)
 class LogDir:
-    """Where a run reads and writes.
+    """The folders that a run reads and writes.
 
     Attributes:
-      root: the ``logdir`` of the config; None when the run keeps nothing (a benchmark).
-      checkpoint_dir: ``root``, or ``root/logs`` with ``--enable_logs``: checkpoints and events.
-      best_dir: ``checkpoint_dir/best_models``.
+      root: the ``logdir`` of the config; None if the run writes no files, as a benchmark.
+      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` with ``--enable_logs``.
+      best_dir: folder of the best models: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
-      base_checkpoint: checkpoint folder of ``load_model`` that gives the initial weights; None without one.
-      run: the name of the run in its checkpoints, which distinguishes them from those of other runs.
+      base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
+      run: name of the run, which distinguishes its checkpoints from those of other runs.
     """
 
     root: Path | None
@@ -52,43 +52,43 @@ class LogDir:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
-        """Returns the log directory with the run's name in a checkpoint's ``state.json``; None is a new run."""
-        # Older versions gave runs no name; such a run continues without one.
+        """Returns this log directory with the run's name from a checkpoint's ``state.json``; None means a new run."""
+        # Older versions did not name runs; such a run continues without a name.
         return self if state is None else replace(self, run=str(state.get("run", "")))
 
 
 def _check_folders(folder: Path) -> None:
-    """Raises CheckpointError unless what has the name of a folder that a run writes to is a folder it can write to."""
+    """Raises CheckpointError if the path of a subfolder that a run uses exists, but is not a writable folder."""
     for path in (folder / name for name in ALL_FOLDERS if os.path.lexists(folder / name)):
         if not path.is_dir():
-            raise CheckpointError(f"{path} is no folder, but a run puts its files in one of that name: move "
-                                  "it, or choose another logdir.")
+            raise CheckpointError(f"{path} is not a folder, but a run needs a folder of that name: move it, or choose "
+                                  "another logdir.")
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise CheckpointError(f"The folder {path} cannot be written: change its access rights, or choose another "
                                   "logdir.")
 
 
 def _refuse_foreign(folder: Path, checkpoint: Path | None) -> None:
-    """Raises CheckpointError when what no run has made has the name of a checkpoint after the given one."""
+    """Raises CheckpointError if something not made by a run has the name of a later checkpoint than the given one."""
     last = -1 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
     for entry in folder.iterdir() if folder.is_dir() else ():
         step = regular_step(entry.name)
         if step is not None and step > last and not may_be_checkpoint(entry):
-            raise CheckpointError(f"{entry} has the name of a checkpoint, but no run has made it: move it, or choose "
-                                  "another logdir.")
+            raise CheckpointError(f"{entry} has the name of a checkpoint, but is not one: move it, or choose another "
+                                  "logdir.")
 
 
 def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
-    """Checks that the log directory fits the mode of the run. Writes nothing.
+    """Checks that the log directory suits the mode of the run, without writing anything.
 
     Args:
-      options: the run's options; with ``no_dir_check`` (or ``benchmark``) problems are
-        printed as warnings, and the run continues without the checkpoint in question.
-      params: model-level parameters: ``logdir``, ``load_model``, ``restore_best_checkpoint``.
+      options: the run's options. With ``no_dir_check`` or ``benchmark``, problems are printed as warnings, and the run
+        continues without the checkpoint in question.
+      params: the model's parameters; used are ``logdir``, ``load_model`` and ``restore_best_checkpoint``.
 
     Raises:
-      UserError: the directory is missing, or is not empty where a new run would start.
-      CheckpointError: there is no checkpoint where one is needed.
+      UserError: the directory is missing, or is not empty although a new run is to start.
+      CheckpointError: a checkpoint is needed, but there is none.
     """
     lenient = options.no_dir_check or options.benchmark
     given = params.get("logdir")
@@ -104,7 +104,7 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     checkpoint = base = None
     try:
         if root is None or folder is None:
-            raise UserError("'logdir' is missing: name a folder for checkpoints and logs in base_params, "
+            raise UserError("'logdir' is missing: set it to a folder for checkpoints and logs in base_params, "
                             "or give --logdir=folder.")
         check = _training_checkpoint if training else _finished_checkpoint
         checkpoint = check(options, params, root, folder)
@@ -121,7 +121,7 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
 
 
 def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
-    """Returns the log directory of a run under way whose rank 0 has been lost."""
+    """Returns the log directory of a run in progress that has lost its rank 0."""
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
     folder = root / LOGS if root and options.enable_logs else root
@@ -135,9 +135,9 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether nothing is there that a new run could damage.
+    """Returns whether a folder contains nothing that a new run could damage.
 
-    A lock, unfinished writes, copies and the batches on which earlier runs diverged do not count.
+    Locks, unfinished writes, kept files, and the batches on which earlier runs diverged do not count.
     """
     try:
         return all(entry.name in _HARMLESS or entry.name.startswith(disk.TEMPORARY) for entry in folder.iterdir())
@@ -159,7 +159,7 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     if not options.continue_learning:
         raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume the training "
                         "there, or choose another logdir to start from scratch.")
-    # Resuming is never from best_models: the newest checkpoint is where the training stood.
+    # Training never resumes from best_models, only from the newest checkpoint.
     checkpoint = find_checkpoint(folder)
     if checkpoint is None:
         raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
@@ -181,7 +181,7 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
 
 
 def _elsewhere(root: Path, options: RunOptions) -> str:
-    """A hint when the checkpoints lie where the other setting of ``--enable_logs`` puts them."""
+    """Returns a hint if there are checkpoints in the folder for the other setting of ``--enable_logs``, else ''."""
     if options.enable_logs and find_checkpoint(root):
         return f" (there are some in {root}: leave out --enable_logs)"
     if not options.enable_logs and find_checkpoint(root / LOGS):
@@ -193,14 +193,14 @@ def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
     root = Path(params["load_model"]).expanduser()
     if not root.is_dir() or _is_empty(root):
         what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
-        raise UserError(f"The folder {root} that 'load_model' names {what}: give the logdir of a trained model.")
+        raise UserError(f"The folder {root} in 'load_model' {what}: give the logdir of a trained model.")
     is_checkpoint = (root / STATE).is_file()
     if options.enable_logs and not is_checkpoint and not (root / LOGS).is_dir():
-        raise UserError(f"The folder {root} that 'load_model' names has no folder '{LOGS}', where --enable_logs looks: "
-                        f"leave out --enable_logs, or name a checkpoint folder.")
+        raise UserError(f"The folder {root} in 'load_model' has no subfolder '{LOGS}', where --enable_logs expects "
+                        f"checkpoints: leave out --enable_logs, or give a checkpoint folder.")
     folder = root / LOGS if options.enable_logs and not is_checkpoint else root
     checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
     if checkpoint is None:
-        raise CheckpointError(f"There is no checkpoint in {folder}, which 'load_model' names"
+        raise CheckpointError(f"There is no checkpoint in the folder {folder} given in 'load_model'"
                               f"{_elsewhere(root, options)}.")
     return checkpoint

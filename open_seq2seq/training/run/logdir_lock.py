@@ -1,4 +1,4 @@
-"""The lock of a log directory, which keeps a second run out."""
+"""A lock that prevents two runs from using the same log directory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LONGEST = 400  # bytes
 
 
 def refuse_checkpoint(root: Path) -> None:
-    """Raises UserError when a log directory is a checkpoint itself."""
+    """Raises UserError if a log directory is itself a checkpoint."""
     if (root / STATE).is_file():
-        raise UserError(f"The log directory {root} is a checkpoint: give the folder that holds it, "
-                        f"{root.absolute().parent}, to resume from there, or choose another logdir.")
+        raise UserError(f"The log directory {root} is a checkpoint: give its parent folder "
+                        f"{root.absolute().parent} to resume from it, or choose another logdir.")
 
 
 def _is_lock(file: BinaryIO) -> bool:
@@ -33,16 +33,16 @@ def _is_lock(file: BinaryIO) -> bool:
 
 
 class LogDirLock:
-    """Holds a log directory for this process while a run writes there: a context manager.
+    """Context manager that locks a log directory for this process.
 
-    The kernel releases the lock when the process ends, however it ends, so a killed run leaves nothing to clean up.
-    The file that remains only names the process that held the lock last.
+    The kernel releases the lock when the process ends for any reason, so a killed run leaves nothing to clean up. The
+    remaining file only names the last process that held the lock.
 
     Args:
-      root: the log directory, made if missing; None locks nothing.
+      root: the log directory, created if missing; None locks nothing.
 
     Raises:
-      UserError: on entering, when another process holds the directory, or it cannot be written.
+      UserError: on entry, if another process holds the lock, or if the directory cannot be written.
     """
 
     def __init__(self, root: str | os.PathLike[str] | None) -> None:
@@ -57,8 +57,8 @@ class LogDirLock:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
         except disk.ForeignError as error:
-            what = ("holds something else than the lock of a run" if error.strerror == disk.FOREIGN
-                    else "is a link, or no file")
+            what = ("is not the lock of a run" if error.strerror == disk.FOREIGN
+                    else "is a link, or not a file")
             raise UserError(f"{self._path} {what}: move it, or choose another logdir.") from error
         except OSError as error:
             raise UserError(f"The log directory {self._path.parent} cannot be written: {error.strerror} "
@@ -81,9 +81,9 @@ class LogDirLock:
             raise UserError(f"The log directory {self._path.parent} is in use by {holder}: "
                             "wait for that run to end, or choose another logdir.") from None
         deco_print(f"WARNING: {self._path.parent} is on a file system without locks ({error.strerror}): "
-                   "nothing keeps a second run out of it.")
+                   "nothing prevents a second run from using it.")
 
     def __exit__(self, *exception: object) -> None:
         if self._file is not None:
-            self._file.close()  # gives the lock back
+            self._file.close()  # releases the lock
             self._file = None

@@ -1,4 +1,4 @@
-"""``--enable_logs``: config, command line, git state and output of a run, saved in its log directory."""
+"""``--enable_logs``: saves the config, command line, git state and output of a run in its log directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from open_seq2seq.utils.errors import UserError
 
 
 class Tee:
-    """A text stream that writes to two: the terminal and a file."""
+    """A text stream that writes both to the terminal and to a file."""
 
     def __init__(self, stream: TextIO, copy: EnduringStream) -> None:
         self._stream = stream
@@ -41,19 +41,19 @@ class Tee:
 
 
 class RunLogs:
-    """Saves config, command line, git state and console output of a run: a context manager.
+    """Context manager that saves the config, command line, git state and console output of a run.
 
-    Writes ``config_<ts>.py`` (or ``.yaml``), ``cmd-args_<ts>.log``, ``git-info_<ts>.log`` (inside a git
-    repository: commit and diff), ``stdout_<ts>.log`` and ``stderr_<ts>.log``; ts is ``YYYY-MM-DD_HH-MM-SS``.
-    What Python prints is copied, messages of the C++ libraries are not.
+    Writes ``config_<ts>.py`` (or ``.yaml``), ``cmd-args_<ts>.log``, ``git-info_<ts>.log`` (commit and diff, if the
+    working directory is in a git repository), ``stdout_<ts>.log`` and ``stderr_<ts>.log``, where ``<ts>`` is
+    ``YYYY-MM-DD_HH-MM-SS``. Output from Python is copied; messages of C++ libraries are not.
 
     Args:
-      root: the log directory, made if missing.
+      root: the log directory, created if missing.
       config_file: path of the config to copy.
-      argv: the command line's arguments.
+      argv: the arguments of the command line.
 
     Raises:
-      UserError: on entering, when the directory cannot be written.
+      UserError: on entry, if the directory cannot be written.
     """
 
     def __init__(self, root: str | os.PathLike[str], config_file: str, argv: Sequence[str]) -> None:
@@ -88,7 +88,7 @@ class RunLogs:
         disk.write_new(self._root / name, text.encode("utf-8", errors="backslashreplace"))
 
     def _unused(self, stamp: str) -> str:
-        """Returns the stamp, with a number if a file of the directory has it already."""
+        """Returns the stamp, with a number appended if a file in the directory already has it."""
         stamps = {path.stem.partition("_")[2] for path in self._root.iterdir()}
         return stamp if stamp not in stamps else next(
             free for number in itertools.count(2) if (free := f"{stamp}-{number}") not in stamps)
@@ -97,7 +97,7 @@ class RunLogs:
                  trace: TracebackType | None) -> None:
         if self._streams is not None:
             sys.stdout, sys.stderr = self._streams
-        # The interpreter prints the error later, when nothing is copied any more.
+        # The interpreter prints the error later, when output is no longer copied.
         if isinstance(error, UserError):
             self._files[1].write(f"Error: {error}\n")
         elif error is not None and not isinstance(error, SystemExit):
@@ -107,10 +107,10 @@ class RunLogs:
 
 
 def git_info(folder: str | None = None) -> str | None:
-    """Returns commit and uncommitted changes of the git repository around a folder, or None without one.
+    """Returns the commit and uncommitted changes of the git repository that contains a folder, or None without one.
 
     Args:
-      folder: the working directory by default.
+      folder: the folder; by default the working directory.
     """
     outputs = []
     for command in (("rev-parse", "HEAD"), ("diff", "HEAD")):

@@ -1,4 +1,4 @@
-"""What a run prints about itself before it starts."""
+"""Prints the config and the variables of a run before it starts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def print_config(title: str, params: dict[str, Any]) -> None:
 
 
 def parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.Variable]) -> list[str]:
-    """Returns lines: each trainable variable with shape and type, then the total.
+    """Returns the lines of a table of variables with their shapes and dtypes, and the number of trainable parameters.
 
     Args:
-      trainable: what the optimizer updates.
-      variables: all of them; those not in ``trainable`` are listed separately.
+      trainable: the variables that the optimizer updates, by name.
+      variables: all variables, by name; those not in ``trainable`` are listed separately.
     """
     width = max((len(name) for name in variables), default=0)
 
@@ -37,6 +37,6 @@ def parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.V
 
 
 def print_parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.Variable]) -> None:
-    """Prints the parameter table."""
+    """Prints the result of ``parameter_table``."""
     for text in parameter_table(trainable, variables):
         deco_print(text)

@@ -1,4 +1,4 @@
-"""The files that a run reads, and those that the toolkit made in its log directory: no output may be one of them."""
+"""Lists the files that no output of a run may overwrite: the run's inputs, and the files in its log directory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, DIVERGENCE, KEPT_FILES, LOGS, SAMPLES
 from open_seq2seq.training.run.logdir_lock import LOCK
 
-# What a run, or --enable_logs, puts directly into a log directory.
+# Folders and files that runs, also with --enable_logs, create directly in a log directory.
 _MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS)
 _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "events.out.tfevents.*", "config_*",
                "cmd-args_*", "git-info_*", "stdout_*", "stderr_*")
 
 
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
-    """Yields the files that no result of a run may overwrite; some names may be of no file.
+    """Yields the names of files that no output of a run may overwrite; not all of them have to exist.
 
-    These are the config, whatever it names in any section, the files given by a flag, each file that holds one example
-    of the data, and what was made in the folders that hold checkpoints.
+    These are the config, every string in any section of it, the files of ``--infer_files``, each file with one example
+    of the data, and the files that runs have made in ``logdir`` and ``load_model``.
     """
     yield options.config_file
     yield from options.infer_files
@@ -36,7 +36,7 @@ def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yields all text in a value: what names no file does no harm."""
+    """Yields all strings in a nested value; strings that are not file names do no harm."""
     if isinstance(value, str):
         yield value
         yield os.path.expanduser(value)

@@ -1,4 +1,4 @@
-"""Giving a model or a run the weights of a checkpoint."""
+"""Restores a model or a run from a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
-# A run may be resumed in another precision, and so with another loss scaler; averaging may begin or end; older
-# checkpoints count no overflows and have no factor of the rate.
+# Parts of messages about acceptable mismatches: a run may be resumed in another precision, and so with another loss
+# scaler; averaging may begin or end; older checkpoints have neither a count of overflows nor a learning-rate factor.
 _MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:", " rate_factor:")
 
 
 def ranks(number: int) -> str:
-    """Returns a number of ranks in words."""
+    """Formats a number of ranks, such as ``1 rank`` or ``2 ranks``."""
     return "1 rank" if number == 1 else f"{number} ranks"
 
 
 def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
-    """Gives a model a checkpoint's weights: their moving average where the config has ``ema_decay``.
+    """Assigns a checkpoint's weights, or their moving average if the config has ``ema_decay``, to a model.
 
     Raises:
-      CheckpointError: the model's variables or its vocabularies are not the checkpoint's.
+      CheckpointError: the variables or assets, such as vocabularies, differ from the checkpoint's.
     """
     averages = checkpoint.averaged_weights
     used = averages if model.params["ema_decay"] is not None else {}
@@ -40,11 +40,11 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
         deco_print("Weights: the moving average (ema_decay)", offset=1)
     elif model.params["ema_decay"] is not None:
         deco_print("WARNING: this checkpoint has no moving average of the weights, because its run had no ema_decay: "
-                   "the weights as trained are used.", offset=1)
+                   "using the weights as trained.", offset=1)
     else:
-        kept = "; the checkpoint has their moving average too, which ema_decay would choose" if averages else ""
+        kept = "; the checkpoint also has their moving average, which ema_decay would select" if averages else ""
         deco_print(f"Weights: as trained{kept}", offset=1)
-    # Parts that only other modes have, such as a loss, may have weights too.
+    # Parts that exist only in other modes, such as a loss, may have weights in the checkpoint.
     weights = {name: value for name, value in {**checkpoint.weights, **used}.items()
                if name.partition("/")[0] not in model.parts_of_other_modes}
     assign_strictly(named_variables(model), weights, checkpoint.path)
@@ -52,7 +52,7 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
 
 
 def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Puts a run where its checkpoint was taken.
+    """Restores the variables and the position of a run from a checkpoint.
 
     Raises:
       CheckpointError: the config does not fit the checkpoint.
@@ -64,8 +64,8 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     values = {name: value for name, value in checkpoint.optimizer.items() if not name.startswith(CARRIED)}
     lines = [line for line in match(state, values).lines() if not any(part in line for part in _MAY_DIFFER)]
     if lines:
-        raise CheckpointError(f"The checkpoint {checkpoint.path} has another optimizer's state: {lines[0]}. Resume "
-                              "with the optimizer of the run, or start a new one by load_model.")
+        raise CheckpointError(f"The checkpoint {checkpoint.path} has the state of another optimizer: {lines[0]}. "
+                              "Resume with the optimizer of the run, or start a new run with load_model.")
     assign_matching(state, values)
     _restore_average(trainer.state, checkpoint)
     restore_position(trainer, checkpoint.state, checkpoint.carried)
@@ -73,46 +73,46 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
 
 def restore_position(trainer: Trainer, state: Mapping[str, Any],
                      carried: Mapping[str, np.ndarray] | None = None) -> None:
-    """Continues where a checkpoint was taken, whose variables have been, or will be, given to the trainer.
+    """Restores the position, carried states and divergence history of a run; other variables are restored separately.
 
-    The place in the data is that of the checkpoint, whatever the number of ranks.
+    The position in the data is that of the checkpoint, even if the number of ranks has changed.
 
     Args:
-      trainer: of the run.
+      trainer: the run's trainer.
       state: the checkpoint's ``state.json``.
-      carried: its carried states ``[G, rows, …]`` by path, on rank 0.
+      carried: the checkpoint's carried states ``[G, rows, …]`` by path, on rank 0; None elsewhere.
     """
     on_other = trainer.model.params["carried_state_on_resume"]
     trainer.resume(int(state["step"]), trainer.carried.restore(carried, on_other, int(state["micro_batch"])))
     before, now = state.get("world_size", 1), trainer.runner.world_size
     if before != now:
-        deco_print(f"The checkpoint was taken on {ranks(before)}, and training continues with {ranks(now)} from batch "
-                   f"{trainer.micro_batch} of the data: an update takes {now / before:g} times as many examples.")
+        deco_print(f"The checkpoint was saved with {ranks(before)}, and training continues with {ranks(now)} from "
+                   f"batch {trainer.micro_batch}: an update now uses {now / before:g} times as many examples.")
     trainer.divergence.resume(state.get("divergence", {}))
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
-    """Says where a moving average begins or ends; what the checkpoint has of it is assigned already."""
+    """Starts a moving average that the checkpoint lacks, and prints if one starts or ends here."""
     here, there = set(variables.optimizer.averaged_weights), set(checkpoint.averaged_weights)
     if here - there:
         variables.optimizer.restart_average(variables.trainable, here - there)
-        deco_print("The checkpoint has no moving average of the weights: it begins here, with the weights as they are.")
+        deco_print("The checkpoint has no moving average of the weights: averaging starts here.")
     elif there and not here:
         deco_print("The checkpoint has a moving average of the weights, which ends here: the config has no ema_decay.")
 
 
 def load_base_model(variables: RunVariables, path: Path) -> None:
-    """Starts from another run's weights where name and shape fit; prints what does not.
+    """Assigns another run's weights to the variables with the same name and shape; prints the mismatches.
 
     Raises:
-      CheckpointError: nothing fits.
+      CheckpointError: no variable matches.
     """
     deco_print(f"Loading model from {path}")
     checkpoint = load_checkpoint(path)
     checkpoint.check_finite()
     averages = checkpoint.averaged_weights
     if averages:
-        deco_print("Its weights are taken from their moving average", offset=1)
+        deco_print("Using the moving average of its weights", offset=1)
     report = assign_matching(variables.weights, {**checkpoint.weights, **averages})
     variables.optimizer.restart_average(variables.trainable)
     for line in report.lines():

@@ -1,4 +1,4 @@
-"""One run of the command: from checked options to a trained, evaluated or decoded result."""
+"""Runs one command, from checked options to the end of training, evaluation or inference."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Specs = dict[str, ModelSpec]
 
 
 def run(options: RunOptions) -> int:
-    """Carries out one command.
+    """Runs one command.
 
     Returns:
-      The exit code: 0, or 128 + the number of the signal that stopped a training.
+      The exit code: 0, or 128 + the number of the signal that stopped training.
 
     Raises:
-      UserError: the user's mistake, in one sentence.
+      UserError: the user made a mistake, which the message describes.
     """
     specs = training_setup.describe_sections(options)
     if options.elastic:
@@ -80,7 +80,7 @@ def _make_runner(options: RunOptions, specs: Specs) -> Runner:
 
 
 def _settle_process(options: RunOptions, specs: Specs, runner: Runner) -> list[str]:
-    """Makes the settings of the process, and checks that all ranks have the same; returns lines for the log."""
+    """Applies process-wide settings, and checks that all ranks agree; returns lines for the log."""
     params = _first(specs).full_params
     notes = runner.describe() + set_up_process([spec.params for spec in specs.values()])
     dtype = resolve_dtype(params["dtype"]).compute.name
@@ -129,7 +129,7 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
             break
         except PrecisionLowered as lowered:
             restart, dtype = lowered.restart, lowered.dtype
-        # Outside of the except clause, whose error holds the trainer: two trainers would need twice the memory.
+        # Outside the except clause, because the exception references the trainer: two trainers need twice the memory.
         inputs = models.inputs
         del trainer, models
         gc.collect()
@@ -162,7 +162,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
 
 
 def load_model(options: RunOptions) -> Model:
-    """Builds and restores the model of an inference mode, for use from Python."""
+    """Builds the model of an inference mode and restores its weights, for use from Python."""
     spec = training_setup.describe_sections(options)[options.mode]
     set_up_process([spec.params])
     runner = Runner()

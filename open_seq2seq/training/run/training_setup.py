@@ -1,4 +1,4 @@
-"""What every training begins and ends with, whether its processes stay the same or change (``--elastic``)."""
+"""The setup and the end of training, with a fixed set of processes or with a changing one (``--elastic``)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Models(NamedTuple):
     """The models of a training run.
 
     Attributes:
-      train: the one that is trained.
-      eval: the one that is evaluated in between, or None.
-      inputs: what they have read.
+      train: the training model.
+      eval: the model for evaluation during training, or None.
+      inputs: files and data that the models have read.
     """
 
     train: Model
@@ -45,19 +45,19 @@ class Models(NamedTuple):
 
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
-    """Returns the description of the model of each config section that the mode needs."""
+    """Returns the model specs of the config sections that the mode needs, by section."""
     return {section: describe_section(options.config, section) for section in options.config.sections}
 
 
 def agreed_values(options: RunOptions) -> dict[str, Any]:
-    """Returns what all ranks have to agree on, as plain values."""
+    """Returns the options and the config, which all ranks have to agree on, as plain values."""
     flags = {name: getattr(options, name) for name in
              ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
     return {**flags, **to_plain(options.config.as_sections())}
 
 
 def print_configs(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[str]) -> None:
-    """Prints the parameters of each section, and what else is known about the run."""
+    """Prints the parameters of each section, and the given notes about the run."""
     for section, spec in specs.items():
         print_config("New benchmarking config" if options.benchmark else _TITLES[section], spec.params)
     for note in notes:
@@ -65,7 +65,7 @@ def print_configs(options: RunOptions, specs: Mapping[str, ModelSpec], notes: li
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
-    """Checks the log directory, and locks it as long as the stack is open; for rank 0 only."""
+    """Checks the log directory, and locks it until the stack is closed; for rank 0 only."""
     if options.mode in ("train", "train_eval"):
         stack.enter_context(LogDirLock(spec.params.get("logdir") or None))
     logdir = check_logdir(options, spec.params)
@@ -76,9 +76,9 @@ def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStac
 
 def resumed(options: RunOptions, logdir: LogDir,
             runner: Runner) -> tuple[Checkpoint | None, dict[str, Any] | None]:
-    """Returns (the checkpoint to resume from, on rank 0; its state, on all ranks); None without one.
+    """Returns (checkpoint to resume from, only on rank 0; its state, on all ranks), each None if there is none.
 
-    Only rank 0 reads files of the log directory, which other hosts may not have.
+    Only rank 0 reads the log directory, which may not exist on other hosts.
     """
     checkpoint = None
     if logdir.checkpoint is not None and logdir.checkpoint_dir is not None:
@@ -88,7 +88,7 @@ def resumed(options: RunOptions, logdir: LogDir,
 
 
 def shared_seed(spec: ModelSpec, state: Mapping[str, Any] | None, runner: Runner) -> int:
-    """Returns the run's seed, the same on all ranks: that of the state it resumes from, or the config's."""
+    """Returns the run's seed, the same on all ranks: that of the state to resume from, else that of the config."""
     return runner.share(_seed(spec, state))
 
 
@@ -97,20 +97,20 @@ def _seed(spec: ModelSpec, state: Mapping[str, Any] | None) -> int:
     if state is not None and state["random_seed"] != given:
         stored = int(state["random_seed"])
         if given is not None:
-            deco_print(f"random_seed is {given} but this run began with {stored}, which is kept.")
+            deco_print(f"random_seed is {given} in the config, but this run started with {stored}, which is kept.")
         return stored
     return int(time.time()) if given is None else int(given)
 
 
 def build_models(specs: Mapping[str, ModelSpec], seed: int, runner: Runner,
                  earlier: RunInputs | None = None) -> Models:
-    """Builds the model that is trained, and the one that is evaluated in between, where there is one.
+    """Builds the training model and, if the config has one, the model for evaluation during training.
 
     Args:
-      specs: their descriptions.
-      seed: the run's.
-      runner: who computes.
-      earlier: what the run has read before, where it builds its models again.
+      specs: the specs of the models, by section.
+      seed: the run's seed.
+      runner: the run's runner.
+      earlier: inputs of the models that the run had built before, if any.
 
     Raises:
       UserError: see ``build_model`` and ``RunInputs``.
@@ -123,14 +123,14 @@ def build_models(specs: Mapping[str, ModelSpec], seed: int, runner: Runner,
 
 
 def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int, runner: Runner) -> Trainer:
-    """Makes what trains a model with a runner; a collective operation.
+    """Returns the trainer of a run; a collective operation.
 
     Args:
-      options: of the run.
-      models: what ``build_models`` returned.
-      logdir: where checkpoints go.
-      seed: the run's.
-      runner: who computes.
+      options: options of the run.
+      models: result of ``build_models``.
+      logdir: log directory for the checkpoints.
+      seed: the run's seed.
+      runner: the run's runner.
     """
     model, eval_model, inputs = models
     for section, built in (("train", model), ("eval", eval_model)):
@@ -150,19 +150,19 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
 
 
 def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state: Mapping[str, Any] | None) -> None:
-    """Gives all ranks the weights that training begins with: a checkpoint's, another model's, or the initial ones.
+    """Sets the initial weights on all ranks: those of a checkpoint, those of a base model, or random ones.
 
     Args:
-      trainer: of this process.
-      logdir: of rank 0.
-      checkpoint: to resume from, on rank 0.
-      state: its state, on all ranks.
+      trainer: the trainer of this process.
+      logdir: the log directory, on rank 0.
+      checkpoint: the checkpoint to resume from, on rank 0; None without one.
+      state: the checkpoint's state, on all ranks; None without one.
     """
     print_parameter_table(trainer.trainable, trainer.variables)
     for line in trainer.describe_shapes():
         deco_print(line)
     if trainer.rate_scale != 1:
-        deco_print(f"lr_scale_with_world: the policy's learning rate times {trainer.rate_scale}")
+        deco_print(f"lr_scale_with_world: the policy's learning rate is multiplied by {trainer.rate_scale}")
     if checkpoint is not None:
         restore_run(trainer, checkpoint)
         deco_print(f"Restored checkpoint from {checkpoint.path}. Resuming training at step {trainer.step}")
@@ -177,15 +177,15 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
 
 
 def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
-    """Whether a run that is about to start has been finished before; says so."""
+    """Returns whether the run has already finished, and prints so if it has."""
     if trainer.finished:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
-                   f"{trainer.last_step} steps; raise max_steps or num_epochs to train on.")
+                   f"{trainer.last_step} steps; raise max_steps or num_epochs to continue training.")
     return trainer.finished
 
 
 def finish(trainer: Trainer, signum: int | None) -> int:
-    """Does what is left to do after the last update, or after the signal that stopped it; returns the exit code."""
+    """Finishes a run after its last update, or after the signal that stopped it; returns the exit code."""
     if signum is not None:
         deco_print(f"Stopped at step {trainer.step}; resume with --continue_learning.")
         return 128 + signum

@@ -1,1 +1,1 @@
-"""Inference of speech recognition."""
+"""Inference for speech recognition."""

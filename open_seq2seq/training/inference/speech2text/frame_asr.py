@@ -1,4 +1,4 @@
-"""Streaming recognition: takes audio in pieces of any size, and extends the transcript with each."""
+"""Streaming speech recognition: consumes audio in chunks of any size, and extends the transcript with each chunk."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _MODE = "interactive_infer"
 
 
 class Partial(NamedTuple):
-    """A transcript so far.
+    """The transcript of an unfinished utterance.
 
     Attributes:
-      text: of everything heard, as if the utterance ended here.
-      stable: of the part whose look-ahead has been heard in full. ``text`` usually begins with it, and it is revised
-        only when the normalisation of the features changes.
+      text: transcript of all audio so far, as if the utterance ended here.
+      stable: transcript of the audio whose whole look-ahead has been received. It is usually a prefix of ``text``, and
+        is revised only when the normalisation of the features changes.
     """
 
     text: str
@@ -43,20 +43,21 @@ class Partial(NamedTuple):
 class FrameASR:
     """Transcribes an utterance while it is spoken, with the features, network and decoder of offline inference.
 
-    Features that are normalised over the utterance are normalised over what was heard so far, at most about the last
-    ``history_seconds``. When that changes them by more than ``tolerance``, the logits of that stretch are computed
-    again, and once more at the end. So ``finish`` gives the offline transcript of any utterance that is not longer.
-    Only the transcript grows with the length of the utterance.
+    Offline inference may normalise features over the whole utterance. Here, they are normalised over the audio so far,
+    at most about the last ``history_seconds``. When new audio changes the normalised features by more than
+    ``tolerance``, the logits of this history are recomputed. They are also recomputed at the end of the utterance, so
+    ``finish`` returns the offline transcript of any utterance that is not longer than the history. Only the memory for
+    the transcript grows with the length of the utterance.
 
     Args:
-      model: a recogniser with CTC, built for inference, weights restored.
-      rate: sampling rate of the audio in Hz; by default that of the features. Other audio is resampled.
-      history_seconds: how much may be revised, and over how much features are normalised.
-      tolerance: root mean square of the difference between features and those that the logits were computed from,
-        above which the logits are computed again; features have a deviation of 1.
+      model: a CTC model that was built for inference and whose weights have been restored.
+      rate: sampling rate of the audio in Hz; by default that of the features. Audio at another rate is resampled.
+      history_seconds: duration over which features are normalised, and in which logits may be revised.
+      tolerance: root mean square difference between the current features and those that the logits were computed from,
+        above which the logits are recomputed. Features have a standard deviation of 1.
 
     Attributes:
-      model: the recogniser.
+      model: the model.
       rate: sampling rate of the audio in Hz.
 
     Raises:
@@ -67,8 +68,8 @@ class FrameASR:
     def __init__(self, model: Model, rate: int | None = None, history_seconds: float = HISTORY_SECONDS,
                  tolerance: float = REVISION_TOLERANCE) -> None:
         if history_seconds <= 0 or tolerance < 0:
-            raise UserError(f"history_seconds is {history_seconds} and tolerance {tolerance}, but the first has to be "
-                            "above 0 and the second at least 0.")
+            raise UserError("history_seconds must be greater than 0 and tolerance at least 0, got "
+                            f"{history_seconds} and {tolerance}.")
         held = 0
         if isinstance(model, Speech2Text):
             held = max(1, round(history_seconds / model.data_layer.settings.frame_seconds))
@@ -83,18 +84,18 @@ class FrameASR:
     def from_logdir(cls, logdir: str, overrides: Sequence[str] = (), rate: int | None = None,
                     history_seconds: float = HISTORY_SECONDS, tolerance: float = REVISION_TOLERANCE,
                     trust_code: bool = False) -> FrameASR:
-        """Loads the model of a logdir, whose checkpoint has all that is needed.
+        """Loads the model of a logdir, whose checkpoints contain everything that is needed.
 
         Args:
-          logdir: of a finished or running training, or a checkpoint in it.
-          overrides: config values as on the command line: ``--decoder_params/use_language_model=True``.
+          logdir: logdir of a finished or running training, or a checkpoint in it.
+          overrides: config values as on the command line, such as ``--decoder_params/use_language_model=True``.
           rate: see the class.
-          history_seconds: likewise.
-          tolerance: likewise.
-          trust_code: whether the checkpoint's config may name code from outside the package, which then runs.
+          history_seconds: see the class.
+          tolerance: see the class.
+          trust_code: whether the checkpoint's config may name code from outside the package, which is then executed.
 
         Raises:
-          UserError: there is no checkpoint, or a mistake in the overrides.
+          UserError: there is no checkpoint, or the overrides are invalid.
           ConfigError: the model cannot be streamed.
         """
         given = parse_overrides([*overrides, f"--logdir={logdir}"])
@@ -102,16 +103,16 @@ class FrameASR:
 
     @property
     def look_ahead_seconds(self) -> float:
-        """How long after a sound its logits are complete; tentative ones are there at once."""
+        """Delay after a sound until its logits are complete; tentative logits are available immediately."""
         settings, field = self._settings, self._logits.field
         window = settings.window_samples - settings.samples_before
         return (field.behind * settings.hop + window) / settings.sample_freq
 
     def reset(self, rate: int | None = None) -> None:
-        """Begins a new utterance, whether the last one is finished or not.
+        """Starts a new utterance, whether or not the last one is finished.
 
         Args:
-          rate: sampling rate of its audio in Hz; by default as before.
+          rate: sampling rate of the new utterance in Hz; by default that of the last one.
 
         Raises:
           DataError: the rate is out of range.
@@ -120,28 +121,28 @@ class FrameASR:
         self.rate = rate or self.rate
         self._features = FeatureStream(self._settings)
         self._logits.reset()
-        self._settled = self._new_transcript()  # what is never revised
+        self._settled = self._new_transcript()  # the part that is never revised
         self._complete = self._settled.fork()
         self._partial = Partial("", "")
         self._finished = False
 
     def transcribe(self, audio: np.ndarray) -> Partial:
-        """Takes in a further piece of the utterance.
+        """Adds a chunk of audio to the utterance, and returns the transcript so far.
 
         Args:
-          audio: ``[samples]`` or ``[samples, channels]`` at ``rate``: floats from -1 to 1, or integers. It may be of
-            any length, or empty.
+          audio: ``[samples]`` or ``[samples, channels]`` at ``rate``, as floats from -1 to 1 or as integers. A chunk
+            may have any length, including 0.
 
         Raises:
-          DataError: the samples are not numbers or have another shape, or the utterance is finished.
+          DataError: the samples are not finite numbers, their shape is invalid, or the utterance is finished.
         """
         if self._finished:
-            raise DataError("The utterance is finished: begin the next one by reset().")
+            raise DataError("The utterance is finished: call reset() to start the next one.")
         try:
             self._features.append(self._pieces.convert(audio))
         except AudioError as error:
             detail = error.detail[:1].upper() + error.detail[1:]
-            raise DataError(f"A piece of audio cannot be used: it {error.detail}." if error.kind == "not finite"
+            raise DataError(f"A chunk of audio cannot be used: it {error.detail}." if error.kind == "not finite"
                             else f"{detail}.") from error
         heard = self._features.end
         features = self._features.features()
@@ -150,7 +151,7 @@ class FrameASR:
         return self._partial
 
     def finish(self) -> str:
-        """Ends the utterance, and returns its transcript; further calls return the same."""
+        """Ends the utterance and returns its transcript; repeated calls return the same transcript."""
         if not self._finished:
             self._finished = True
             self._features.append(self._pieces.rest())

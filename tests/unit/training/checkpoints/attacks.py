@@ -69,7 +69,7 @@ for key, value in (("step", "abc"), ("step", -1), ("step", 1.5), ("step", True),
                    ("random_seed", 2 ** 70), ("random_seed", 2 ** 43), ("world_size", 0), ("metrics", [1]),
                    ("metrics", {"val_loss": "low"}),
                    ("divergence", "no"), ("divergence", {"events": [1]}), ("divergence", {"losses": {"first": ["x"]}})):
-    ATTACKS[f"{key} is {json.dumps(value)}"] = said(key, value), f"in state.json {key} is"
+    ATTACKS[f"{key} is {json.dumps(value)}"] = said(key, value), f"in state.json, {key} must be"
 for value in (None, [], "x", {WEIGHTS: 3}, {}):
     ATTACKS[f"checksums are {value}"] = (
         lambda checkpoint, value=value: reseal(checkpoint, lambda state: state.update(sha256=value)), "sha256 ")
@@ -166,14 +166,14 @@ def a_number_of_many_digits(checkpoint: Path) -> None:
     rewrite_state(checkpoint, '{"format": 1, "step": ' + "9" * 100_000 + "}")
 
 
-@attack("the header of weights.safetensors is said to have")
+@attack("as the length of its header, but the file has")
 def a_header_longer_than_the_file(checkpoint: Path) -> None:
     content = (checkpoint / WEIGHTS).read_bytes()
     (checkpoint / WEIGHTS).write_bytes(struct.pack("<Q", 2 ** 62) + content[8:])
     reseal(checkpoint)
 
 
-@attack("the header of weights.safetensors is said to have")
+@attack("as the length of its header, but the file has")
 def no_header(checkpoint: Path) -> None:
     (checkpoint / WEIGHTS).write_bytes(b"")
     reseal(checkpoint)
@@ -185,7 +185,7 @@ def a_deep_header(checkpoint: Path) -> None:
     reseal(checkpoint)
 
 
-@attack("is no table of tensors")
+@attack("is not a table of tensors")
 def a_header_that_is_a_list(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: [header])
 
@@ -208,12 +208,12 @@ def a_huge_shape(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(shape=[2 ** 40]))
 
 
-@attack("impossible shape")
+@attack("invalid shape")
 def a_shape_beyond_all_bounds(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(shape=[2 ** 40, 2 ** 40]))
 
 
-@attack("impossible shape")
+@attack("invalid shape")
 def an_empty_tensor_of_a_huge_shape(checkpoint: Path) -> None:
     def change(header: dict[str, Any], size: int) -> None:
         header["more"] = {"dtype": "F32", "shape": [0, 2 ** 61, 2 ** 61], "data_offsets": [size, size]}
@@ -221,17 +221,17 @@ def an_empty_tensor_of_a_huge_shape(checkpoint: Path) -> None:
     rewrite_header(checkpoint, change)
 
 
-@attack("impossible shape")
+@attack("invalid shape")
 def a_negative_shape(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(shape=[-1]))
 
 
-@attack("impossible shape")
+@attack("invalid shape")
 def a_shape_of_texts(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(shape=["7", "5"]))
 
 
-@attack("unknown type")
+@attack("unknown dtype")
 def an_unknown_type(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(dtype="OBJECT"))
 
@@ -241,11 +241,11 @@ def a_wider_type(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(dtype="F64"))
 
 
-@attack("impossible offsets")
+@attack("invalid offsets")
 def negative_offsets(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: first(header).update(data_offsets=[-8, 0]))
 
 
-@attack("has no dtype, shape and data_offsets")
+@attack("must have exactly the keys dtype, shape and data_offsets")
 def an_entry_that_is_a_number(checkpoint: Path) -> None:
     rewrite_header(checkpoint, lambda header, _: header.update(more=1))

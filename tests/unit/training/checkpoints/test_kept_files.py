@@ -102,7 +102,7 @@ def test_a_copy_follows_its_source_and_outlives_it(tmp_path: Path, capsys):
     source.unlink()
     keep_files(tmp_path / "run", "Speech2Text", {"infer": params})
     assert found_by(checkpoint, params) == {"lm_path": "two"}
-    assert "its copy from before is kept" in capsys.readouterr().out
+    assert "an earlier copy is kept" in capsys.readouterr().out
     keep_files(tmp_path / "run", "Speech2Text", {"infer": model_params(False)})
     assert kept_files_of(checkpoint, "infer", "Speech2Text", model_params(False)) == []
     assert not (tmp_path / "run" / COPIES / "infer.decoder_params.lm_path").exists()
@@ -114,7 +114,7 @@ def test_no_model_or_one_that_does_not_exist(tmp_path: Path, capsys):
     assert capsys.readouterr().out == "" and not (tmp_path / COPIES).exists()
     params = model_params(True, lm_path="/nowhere/lm.arpa")
     keep_files(tmp_path, "Speech2Text", {"infer": params})
-    assert "inference needs it at its own place" in capsys.readouterr().out
+    assert "inference will need the original" in capsys.readouterr().out
     assert kept_files_of(write_checkpoint(tmp_path / "model.ckpt-1"), "infer", "Speech2Text", params) == []
 
 

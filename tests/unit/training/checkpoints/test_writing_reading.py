@@ -179,7 +179,7 @@ def test_newer_format_is_refused(logdir, make_snapshot):
 
 
 def test_none_whole_or_none_at_all(tmp_path):
-    with pytest.raises(CheckpointError, match="No whole checkpoint is left"):
+    with pytest.raises(CheckpointError, match="No intact checkpoint is left"):
         load_first_whole([tmp_path / "model.ckpt-1"])
     with pytest.raises(CheckpointError, match="no checkpoint to read"):
         load_first_whole([])
@@ -392,7 +392,7 @@ def test_a_folder_whose_name_says_another_step_is_passed_over(logdir, make_snaps
     write_snapshot(make_snapshot(5), logdir / name)
     write_snapshot(make_snapshot(4), logdir / "model.ckpt-4")
     assert load_first_whole([logdir / name, logdir / "model.ckpt-4"]).state["step"] == 4
-    assert f"{name} is of step 5, as its state.json says" in capsys.readouterr().out
+    assert f"{name} gives step" in capsys.readouterr().out
 
 
 def test_one_without_its_state_is_listed_and_passed_over(logdir, make_snapshot, capsys):
@@ -418,5 +418,5 @@ def test_numbers_that_are_not_finite_are_named(logdir, make_snapshot, place, res
     if not refused:
         checkpoint.check_finite(resuming)
         return
-    with pytest.raises(CheckpointError, match=f"{name} has values that are inf or NaN"):
+    with pytest.raises(CheckpointError, match=f"{name} contains inf or NaN"):
         checkpoint.check_finite(resuming)

@@ -158,7 +158,7 @@ def test_files_of_others_among_samples_stay(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("image", [np.zeros([4, 4]), np.zeros([4, 4, 2]), np.zeros([4, 4, 3], np.int64)])
 def test_what_is_no_image_is_named(image):
-    with pytest.raises(ValueError, match="The image cat is"):
+    with pytest.raises(ValueError, match="The image cat must be"):
         RunReporter(1).image("cat", image)
 
 
@@ -168,5 +168,5 @@ def test_values_out_of_range_are_clipped(tmp_path):
     reporter.sound("sound", np.array([-3.0, 3.0, np.inf, np.nan]), 8000)
     assert tf.io.decode_png((tmp_path / "step-7/image.png").read_bytes()).numpy().ravel().tolist() == [0, 128, 255, 0]
     np.testing.assert_allclose(soundfile.read(tmp_path / "step-7/sound.wav")[0], [-1, 1, 1, 0], atol=1e-4)
-    with pytest.raises(ValueError, match="The sound stereo is"):
+    with pytest.raises(ValueError, match="The sound stereo must be"):
         reporter.sound("stereo", np.zeros([3, 2]), 8000)

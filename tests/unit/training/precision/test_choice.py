@@ -71,11 +71,11 @@ def test_the_config_has_the_first_word_and_the_resumed_run_the_second(settle):
     state = {"mixed_choice": ["recurrence"]}
     assert settle(MIXED, gains=slow)[0] == [[]]
     choices, output = settle(MIXED, state=state)
-    assert choices == [["recurrence"]] and "as this run began" in output
+    assert choices == [["recurrence"]] and "from the checkpoint" in output
     choices, output = settle(by_hand, state=state)
-    assert choices == [["product", "convolution"]] and "where this run had ['recurrence'] before" in output
+    assert choices == [["product", "convolution"]] and "this run used ['recurrence'] before" in output
     choices, output = settle({**MIXED, "mixed_choice": []}, state=None)
-    assert choices == [[]] and "by mixed_choice" in output
+    assert choices == [[]] and "from mixed_choice" in output
     for older in ({}, {"mixed_choice": None}):
         assert settle(MIXED, gains=slow, state=older)[0] == [[]]
 

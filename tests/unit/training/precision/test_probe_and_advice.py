@@ -105,7 +105,7 @@ def test_advice_on_gradients_that_vanish_is_true():
     weigh_loss(model, 1e-5)
     _, advice, groups = report(model)
     (line,) = [text for text in advice if text.startswith("gradients of decoder:")]
-    least, greatest = (int(word.rstrip(",")) for word in
+    least, greatest = (int(word.rstrip(",.")) for word in
                        (line.split("2^")[1].split()[0], line.split("2^")[2].split()[0]))
     assert groups[Kind.WEIGHT_GRADIENTS]["decoder"].share_lost(Conversion(FLOAT16)) > 0.01
     half = in_half(model, "mixed_float16")
@@ -127,13 +127,13 @@ def test_a_scale_beyond_backoffs_limit_is_said():
     model = build()
     weigh_loss(model, 1e-9)
     advice = report(model)[1]
-    assert any("once \"loss_scaling_params\" give a scale_max of 2^" in line for line in advice), advice
+    assert any("if \"loss_scaling_params\" sets scale_max to 2^" in line for line in advice), advice
 
 
 def test_numbers_that_are_nan_in_float32_are_the_weights_fault():
     model = build()
     model.decoder.kernel.assign(model.decoder.kernel * np.nan)
-    assert report(model)[1][0].startswith("activations of decoder: 100 % of the numbers are infinite or NaN")
+    assert report(model)[1][0].startswith("activations of decoder: 100 % of the values are infinite or NaN")
 
 
 def test_evaluation_data_run_without_dropout():

@@ -67,20 +67,20 @@ def test_a_batch_of_somebody_else_s(tmp_path, damage):
         os.mkfifo(arrays)
     else:
         arrays.write_bytes(b"PK\x03\x04junk" if damage == "junk" else b"text")
-    with pytest.raises(UserError, match="holds no batch to replay"):
+    with pytest.raises(UserError, match="has no batch to replay"):
         read_batch(folder)
 
 
 @pytest.mark.parametrize("event", [[1, 2], {}, {"step": "3"}])
 def test_an_event_has_what_a_replay_needs(tmp_path, event):
-    with pytest.raises(UserError, match="has no step, or one of another type"):
+    with pytest.raises(UserError, match="has no step, or one of the wrong type"):
         check_event(tmp_path, event)
 
 
 def test_nothing_is_unpickled(tmp_path):
     write_batch(tmp_path / "step-3", BATCH, {}, "")
     np.savez(tmp_path / "step-3" / "batch.npz", ids=np.array([{"evil": 1}], object))
-    with pytest.raises(UserError, match="holds no batch to replay"):
+    with pytest.raises(UserError, match="has no batch to replay"):
         read_batch(tmp_path / "step-3")
     with pytest.raises(UserError, match="step-9"):
         read_batch(tmp_path / "step-9")

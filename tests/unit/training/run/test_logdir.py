@@ -121,7 +121,7 @@ def test_a_folder_of_a_run_is_no_link_and_no_file(tmp_path, name, lenient, capsy
         check_logdir(given, {"logdir": str(logdir)})
     (logdir / name).unlink()
     (logdir / name).write_text("mine")
-    with pytest.raises(UserError, match=f"{name} is no folder"):
+    with pytest.raises(UserError, match=f"{name} is not a folder"):
         check_logdir(given, {"logdir": str(logdir)})
 
 
@@ -143,7 +143,7 @@ def test_what_has_the_name_of_a_later_checkpoint_is_refused(tmp_path, capsys, wa
     logdir = make(tmp_path, "checkpoints")
     foreign(logdir / "model.ckpt-102", way)
     for given in ({}, {"no_dir_check": True}):
-        with pytest.raises(UserError, match="model.ckpt-102 has the name of a checkpoint, but no run has made it"):
+        with pytest.raises(UserError, match="model.ckpt-102 has the name of a checkpoint, but is not one"):
             check_logdir(options(continue_learning=True, **given), {"logdir": str(logdir)})
     check_logdir(options("eval"), {"logdir": str(logdir)})
     (logdir / "model.ckpt-102").rename(logdir / "model.ckpt-20")  # no run comes to that name
@@ -163,7 +163,7 @@ def test_a_checkpoint_as_logdir(tmp_path):
     params = {"logdir": str(made)}
     assert check_logdir(options("eval"), params).checkpoint == made
     for given in ({}, {"continue_learning": True}):
-        with pytest.raises(UserError, match=f"is a checkpoint: give the folder that holds it, {tmp_path}/run, "):
+        with pytest.raises(UserError, match=f"is a checkpoint: give its parent folder {tmp_path}/run to"):
             check_logdir(options(**given), params)
     with pytest.raises(UserError, match="is a checkpoint"), LogDirLock(made):
         pass
@@ -198,8 +198,8 @@ def test_names_of_best_checkpoints(tmp_path, name):
 
 
 @pytest.mark.parametrize(("what", "given", "expected"), [
-    ("missing", {}, "'load_model' names does not exist"), ("empty", {}, "is empty"), ("file", {}, "is a file"),
-    ("foreign", {}, "There is no checkpoint"), ("checkpoints", {"enable_logs": True}, "has no folder 'logs'"),
+    ("missing", {}, "in 'load_model' does not exist"), ("empty", {}, "is empty"), ("file", {}, "is a file"),
+    ("foreign", {}, "There is no checkpoint"), ("checkpoints", {"enable_logs": True}, "has no subfolder 'logs'"),
     ("best", {}, Path("best_models/val_loss=1.2500-step-50")), ("logs", {}, "give --enable_logs"),
     ("logs", {"enable_logs": True}, Path("logs/model.ckpt-8")),
 ])
@@ -258,12 +258,12 @@ def test_lock_is_not_written_over_a_users_file(tmp_path, content):
     lock = tmp_path / ".lock"
     lock.write_text(content)
     if content and "mine" in content or len(content) > 1000:
-        with pytest.raises(UserError, match="holds something else than the lock of a run"), LogDirLock(tmp_path):
+        with pytest.raises(UserError, match="is not the lock of a run"), LogDirLock(tmp_path):
             pass
         assert lock.read_text() == content
         return
     os.link(lock, tmp_path / "other")
-    with pytest.raises(UserError, match="holds something else"), LogDirLock(tmp_path):
+    with pytest.raises(UserError, match="is not the lock"), LogDirLock(tmp_path):
         pass
     assert lock.read_text() == content
     (tmp_path / "other").unlink()

@@ -132,7 +132,7 @@ def test_normalisation_that_changes_is_made_up_for(asr: FrameASR, speech: np.nda
 def test_the_end_may_be_asked_for_twice_and_nothing_follows_it(asr: FrameASR, speech: np.ndarray):
     text = feed(asr, speech, 3000)
     assert asr.finish() == text
-    with pytest.raises(DataError, match="finished: begin the next one by reset"):
+    with pytest.raises(DataError, match="finished: call reset"):
         asr.transcribe(speech)
     asr.reset()
     assert asr.transcribe(speech[:0]) == ("", "") and asr.finish() == ""
@@ -156,7 +156,7 @@ def test_silence_and_very_short_audio_are_no_mistakes(asr: FrameASR):
 
 def test_impossible_arguments_are_refused(make, asr: FrameASR):
     for wrong in ({"history_seconds": 0.0}, {"tolerance": -1.0}):
-        with pytest.raises(UserError, match="has to be"):
+        with pytest.raises(UserError, match="must be greater than 0"):
             FrameASR(asr.model, **wrong)
     with pytest.raises(DataError, match="samples a second"):
         asr.reset(10)
