@@ -36,11 +36,11 @@ def bad_recording(kind: str) -> tuple[bytes | None, str, str]:
     return {
         "missing": (None, "ad", "does not exist"),
         "zero length": (b"", "ad", "is an empty file"),
-        "truncated": (wav(voice)[:6000], "ad", "is cut short"),
+        "truncated": (wav(voice)[:6000], "ad", "is truncated"),
         "text": (b"This is no audio.\n" * 40, "ad", "cannot be read as audio"),
         "another rate": (wav(voice, 11025), "ad", "has 11025 Hz instead of 8000"),
         "stereo": (wav(np.stack([voice, voice], 1)), "ad", "has 2 channels instead of one"),
-        "NaN": (wav(broken, subtype="FLOAT"), "ad", "has 1 sample NaN or infinite"),
+        "NaN": (wav(broken, subtype="FLOAT"), "ad", "has 1 NaN or infinite sample"),
         "silent": (wav(voice * 0), "ad", "is silent"),
         "characters": (wav(voice), "adç", "not in the alphabet: 'ç'"),
         "long label": (wav(voice[:1600]), "ad" * 10, "needs 20 steps of CTC, but only"),

@@ -201,7 +201,7 @@ def test_a_file_that_turns_bad_during_training(one_list, voice, policy, tmp_path
     layer.make_batch(np.arange(2))
     (tmp_path / "b.wav").write_bytes((tmp_path / "b.wav").read_bytes()[:1000])
     if policy == "stop":
-        with pytest.raises(DataError, match=r"list\.csv:3: b\.wav is cut short"):
+        with pytest.raises(DataError, match=r"list\.csv:3: b\.wav is truncated"):
             layer.make_batch(np.arange(2))
     else:
         assert layer.make_batch(np.arange(2))["ids"].tolist() == [0]

@@ -159,7 +159,7 @@ def test_static_shapes_keep_the_duration(make_layer, backend, unit, size):
 def test_a_recording_of_more_seconds_than_a_batch(make_layer):
     layer = make_layer(batch_size_unit="seconds", batch_size=1)
     words = layer.explain_too_costly(3)
-    assert re.search(r"train.csv:\d+ .* has \d\.\d\d seconds, padding included, but a batch holds only 1: ", words)
+    assert re.search(r"train.csv:\d+ .* has \d\.\d\d seconds, padding included, but the batch size is 1: ", words)
     assert float(words.split(" has ")[1].split()[0]) == pytest.approx(layer.duration(3), abs=0.1)
 
 

@@ -126,5 +126,5 @@ def test_damaged_sentencepiece_models(tmp_path, model_path, kind):
     content = {"empty": b"", "cut": whole[:len(whole) // 2], "text": b"a\nb\n" * 100, "zeros": bytes(len(whole)),
                "of another kind": b"\x93NUMPY" + whole}[kind]
     (tmp_path / "m.model").write_bytes(content)
-    with pytest.raises(DataError, match=r"m\.model cannot be read as a SentencePiece model"):
+    with pytest.raises(DataError, match=r"m\.model is not a valid SentencePiece model"):
         load_sentencepiece(str(tmp_path / "m.model"))
