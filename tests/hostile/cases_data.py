@@ -88,14 +88,14 @@ def _cases_of_text() -> list[Case]:
         for thing, (content, said) in contents.items():
             name = TEXTS[mode]
             fault = _sparse(name, 4 << 30) if content is None else write(name, content)
-            words = "lines but" if thing == "cut short" else said
+            words = "lines, but" if thing == "cut short" else said
             cases.append(Case(f"{mode}: {name} is {thing}", COMMANDS[mode], Refused(name, words), fault=fault))
     vocabularies: dict[str, tuple[bytes | None, str]] = {
         "empty": (b"", "is empty"),
         "blank lines": (b"\n  \n\t\n", "is empty"),
         "not UTF-8": (b"a\n\xff\n", "vocab.txt:2: the line is not valid UTF-8"),
-        "UTF-16 without a mark": ("a\nb\n".encode("utf-16-le"), "is no token"),
-        "with line ends of old Macs": (b"a\rb\rc\rd\re\rf\r", "is no token"),
+        "UTF-16 without a mark": ("a\nb\n".encode("utf-16-le"), "is not a token"),
+        "with line ends of old Macs": (b"a\rb\rc\rd\re\rf\r", "is not a token"),
         "with a token twice": (b"a\nb\na\n", "'a' more than once"),
         "4 GB of zeros": (None, "more than 16,777,216 bytes"),
     }
@@ -174,13 +174,13 @@ def _cases_of_index() -> list[Case]:
                   fault=_on_index(text, change))
              for mode, text in (("train", "train.src"), ("evaluate", "dev.tgt")) for damage, change in
              INDEX_DAMAGES.items()]
-    cases += [Case(f"a check finds that the index of train.src {damage}", CHECK, Said("anew"),
+    cases += [Case(f"a check finds that the index of train.src {damage}", CHECK, Said("Rebuilding the index"),
                    fault=_on_index("train.src", INDEX_DAMAGES[damage]))
               for damage in ("has a flipped bit at 0%", "has a flipped bit at 10%", "is all zeros", "is empty")]
     cases += [Case(f"{name} becomes another text of equal size and time", command, Said("the text has changed"),
                    fault=_same_times(name, lambda content: content.replace(b"a", b"b")))
               for name, command in (("train.src", TRAIN_ANEW), ("dev.tgt", EVALUATE), ("dev.src", INFER))]
-    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("is made again"),
+    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("rebuilding it"),
                    meanwhile=after(BEGUN, _on_index("train.src", change)))
               for what, change in {"is cut short": lambda path: os.truncate(path, 10),
                                    "is emptied": lambda path: os.truncate(path, 0),

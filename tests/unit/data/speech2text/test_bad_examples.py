@@ -121,7 +121,7 @@ def test_where_all_are_bad_nothing_is_left(one_list, voice, mode):
     layer = Speech2TextDataLayer({**one_list(*rows), "on_bad_example": "skip"}, mode=mode)
     for example in (0, 1, 0):
         layer.make_batch(np.asarray([example]))
-    with pytest.raises(DataError, match=r"(?s)All examples were skipped. 3 bad examples: 3 not finite.*list\.csv:2: 0\.wav"):
+    with pytest.raises(DataError, match=r"(?s)All examples were skipped. 3 bad examples: 3 not finite.*list\.csv:2: "):
         layer.make_batch(np.asarray([2]))
     with pytest.raises(DataError, match="No recording can be used. 3 bad examples"):
         layer.examine()

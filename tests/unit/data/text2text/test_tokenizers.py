@@ -80,7 +80,7 @@ def test_sentencepiece_with_other_ids_is_refused(sentences, tmp_path):
 
 def test_not_a_sentencepiece_model(tmp_path):
     (tmp_path / "x.vocab").write_text("<pad>\t0\n")
-    with pytest.raises(DataError, match="give the .model file"):
+    with pytest.raises(DataError, match="name the .model file"):
         SentencePieceTokenizer(str(tmp_path / "x.vocab"))
     with pytest.raises(DataError, match="does not exist"):
         SentencePieceTokenizer(str(tmp_path / "none.model"))
