@@ -54,7 +54,7 @@ def _explain(example: int) -> str:
 class EpochPlanner:
     """Makes the plans of all epochs of one data set.
 
-    The cost of a batch is its number of rows times the greatest cost of its examples, and must not exceed
+    The cost of a batch is its number of rows times the cost of its costliest example, and must not exceed
     ``batch_size``. The data layer chooses the unit: an example costs 1 if the batch size counts examples, or the
     length of its longest side if the batch size counts tokens or frames, padding included.
 
@@ -67,10 +67,10 @@ class EpochPlanner:
 
     Args:
       lengths: integers ``[examples]``, or ``[examples, columns]`` for source and target.
-      batch_size: the greatest cost of a micro-batch.
+      batch_size: maximum cost of a micro-batch.
       costs: integers ``[examples]`` in the unit of ``batch_size``; 1 for each example by default.
       bucketed: whether examples of similar length are batched together; implied by costs greater than 1.
-      max_shapes: the greatest number of static shapes that batches are padded to; None for arbitrary shapes.
+      max_shapes: maximum number of static shapes that batches are padded to; None for arbitrary shapes.
       strict: whether to raise an error for an example that alone costs more than ``batch_size``; if False, the example
         forms a batch by itself.
       explain: returns the error message for such an example, given the example's number.
@@ -322,7 +322,7 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
     With length buckets, the longest examples come first; the batches' ids match results with examples.
 
     Args:
-      batch_size: the greatest cost of a batch; the layer's ``batch_budget`` by default.
+      batch_size: maximum cost of a batch; the layer's ``batch_budget`` by default.
     """
     planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or data_layer.batch_budget, costs=data_layer.costs,
                            bucketed=data_layer.params["length_buckets"], strict=False)
@@ -336,8 +336,7 @@ def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_
     Batches are assigned to the ranks round-robin, so the ranks' numbers of batches may differ by one.
 
     Args:
-      rank: the first rank whose batches are loaded.
-      replicas: number of consecutive ranks whose batches are loaded.
+      rank: the first of the ``replicas`` consecutive ranks whose batches are loaded.
     """
     plan, ranks = evaluation_plan(data_layer, batch_size), range(rank, rank + replicas)
     numbers = [number for number in range(len(plan)) if number % world_size in ranks]

@@ -1,4 +1,4 @@
-"""Batches whose rows each continue in the next batch, for carried state (truncated back-propagation).
+"""Batches whose rows continue from batch to batch, for carried state (truncated back-propagation).
 
 The examples of a contiguous data layer are consecutive pieces of one sequence. An epoch cuts the sequence into as many
 rows as all micro-batches of an update have together. Micro-batch i belongs to slot i mod G, where
@@ -52,10 +52,7 @@ class ContiguousStream:
     Args:
       num_examples: number of examples of the data layer; example n continues in example n + 1.
       batch_size: number of rows of a micro-batch.
-      world_size: number of ranks.
-      rank: the first rank of this process.
-      replicas: number of consecutive ranks in this process.
-      iter_size: number of micro-batches that each rank consumes per update.
+      world_size: see ``BatchStream``, also for ``rank``, ``replicas`` and ``iter_size``.
 
     Attributes:
       slots: G.
@@ -179,8 +176,7 @@ class OnePass:
 
     Args:
       slots: for a contiguous layer, the number of batches that are processed side by side.
-      rank: the first rank of this process.
-      replicas: number of consecutive ranks in this process.
+      rank: the first of the ``replicas`` consecutive ranks of this process.
     """
 
     def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0, replicas: int = 1,

@@ -121,8 +121,8 @@ class DataLayer(Component):
     def costs(self) -> np.ndarray:
         """Costs of the examples as integers ``[num_examples]``, in the unit of ``batch_budget``.
 
-        The cost of a batch is its number of rows times the greatest cost of its examples. By default the cost of an
-        example is 1 if ``batch_size_unit`` counts examples, and the length of its longest side otherwise.
+        The cost of a batch is its number of rows times the cost of its costliest example. By default, an example costs
+        1 if ``batch_size_unit`` counts examples, and the length of its longest side otherwise.
         """
         if self.counts_examples:
             return np.ones(self.num_examples, np.int64)
@@ -131,7 +131,7 @@ class DataLayer(Component):
 
     @property
     def batch_budget(self) -> int:
-        """The greatest allowed cost of a batch; by default the parameter ``batch_size``."""
+        """Maximum cost of a batch; by default the parameter ``batch_size``."""
         return int(self.params["batch_size"])
 
     def explain_too_costly(self, example: int) -> str:
@@ -180,7 +180,7 @@ class DataLayer(Component):
         return None
 
     def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Returns an iterator over (number, batch) of the wanted batches, in order."""
+        """Returns an iterator over (number, batch) of the planned batches, in order."""
         made = dataset_batches(self, plan, training) if self._uses_dataset() else None
         return made_singly(self, plan, training) if made is None else made
 

@@ -52,9 +52,9 @@ def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
       training: whether the batches are for training.
 
     Raises:
-      ConfigError: the data set's elements do not match the layer's ``input_signature``; raised by the iterator, the
-        batches do not match the plan.
-      DataError: raised by the iterator, an example cannot be used; the message names the example.
+      ConfigError: the data set's elements do not match the layer's ``input_signature``. The iterator also raises it if
+        the batches do not match the plan.
+      DataError: raised by the iterator if an example cannot be used; the message names the example.
     """
     run = _Run(layer, plan, training)
     return None if run.dataset is None else run.batches()
@@ -68,7 +68,7 @@ class _Run:
         self._under_way: deque[Wanted] = deque()
         self._over = False
         self._error: BaseException | None = None
-        # Functions are traced without AutoGraph, as everywhere.
+        # Functions are traced without AutoGraph, as everywhere in the package.
         self.dataset = tf.autograph.experimental.do_not_convert(layer.make_dataset)(
             tf.data.Dataset.from_generator(self._elements, output_signature=PLAN_SIGNATURE), training)
         if self.dataset is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 WHOLE_BELOW = 16 << 20
 _SAMPLES, _SAMPLE_BYTES = 64, 64 << 10
-_FILES = 32  # greatest number of files sampled by digest_of_beginnings
+_FILES = 32  # maximum number of files sampled by digest_of_beginnings
 _ROWS_AT_ONCE = 1 << 20
 
 Identity = tuple[int, ...]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Greatest number of cells of the joint histogram. The time of the search grows with its square.
+# Maximum number of cells of the joint histogram. The time of the search grows with its square.
 _CELLS = 1600
 _SWEEPS = 5
 _LEAST_GAIN = 1e-6
@@ -83,8 +83,8 @@ def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int,
 
     Args:
       lengths: positive integers ``[examples]`` or ``[examples, columns]``.
-      limit: the greatest number of shapes; fewer are returned if more would not help.
-      batch_size: the greatest cost of a batch.
+      limit: maximum number of shapes; fewer are returned if more would not help.
+      batch_size: maximum cost of a batch.
       costs: integers ``[examples]``; 1 for each example by default.
 
     Returns:
@@ -190,7 +190,7 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
     Args:
       histogram: the lengths to cover.
       candidates: boxes to choose from ``[candidates, columns]``; all examples fit into the last one.
-      limit: the greatest number of boxes.
+      limit: maximum number of boxes.
     """
     widths = candidates.sum(axis=1).astype(np.float32)
     fits = np.all(histogram.cells <= candidates[:, np.newaxis], axis=2)  # [candidates, cells]
@@ -230,7 +230,7 @@ def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
 
 
 def _pruned(shapes: list[StaticShape], histogram: _Histogram) -> list[StaticShape]:
-    """Removes shapes while that does not add positions to an epoch: each shape may add a batch that is not full."""
+    """Removes shapes as long as an epoch's positions do not increase: each shape may have a batch that is not full."""
 
     def positions(some: list[StaticShape]) -> int:
         edges = np.array([shape.edges for shape in some])

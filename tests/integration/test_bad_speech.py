@@ -38,7 +38,7 @@ def bad_recording(kind: str) -> tuple[bytes | None, str, str]:
         "zero length": (b"", "ad", "is an empty file"),
         "truncated": (wav(voice)[:6000], "ad", "is truncated"),
         "text": (b"This is no audio.\n" * 40, "ad", "cannot be read as audio"),
-        "another rate": (wav(voice, 11025), "ad", "has 11025 Hz instead of 8000"),
+        "another rate": (wav(voice, 11025), "ad", "has a rate of 11025 Hz instead of 8000"),
         "stereo": (wav(np.stack([voice, voice], 1)), "ad", "has 2 channels instead of one"),
         "NaN": (wav(broken, subtype="FLOAT"), "ad", "has 1 NaN or infinite sample"),
         "silent": (wav(voice * 0), "ad", "is silent"),

@@ -14,7 +14,7 @@ from open_seq2seq.utils.data_files import open_regular
 from open_seq2seq.utils.errors import DataError
 
 RATES = (1000, 768_000)
-"""Smallest and greatest sampling rate in Hz that is accepted."""
+"""Minimum and maximum accepted sampling rate in Hz."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
 # libsndfile reports 2 ** 63 - 1 samples for a FLAC file whose header gives no length.

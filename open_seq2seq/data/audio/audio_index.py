@@ -112,5 +112,5 @@ def _stamp(path: str) -> tuple[int, ...] | None:
         status = os.stat(path)
     except (OSError, ValueError):  # the file does not exist, or its name is invalid
         return None
-    latest = np.iinfo(np.int64).max  # ns, in the year 2262; a wrong clock can produce even later times
+    latest = np.iinfo(np.int64).max  # int64 represents times until 2262; a wrong clock can produce later ones
     return status.st_size, min(status.st_mtime_ns, latest), min(status.st_ctime_ns, latest)

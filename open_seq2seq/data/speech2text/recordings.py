@@ -131,7 +131,7 @@ class Recordings:
             for row in range(len(self.index)):
                 info = self.index.info(row)
                 if row not in found and info.rate != settings.sample_freq:
-                    found[row] = ("another rate", f"has {info.rate} Hz instead of {settings.sample_freq}")
+                    found[row] = ("another rate", f"has a rate of {info.rate} Hz instead of {settings.sample_freq}")
                 elif row not in found and info.channels > 1:
                     found[row] = ("several channels", f"has {info.channels} channels instead of one")
         if self.transcripts is not None:

@@ -96,7 +96,7 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def batch_budget(self) -> int:
-        """The greatest allowed cost of a batch: a number of utterances, or of frames (samples for ``tf``)."""
+        """Maximum cost of a batch: a number of utterances, or of frames (samples for ``tf``)."""
         size, unit = super().batch_budget, self.params["batch_size_unit"]
         if unit == "sentences":
             return size
@@ -118,7 +118,7 @@ class Speech2TextDataLayer(DataLayer):
         """Treats examples whose label needs more CTC steps than the encoder makes as bad examples.
 
         The model calls this method once its encoder is known. It has no effect if the parameter ``encoder_stride`` is
-        set, because such examples were then found before.
+        set, because the constructor has then already found such examples.
 
         Args:
           stride: number of frames per encoder step.
@@ -148,7 +148,7 @@ class Speech2TextDataLayer(DataLayer):
         """Numbers of frames (samples for ``tf``) and of ids ``[num_examples, 2]``.
 
         In inference, only the numbers of frames or samples ``[num_examples]``. Padding to ``pad_to`` is included. With
-        speed perturbation, these are the greatest lengths that can be drawn.
+        speed perturbation, these are the maximum lengths that can be drawn.
         """
         found, settings = self._set, self.settings
         samples = found.samples[found.rows]

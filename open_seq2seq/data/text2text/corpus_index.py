@@ -199,7 +199,6 @@ class MappedIndex:
       vocab_size: number of valid ids.
 
     Attributes:
-      description: the argument.
       arrays: the arrays, mapped into memory.
 
     Raises:
@@ -279,7 +278,7 @@ class GuardedIndex:
 
     @property
     def description(self) -> dict[str, Any]:
-        """The description of the text."""
+        """The description of the index."""
         return self._index.description
 
     @property
