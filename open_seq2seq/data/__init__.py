@@ -1,4 +1,4 @@
-"""Data layers: the classes that a config can name as ``data_layer``."""
+"""Data layers: the classes that the config parameter ``data_layer`` can name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # The scripts that prepare text import from this package too, and need no TensorFlow,
-    # which takes seconds to load.
+    # Imports lazily: importing TensorFlow takes seconds, and the scripts that prepare text do not need it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Loaders, which make batches in a background thread while the model trains."""
+"""Loaders that make batches in a background thread while the model trains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLOSE_SECONDS = 5.0
 
 
 class ExampleStream(Protocol):
-    """The example numbers of one batch after another."""
+    """Protocol of a stream that yields the example numbers of each batch."""
 
     def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yields (micro-batch number, example numbers ``[batch]``) from micro-batch ``start`` on."""
@@ -24,20 +24,20 @@ class ExampleStream(Protocol):
 
 
 class BatchMaker(Protocol):
-    """A data layer, or an object that makes batches like one."""
+    """Protocol of objects that make batches, such as data layers."""
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
-        """Makes the padded batch of the examples with these numbers ``[batch]``."""
+        """Returns the padded batch of the examples with these numbers ``[batch]``."""
         ...
 
 
 class Wanted(NamedTuple):
-    """A batch to be made.
+    """A batch to make.
 
     Attributes:
       number: number of the micro-batch.
-      examples: numbers of its examples ``[batch]``.
-      epoch: its epoch, from 0.
+      examples: numbers of the examples in the batch ``[batch]``.
+      epoch: epoch that the batch belongs to, from 0.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
 
 
 class _End:
-    """The last item of the queue: the end of the stream, or an error."""
+    """Last item of the queue: marks the end of the stream, or contains the error that ended it."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
@@ -55,17 +55,18 @@ class _End:
 class BatchLoader:
     """Iterator over batches that a daemon thread makes in advance.
 
-    An error in the thread is raised in the consumer at the batch where it occurred, and at every later call.
+    An error in the thread is raised in the consumer, at the batch where the error occurred and at every later call.
 
     Args:
-      stream: gives the example numbers, such as a ``batching.RankStream``.
-      start: number of micro-batches that all ranks together have consumed before.
-      prefetch: the greatest number of finished batches that wait; the layer's own parameter
-        ``prefetch_buffer_size`` replaces it.
+      data_layer: makes the batches.
+      stream: yields the example numbers of each batch, such as a ``batching.RankStream``.
+      start: number of micro-batches that all ranks together have already consumed.
+      prefetch: maximum number of finished batches in the queue; overridden by the layer's parameter
+        ``prefetch_buffer_size``, if that is positive.
 
     Attributes:
-      index: number of the last micro-batch; -1 before the first.
-      wait_seconds: how long the consumer has waited for batches.
+      index: number of the micro-batch returned last; -1 before the first.
+      wait_seconds: total time that the consumer has waited for batches, in seconds.
     """
 
     def __init__(self, data_layer: BatchMaker, stream: ExampleStream, start: int = 0,
@@ -98,15 +99,15 @@ class BatchLoader:
         raise StopIteration
 
     def close(self) -> None:
-        """Stops the thread; later calls of ``next`` give no batches. May be called more than once.
+        """Stops the thread; later calls of ``next`` raise StopIteration. May be called more than once.
 
-        Waits a few seconds at most for the batch that is being made, with which the thread ends.
+        Waits at most 5 seconds for the thread, which first finishes the batch that it is making.
         """
         self._stop.set()
         self._end = self._end or _End()
         deadline = time.monotonic() + _CLOSE_SECONDS
         while self._thread.is_alive() and time.monotonic() < deadline:
-            try:  # makes room for a thread that waits to put a batch, so that it sees the flag
+            try:  # makes room in the queue, so that a thread blocked on a full queue sees the stop event
                 self._queue.get(timeout=0.02)
             except queue.Empty:
                 self._thread.join(timeout=0.02)
@@ -123,10 +124,10 @@ class BatchLoader:
 
 
 class LoaderGroup:
-    """Loaders for the replicas of one process, whose batches it returns in turn.
+    """Loaders for the replicas of one process; ``next`` returns their batches round-robin.
 
     Args:
-      streams: one for each replica.
+      streams: one stream for each replica.
     """
 
     def __init__(self, data_layer: BatchMaker, streams: Sequence[ExampleStream], start: int = 0) -> None:
@@ -138,21 +139,23 @@ class LoaderGroup:
 
     @property
     def wait_seconds(self) -> float:
-        """How long the consumer has waited for batches so far."""
+        """Total time that the consumer has waited for batches, in seconds."""
         return sum(loader.wait_seconds for loader in self._loaders)
 
     def close(self) -> None:
-        """Stops the threads."""
+        """Stops the threads of all loaders."""
         for loader in self._loaders:
             loader.close()
 
 
 def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
                  training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Returns an iterator over (number, batch) of the batches wanted, in order.
+    """Returns an iterator over (number, batch) of the planned batches, in order.
 
     Args:
-      training: whether they are for training, where each epoch may draw its own.
+      data_layer: makes the batches, with ``make_batches`` if it has this method.
+      plan: the batches to make.
+      training: whether the batches are for training, where they may differ between epochs.
     """
     together = getattr(data_layer, "make_batches", None)
     return made_singly(data_layer, plan, training) if together is None else together(plan, training)
@@ -160,14 +163,14 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
 
 def made_singly(data_layer: BatchMaker, plan: Iterator[Wanted],
                 training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the same, made by ``make_training_batch`` in training and ``make_batch`` otherwise, one after another."""
+    """Yields (number, batch) of the planned batches, each made by ``make_batch`` or ``make_training_batch``."""
     make = getattr(data_layer, "make_training_batch", None) if training else None
     for wanted in plan:
         yield wanted.number, (make(wanted.examples, wanted.epoch) if make else data_layer.make_batch(wanted.examples))
 
 
 def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:
-    """Body of the thread: makes batches until the stream ends, an error, or ``stop``."""
+    """Makes batches until the stream ends, an error occurs, or ``stop`` is set; runs in the background thread."""
     end = _End()
     epoch_of = getattr(stream, "epoch_of", None)
     plan = (Wanted(index, examples, epoch_of(index) if epoch_of else 0) for index, examples in stream.iterate(start))
@@ -175,13 +178,13 @@ def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.
         for item in made_batches(data_layer, plan, epoch_of is not None):
             if not _put(out, item, stop):
                 return
-    except BaseException as error:  # noqa: B036 - handed over to the consumer, whatever it is
+    except BaseException as error:  # noqa: B036 - re-raised in the consumer
         end = _End(error)
     _put(out, end, stop)
 
 
 def _put(out: queue.Queue, item: Any, stop: threading.Event) -> bool:
-    """Puts an item as soon as there is room; returns False when told to stop before that."""
+    """Puts an item into the queue as soon as there is room; returns False if ``stop`` is set before that."""
     while not stop.is_set():
         try:
             out.put(item, timeout=0.2)

@@ -1,8 +1,9 @@
-"""Which examples make which batch: the plan of an epoch, and the stream of micro-batches.
+"""Assignment of examples to batches: the plan of an epoch, and the stream of micro-batches.
 
-The plan of an epoch depends only on seed, epoch, lengths, costs and batch size, not on the number of ranks. One update
-takes ``world_size · iter_size`` consecutive micro-batches, of which rank r takes the r-th of each group of
-``world_size``. So a run can resume at any micro-batch, on any number of ranks, and all ranks have equal work.
+The plan of an epoch depends only on the seed, epoch, lengths, costs and batch size, not on the number of ranks. Each
+replica counts as a rank here. One update consumes ``world_size · iter_size`` consecutive micro-batches, and rank r gets
+the r-th of each group of ``world_size``. So a run can resume at any micro-batch and on any number of ranks, and all
+ranks do equal work.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class EpochPlan:
     """The micro-batches of one epoch, as slices of a permutation.
 
     Attributes:
-      order: example numbers ``[examples]``, each once.
-      offsets: bounds of the slices of ``order`` ``[batches + 1]``.
-      sequence: number of the slice at each place of the epoch ``[batches]``.
+      order: example numbers ``[examples]``, each exactly once.
+      offsets: positions in ``order`` at which slices begin or end ``[batches + 1]``.
+      sequence: index of the slice that is the n-th micro-batch of the epoch ``[batches]``.
     """
 
     order: np.ndarray
@@ -41,47 +42,47 @@ class EpochPlan:
         return len(self.sequence)
 
     def batch(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of the micro-batch at this place of the epoch."""
+        """Returns the example numbers ``[batch]`` of the micro-batch with this index in the epoch."""
         number = self.sequence[index]
         return self.order[self.offsets[number]:self.offsets[number + 1]]
 
 
 def _explain(example: int) -> str:
-    return f"Example {example} alone costs more than a batch may: raise batch_size_per_gpu."
+    return f"Example {example} alone exceeds the batch size: raise batch_size_per_gpu."
 
 
 class EpochPlanner:
     """Makes the plans of all epochs of one data set.
 
-    The cost of a batch is its number of rows times the greatest cost of an example in it, and at most ``batch_size``.
-    The data layer chooses the unit: each example costs 1 if the batch size counts examples, or the length of its
-    longest side if it counts tokens or frames, padding included.
+    The cost of a batch is its number of rows times the cost of its costliest example, and must not exceed
+    ``batch_size``. The data layer chooses the unit: an example costs 1 if the batch size counts examples, or the
+    length of its longest side if the batch size counts tokens or frames, padding included.
 
-    With length buckets, examples are sorted by cost, then by their longer side, then by the other side, longest
-    first, and cut into batches with almost no padding. The cuts depend on the sorted costs only, so every epoch has
-    the same number of batches. Shuffling changes the order of examples of equal lengths, and the order of batches.
+    With length buckets, examples are sorted by decreasing cost, then by the longer side, then by the other side, and
+    cut into batches with almost no padding. The cuts depend only on the sorted costs, so every epoch has the same
+    number of batches. Shuffling changes the order of examples of equal cost and length, and the order of the batches.
 
-    With ``max_shapes`` each example belongs to the narrowest static shape that holds it, and a batch consists of
-    random examples of one shape (see ``static_shapes``).
+    With ``max_shapes``, each example is assigned to the narrowest static shape that it fits into, and a batch consists
+    of random examples of one shape (see ``static_shapes``).
 
     Args:
       lengths: integers ``[examples]``, or ``[examples, columns]`` for source and target.
-      batch_size: the greatest cost of a micro-batch.
-      costs: integers ``[examples]`` in the unit of ``batch_size``; 1 each by default.
-      bucketed: whether examples of similar length are batched together; always so if costs differ from 1.
-      max_shapes: the greatest number of static shapes that batches are padded to; None for any shapes.
-      strict: whether an example that alone costs more than ``batch_size`` is an error; if not, it has a batch of its
-        own.
-      explain: returns the message for such an example, given its number.
+      batch_size: maximum cost of a micro-batch.
+      costs: integers ``[examples]`` in the unit of ``batch_size``; 1 for each example by default.
+      bucketed: whether examples of similar length are batched together; implied by costs greater than 1.
+      max_shapes: maximum number of static shapes that batches are padded to; None for arbitrary shapes.
+      strict: whether to raise an error for an example that alone costs more than ``batch_size``; if False, the example
+        forms a batch by itself.
+      explain: returns the error message for such an example, given the example's number.
 
     Attributes:
       shapes: the static shapes, narrowest first; empty without ``max_shapes``.
-      arrangement: how many batches each shape has, and where they are cut; None without ``max_shapes``.
+      arrangement: how the examples of each shape are cut into batches; None without ``max_shapes``.
 
     Raises:
-      ConfigError: a batch size below 1, or static shapes for batches that are not bucketed.
-      DataError: no examples, costs that are not one integer of 0 or more for each, or (``strict``) an example
-        that costs more than a batch may.
+      ConfigError: the batch size is below 1, or ``max_shapes`` is given but ``bucketed`` is False.
+      DataError: there are no examples, the costs are not one non-negative integer per example, or, if ``strict``, an
+        example alone costs more than ``batch_size``.
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None, bucketed: bool = True,
@@ -89,12 +90,12 @@ class EpochPlanner:
                  explain: Callable[[int], str] = _explain) -> None:
         lengths = np.asarray(lengths)
         if batch_size < 1:
-            raise ConfigError([f"The batch size is {batch_size} but has to be at least 1."])
+            raise ConfigError([f"The batch size must be at least 1, got {batch_size}."])
         if not len(lengths):
-            raise DataError("There are no examples to make batches of.")
+            raise DataError("The data set has no examples.")
         if max_shapes and not bucketed:
-            raise ConfigError(["'xla_buckets' batches examples of similar length together, but 'length_buckets' is "
-                               "False: remove one of them."])
+            raise ConfigError(["'xla_buckets' requires 'length_buckets', but 'length_buckets' is False: remove one of "
+                               "the two parameters."])
         costs = _checked_costs(costs, len(lengths))
         if strict and costs.max() > batch_size:
             raise DataError(explain(int(np.argmax(costs))))
@@ -115,11 +116,11 @@ class EpochPlanner:
 
     @property
     def num_batches(self) -> int:
-        """Number of micro-batches of each epoch."""
+        """Number of micro-batches in each epoch."""
         return len(self.offsets) - 1
 
     def plan(self, epoch: int = 0, *, shuffle: bool, seed: int = 0) -> EpochPlan:
-        """Returns the plan of one epoch; without shuffling all epochs have the same one."""
+        """Returns the plan of one epoch; without shuffling, the plans of all epochs are the same."""
         order = np.arange(self.num_examples, dtype=self._index_type)
         sequence = np.arange(self.num_batches)
         if shuffle:
@@ -139,15 +140,15 @@ def _checked_costs(costs: np.ndarray | None, count: int) -> np.ndarray:
         return np.broadcast_to(np.int64(1), [count])
     costs = np.asarray(costs)
     if costs.shape != (count,) or not np.issubdtype(costs.dtype, np.integer) or costs.min() < 0:
-        raise DataError(f"The costs of examples are {costs.dtype} {list(costs.shape)} but have to be integers of 0 or "
-                        f"more, one for each of the {count} examples.")
+        raise DataError(f"The costs must be non-negative integers, one for each of the {count} examples, got "
+                        f"{costs.dtype} of shape {list(costs.shape)}.")
     return costs
 
 
 def _sort_keys(lengths: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns keys for ``np.lexsort``, the primary key last, that put the costliest examples first, then the longest.
+    """Returns keys for ``np.lexsort``, primary key last, that sort by decreasing cost, then by decreasing length.
 
-    Each key takes time, so costs are no key if they are all equal, or equal to the longest sides.
+    To save time, the costs are not used as a key if they are all equal, or equal to the longest sides.
     """
     longest = lengths if lengths.ndim == 1 else lengths.max(axis=1)
     sides = [longest] if lengths.ndim == 1 else [lengths.sum(axis=1) - longest, longest]
@@ -156,13 +157,13 @@ def _sort_keys(lengths: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, ...]
     keys = []
     for side in sides:
         top = int(side.max())
-        # NumPy sorts 16-bit integers by a radix sort, which is ten times as fast.
+        # NumPy sorts 16-bit integers with a radix sort, which is ten times as fast.
         keys.append((top - side).astype(np.uint16 if top - int(side.min()) < 2**16 else np.int64))
     return tuple(keys)
 
 
 def _cut(costs: np.ndarray, batch_size: int) -> np.ndarray:
-    """Cuts examples, costliest first, greedily into batches of a cost of at most ``batch_size``; returns offsets."""
+    """Cuts examples, costliest first, greedily into batches that cost at most ``batch_size``; returns the offsets."""
     count, most = len(costs), max(1, int(costs.max()))
     if costs.min() == most or most == 1:
         return np.append(np.arange(0, count, max(1, batch_size // most)), count)
@@ -175,26 +176,28 @@ def _cut(costs: np.ndarray, batch_size: int) -> np.ndarray:
 
 
 class BatchStream:
-    """The endless sequence of training micro-batches, seen from one rank.
+    """The endless sequence of training micro-batches, seen from one process.
 
     Micro-batches are numbered from 0 since the start of training, over all ranks; number m belongs to epoch
-    ``m // micro_batches_per_epoch``. Each epoch's plan is computed while the previous epoch is read, and any place
-    can be reached at once.
+    ``m // micro_batches_per_epoch``. Each epoch's plan is computed while the previous epoch is consumed, and the
+    stream can start at any micro-batch without reading the earlier ones.
 
     Args:
       lengths: see ``EpochPlanner``, also for ``batch_size``, ``costs``, ``bucketed``, ``max_shapes`` and ``explain``.
-      shuffle: whether each epoch has its own random order.
-      replicas: number of consecutive ranks of this process; a thread reads for each.
-      iter_size: micro-batches that each rank takes for one update.
+      shuffle: whether each epoch has its own random order, which depends on ``seed``.
+      world_size: number of ranks.
+      rank: the first rank of this process.
+      replicas: number of consecutive ranks in this process; each has its own loader thread.
+      iter_size: number of micro-batches that each rank consumes per update.
 
     Attributes:
       shapes: the static shapes that batches are padded to, narrowest first; empty without ``max_shapes``.
-      arrangement: how many batches each static shape has; None without ``max_shapes``.
-      micro_batches_per_epoch: of all ranks together.
+      arrangement: see ``EpochPlanner``.
+      micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
 
     Raises:
-      ConfigError: an update takes more micro-batches than an epoch has.
-      DataError: fewer examples than one batch is to have, or one that costs more than a batch may.
+      ConfigError: an update consumes more micro-batches than an epoch has.
+      DataError: there are fewer examples than rows in a batch, or an example alone costs more than ``batch_size``.
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None, shuffle: bool = True,
@@ -203,7 +206,7 @@ class BatchStream:
                  explain: Callable[[int], str] = _explain) -> None:
         if batch_size > len(lengths) and (costs is None or np.max(costs, initial=0) <= 1):
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, but there are only "
-                            f"{len(lengths)} training examples: lower it or give more data.")
+                            f"{len(lengths)} training examples: lower batch_size_per_gpu or add data.")
         self._planner = EpochPlanner(lengths, batch_size=batch_size, costs=costs, bucketed=bucketed,
                                      max_shapes=max_shapes, explain=explain)
         self.shapes, self.arrangement = self._planner.shapes, self._planner.arrangement
@@ -211,8 +214,8 @@ class BatchStream:
         if world_size * iter_size > self.micro_batches_per_epoch:
             raise ConfigError([
                 f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} "
-                f"devices, iter_size {iter_size}), but the training data make only {self.micro_batches_per_epoch}: "
-                "lower batch_size_per_gpu or iter_size."])
+                f"devices, iter_size {iter_size}), but an epoch has only {self.micro_batches_per_epoch}: lower "
+                "batch_size_per_gpu or iter_size."])
         self._shuffle, self._seed = shuffle, seed
         self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
         self._replicas = replicas
@@ -221,28 +224,28 @@ class BatchStream:
 
     @property
     def updates_per_epoch(self) -> int:
-        """Number of whole updates of an epoch; the first update of the next epoch begins with the remainder."""
+        """Number of whole updates in an epoch; micro-batches left over go into the next epoch's first update."""
         return self.micro_batches_per_epoch // (self.world_size * self.iter_size)
 
     def examples(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of a micro-batch, by its number since the start of training."""
+        """Returns the example numbers ``[batch]`` of the micro-batch with this number since the start of training."""
         epoch, position = divmod(index, self.micro_batches_per_epoch)
         return self.plan(epoch).batch(position)
 
     def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields the micro-batches of this process's first rank; see ``RankStream.iterate``."""
+        """Returns an iterator over the micro-batches of this process's first rank; see ``RankStream.iterate``."""
         return self.by_rank()[0].iterate(start)
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch, from 0, of a micro-batch, by its number since the start of training."""
+        """Returns the epoch (from 0) of the micro-batch with this number since the start of training."""
         return index // self.micro_batches_per_epoch
 
     def by_rank(self) -> list[RankStream]:
-        """Returns the micro-batches of each rank of this process."""
+        """Returns one stream of micro-batches for each rank of this process."""
         return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
     def plan(self, epoch: int) -> EpochPlan:
-        """Returns the plan of an epoch, and starts to compute the next one in the background."""
+        """Returns the plan of an epoch, and starts computing the next one in the background."""
         epoch = epoch if self._shuffle else 0
         plan = self._future(epoch).result()
         if self._shuffle:
@@ -253,7 +256,7 @@ class BatchStream:
         with self._lock:
             if epoch not in self._plans:
                 future: Future = Future()
-                # One of several readers may already be in the next epoch.
+                # With several loader threads, one may still need the previous epoch's plan when another moves on.
                 kept = 1 if self._replicas == 1 else 2
                 self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= kept}
                 self._plans[epoch] = future
@@ -263,37 +266,37 @@ class BatchStream:
     def _work(self, epoch: int, future: Future) -> None:
         try:
             future.set_result(self._planner.plan(epoch, shuffle=self._shuffle, seed=self._seed))
-        except BaseException as error:  # noqa: B036 - raised where the plan is asked for
+        except BaseException as error:  # noqa: B036 - re-raised where the plan is requested
             future.set_exception(error)
 
 
 @dataclass(frozen=True)
 class RankStream:
-    """The micro-batches of a stream that one rank takes."""
+    """The micro-batches of a ``BatchStream`` or ``ContiguousStream`` that belong to one rank."""
 
     stream: Any
     rank: int
 
     def iterate(self, start: int = 0) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (number, example numbers ``[batch]``) without end.
+        """Yields (micro-batch number, example numbers ``[batch]``) endlessly.
 
         Args:
-          start: number of micro-batches that all ranks together have consumed before.
+          start: number of micro-batches that all ranks together have already consumed.
         """
         for index in itertools.count(start + self.rank, self.stream.world_size):
             yield index, self.stream.examples(index)
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch, from 0, of a micro-batch."""
+        """Returns the epoch (from 0) of a micro-batch."""
         return self.stream.epoch_of(index)
 
 
 class PlanLoader(BatchLoader):
-    """Loader over some batches of a plan.
+    """Loader of some batches of a plan.
 
     Args:
-      plan: has the example numbers of batch n as ``plan.batch(n)``.
-      numbers: of the batches.
+      plan: object whose ``batch(n)`` returns the example numbers of batch n.
+      numbers: the numbers of the batches to load.
     """
 
     def __init__(self, data_layer: Any, plan: Any, numbers: list[int], prefetch: int) -> None:
@@ -314,12 +317,12 @@ class _PlanStream:
 
 
 def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan:
-    """Returns the batches of one pass over a data layer: all examples, always in the same order.
+    """Returns the plan of one pass over all examples of a data layer, always in the same order.
 
-    With length buckets the longest come first; the batches' ids say which results belong to which examples.
+    With length buckets, the longest examples come first; the batches' ids match results with examples.
 
     Args:
-      batch_size: the greatest cost of a batch, in the unit of the layer's costs; the layer's own by default.
+      batch_size: maximum cost of a batch; the layer's ``batch_budget`` by default.
     """
     planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or data_layer.batch_budget, costs=data_layer.costs,
                            bucketed=data_layer.params["length_buckets"], strict=False)
@@ -328,12 +331,12 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
 
 def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_size: int = 1, rank: int = 0,
                        replicas: int = 1, prefetch: int = DEFAULT_PREFETCH) -> PlanLoader:
-    """Returns a loader over one pass of a data layer; over all ranks, every example comes exactly once.
+    """Returns a loader of one pass over a data layer; over all ranks, every example occurs exactly once.
 
-    The batches are dealt out to the ranks in turn, so numbers of batches may differ by one.
+    Batches are assigned to the ranks round-robin, so the ranks' numbers of batches may differ by one.
 
     Args:
-      rank: first of the ranks whose batches are loaded.
+      rank: the first of the ``replicas`` consecutive ranks whose batches are loaded.
     """
     plan, ranks = evaluation_plan(data_layer, batch_size), range(rank, rank + replicas)
     numbers = [number for number in range(len(plan)) if number % world_size in ranks]

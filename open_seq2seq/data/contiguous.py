@@ -1,10 +1,10 @@
-"""Batches whose rows continue from one to the next, for state that is carried over (truncated back-propagation).
+"""Batches whose rows continue from batch to batch, for carried state (truncated back-propagation).
 
-The examples of a contiguous data layer are consecutive pieces of a sequence. An epoch cuts it into as many rows as all
-batches of an update have together. Micro-batch i belongs to slot i mod G, where G = ranks × replicas × ``iter_size``,
-and its row k continues in row k of micro-batch i + G. So a replica keeps a state for each micro-batch that it takes for
-an update, and any division of G reads the same rows. Nothing is shuffled or stored: the place of an example is computed
-by a few divisions.
+The examples of a contiguous data layer are consecutive pieces of one sequence. An epoch cuts the sequence into as many
+rows as all micro-batches of an update have together. Micro-batch i belongs to slot i mod G, where
+G = ``world_size`` × ``iter_size``, and row k of micro-batch i continues in row k of micro-batch i + G. So each replica
+keeps one state for each of its micro-batches in an update, and the rows depend only on the product G, not on its
+factors. Nothing is shuffled or stored: an example's position is computed with a few divisions.
 """
 
 from __future__ import annotations
@@ -24,42 +24,43 @@ if TYPE_CHECKING:
 
 
 def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> list[str]:
-    """Returns the parameters that a contiguous data layer cannot be combined with, one sentence each.
+    """Returns one sentence for each parameter that cannot be used with a contiguous data layer.
 
     Args:
-      xla_buckets: the model's parameter.
+      layer: the contiguous data layer.
+      xla_buckets: the value of this model parameter.
     """
     problems, params, name = [], layer.params, type(layer).__name__
     if params["shuffle"]:
-        problems.append(f"'shuffle' is True, but the examples of {name} continue one another: leave it out.")
+        problems.append(f"'shuffle' is True, but each example of {name} continues the previous one: remove 'shuffle'.")
     if not layer.counts_examples:
-        problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but batches of {name}, whose examples "
-                        "continue one another, always have the same number of rows: leave it out.")
+        problems.append(f"'batch_size_unit' is {params['batch_size_unit']!r}, but each example of {name} continues the "
+                        "previous one, so all batches need the same number of rows: remove 'batch_size_unit'.")
     if xla_buckets:
-        problems.append(f"'xla_buckets' is {xla_buckets}, but it batches examples of similar length together, and "
-                        f"those of {name} continue one another: leave it out.")
+        problems.append(f"'xla_buckets' is {xla_buckets}, which batches examples of similar length together, but each "
+                        f"example of {name} continues the previous one: remove 'xla_buckets'.")
     return problems
 
 
 class ContiguousStream:
     """The endless sequence of training micro-batches of a contiguous data layer, seen from one process.
 
-    It is used like ``BatchStream``. An epoch takes P = examples // (G · batch size) examples for each row; the few
-    examples at the end that do not fill all rows are left out. Row k of micro-batch i has the example
-    (s · batch size + k) · P + p, where s = i mod G and p = i // G mod P.
+    The interface is that of ``BatchStream``. In an epoch, each row has P = num_examples // (G · batch_size) examples;
+    the last few examples, which do not fill all rows, are left out. Row k of micro-batch i contains the example
+    (s · batch_size + k) · P + p, where s = i mod G and p = (i // G) mod P.
 
     Args:
-      num_examples: of the data layer; example n continues in example n + 1.
-      batch_size: rows of a micro-batch.
-      iter_size: micro-batches that each rank takes for one update.
+      num_examples: number of examples of the data layer; example n continues in example n + 1.
+      batch_size: number of rows of a micro-batch.
+      world_size: see ``BatchStream``, also for ``rank``, ``replicas`` and ``iter_size``.
 
     Attributes:
       slots: G.
-      positions: P, also the number of updates of an epoch; at the first position the carried state starts from zeros.
-      micro_batches_per_epoch: of all ranks together.
+      positions: P, which is also the number of updates per epoch; at position 0 the carried state starts from zeros.
+      micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
 
     Raises:
-      DataError: fewer examples than all rows together.
+      DataError: there are fewer examples than rows.
     """
 
     shapes: tuple = ()
@@ -74,48 +75,49 @@ class ContiguousStream:
         if not self.positions:
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, and one update takes "
                             f"{self.slots} batches ({world_size} devices, iter_size {iter_size}), but there are only "
-                            f"{num_examples} training examples: lower it or give more data.")
+                            f"{num_examples} training examples: lower batch_size_per_gpu or add data.")
 
         self.micro_batches_per_epoch = self.positions * self.slots
         self.updates_per_epoch = self.positions
 
     def epoch_of(self, index: int) -> int:
-        """Returns the epoch, from 0, of a micro-batch, by its number since the start of training."""
+        """Returns the epoch (from 0) of the micro-batch with this number since the start of training."""
         return index // self.micro_batches_per_epoch
 
     def examples(self, index: int) -> np.ndarray:
-        """Returns the example numbers ``[batch]`` of a micro-batch, by its number since the start of training."""
+        """Returns the example numbers ``[batch]`` of the micro-batch with this number since the start of training."""
         position, slot = divmod(index, self.slots)
         return (slot * self._batch_size + np.arange(self._batch_size)) * self.positions + position % self.positions
 
     def plan(self, epoch: int) -> EpochPlan:
-        """Returns the plan of an epoch, which is the same for all epochs; see ``BatchStream.plan``."""
+        """Returns the plan of an epoch, which is the same in every epoch; see ``BatchStream.plan``."""
         batches = [self.examples(index) for index in range(self.micro_batches_per_epoch)]
         return EpochPlan(np.concatenate(batches), np.arange(len(batches) + 1) * self._batch_size,
                          np.arange(len(batches)))
 
     def by_rank(self) -> list[RankStream]:
-        """Returns the micro-batches of each rank of this process."""
+        """Returns one stream of micro-batches for each rank of this process."""
         return [RankStream(self, self.rank + number) for number in range(self._replicas)]
 
 
 class ContiguousPass:
     """The batches of one pass over a contiguous data layer: every example exactly once, on any number of ranks.
 
-    The rows of all slots follow one another in the sequence. Their lengths differ by one example at most, and the
-    longer ones come first. So only the last rows of a slot's last batches may be missing.
+    The sequence is cut into consecutive rows, slot after slot. Row lengths differ by at most one example, and longer
+    rows come first. So only the last batch of a slot may have fewer rows, and the missing rows are its last ones.
 
     Args:
-      num_examples: of the data layer.
-      slots: number of batches side by side, each with its own state.
+      num_examples: number of examples of the data layer.
+      rows: number of rows in a batch.
+      slots: number of batches that are processed side by side, each with its own state.
 
     Raises:
-      DataError: no examples.
+      DataError: there are no examples.
     """
 
     def __init__(self, num_examples: int, rows: int, slots: int = 1) -> None:
         if not num_examples:
-            raise DataError("There are no examples to make batches of.")
+            raise DataError("The data set has no examples.")
         self._rows, self.slots = rows, slots
         self._short, self._num_long = divmod(num_examples, rows * slots)
         self._offsets = np.append(0, np.cumsum(self._length(np.arange(slots) * rows)))
@@ -127,28 +129,28 @@ class ContiguousPass:
         return self._short + (row < self._num_long)
 
     def place(self, number: int) -> tuple[int, int]:
-        """Returns (slot, position in it) of a batch; at position 0 the carried state starts from zeros."""
+        """Returns (slot, position within the slot) of a batch; at position 0 the carried state starts from zeros."""
         slot = int(np.searchsorted(self._offsets, number, side="right")) - 1
         return slot, number - int(self._offsets[slot])
 
     def batch(self, number: int) -> np.ndarray:
-        """Returns the example numbers ``[rows or fewer]`` of a batch."""
+        """Returns the example numbers of a batch, at most ``[rows]``."""
         slot, position = self.place(number)
         rows = slot * self._rows + np.arange(self._rows)
         rows = rows[self._length(rows) > position]
         return rows * self._short + np.minimum(rows, self._num_long) + position
 
     def rounds(self, world_size: int = 1, rank: int = 0, replicas: int = 1) -> Iterator[list[int]]:
-        """Yields the numbers of the batches that a process runs at a time, one on each replica that is not finished.
+        """Yields lists of the batches that a process runs in parallel, one on each replica whose slot is not finished.
 
-        A replica runs all batches of a slot before it takes another slot.
+        A replica runs all batches of one slot before the next slot.
         """
         for first in range(rank, self.slots, world_size):
             if self._offsets[first] == len(self):  # this slot and the later ones have no examples
                 return
             own = range(first, min(first + replicas, self.slots))
             for position in range(int(self._offsets[first + 1] - self._offsets[first])):
-                # Later slots are never longer than earlier ones.
+                # No slot is longer than an earlier one.
                 yield [int(self._offsets[slot]) + position for slot in own
                        if position < self._offsets[slot + 1] - self._offsets[slot]]
 
@@ -157,9 +159,9 @@ class PassBatch(NamedTuple):
     """A batch of one pass over a data layer.
 
     Attributes:
-      number: its place among the batches of all ranks.
-      fresh: whether carried state starts from zeros.
-      batch: NumPy arrays.
+      number: the batch's number among those of all ranks; in a ``WindowLoader``, the number within the window.
+      fresh: whether the carried state starts from zeros.
+      batch: the batch's NumPy arrays.
     """
 
     number: int
@@ -168,12 +170,13 @@ class PassBatch(NamedTuple):
 
 
 class OnePass:
-    """The batches of one pass over a data layer that a process takes, as many at a time as it has replicas.
+    """The batches of one process in one pass over a data layer, in lists with at most one batch for each replica.
 
-    Over all ranks every example comes exactly once. It can be iterated over once, and has to be closed.
+    Over all ranks, every example occurs exactly once. The object can be iterated over only once, and must be closed.
 
     Args:
-      slots: of a contiguous layer, the number of batches side by side.
+      slots: for a contiguous layer, the number of batches that are processed side by side.
+      rank: the first of the ``replicas`` consecutive ranks of this process.
     """
 
     def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0, replicas: int = 1,

@@ -1,4 +1,4 @@
-"""Batches that a data layer makes by ``tf.data``, in the plan's order, with errors that name the example."""
+"""Batches that a data layer makes with ``tf.data``, in the order of the plan; errors name the faulty example."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from open_seq2seq.data.fields import flatten, mapped
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 PLAN_SIGNATURE = {"examples": tf.TensorSpec([None], tf.int64), "epoch": tf.TensorSpec([], tf.int64)}
-"""The elements of the plan, the data set of the wanted batches."""
+"""Signature of the plan, a data set with one element for each batch to make."""
 
 _SHOWN = 8
-# The errors of a broken or missing file, or of an assertion in the layer. Other errors do not concern the data.
+# Errors of broken or missing files, and of assertions in the layer. Other errors are not caused by the data.
 _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
-# What TensorFlow adds to an error's message: function, node and iterator, and Python's traceback.
+# What TensorFlow puts before and after an error's message: function, node and iterator; Python's traceback.
 _BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
                      r"(?:\w+Error: |\w+Exception: )?")
 _AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
 
 
 class DatasetMaker(Protocol):
-    """What a data layer needs for batches by ``tf.data``; see ``data.data_layer.DataLayer``."""
+    """Protocol of a data layer that makes batches with ``tf.data``; see ``data.data_layer.DataLayer``."""
 
     @property
     def input_signature(self) -> Any:
         """A ``tf.TensorSpec`` for each array of a batch."""
 
     def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset | None:
-        """Returns a data set of the batches that ``plan`` asks for."""
+        """Returns a data set with one batch for each element of ``plan``."""
 
     def describe_example(self, example: int) -> str:
-        """Returns how messages name an example."""
+        """Returns how messages refer to an example."""
 
 
 def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
                     training: bool) -> Iterator[tuple[int, dict[str, Any]]] | None:
-    """Returns an iterator over (number, batch of NumPy arrays) of the wanted batches; None without a data set.
+    """Returns an iterator over (number, batch of NumPy arrays), or None if the layer makes no data set.
 
     Args:
-      layer: makes the data set by ``make_dataset``.
-      plan: the wanted batches; read in advance by a TensorFlow thread.
-      training: whether they are for training.
+      layer: the data layer; its ``make_dataset`` makes the data set.
+      plan: the batches to make; a TensorFlow thread reads the plan ahead.
+      training: whether the batches are for training.
 
     Raises:
-      ConfigError: the data set's elements do not fit the layer's ``input_signature``; from the iterator, they do not
-        fit the plan.
-      DataError: from the iterator, an example cannot be used; the message names it.
+      ConfigError: the data set's elements do not match the layer's ``input_signature``. The iterator also raises it if
+        the batches do not match the plan.
+      DataError: raised by the iterator if an example cannot be used; the message names the example.
     """
     run = _Run(layer, plan, training)
     return None if run.dataset is None else run.batches()
@@ -68,7 +68,7 @@ class _Run:
         self._under_way: deque[Wanted] = deque()
         self._over = False
         self._error: BaseException | None = None
-        # Functions are traced without AutoGraph, as everywhere.
+        # Functions are traced without AutoGraph, as everywhere in the package.
         self.dataset = tf.autograph.experimental.do_not_convert(layer.make_dataset)(
             tf.data.Dataset.from_generator(self._elements, output_signature=PLAN_SIGNATURE), training)
         if self.dataset is not None:
@@ -82,13 +82,13 @@ class _Run:
             for wanted in self._plan:
                 self._under_way.append(wanted)
                 yield {"examples": np.asarray(wanted.examples, np.int64), "epoch": np.int64(wanted.epoch)}
-        except Exception as error:  # TensorFlow passes on only its message
+        except Exception as error:  # kept, because TensorFlow forwards only the message
             self._error = error
             raise
         self._over = True
 
     def batches(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields (number, batch), and raises errors with explanations."""
+        """Yields (number, batch); replaces TensorFlow's errors by ones that name the example."""
         made = self.raw_batches()
         while True:
             try:
@@ -102,11 +102,11 @@ class _Run:
             yield wanted.number, batch
 
     def raw_batches(self) -> Iterator[tuple[Wanted, dict[str, Any]]]:
-        """Yields (what was wanted, batch)."""
+        """Yields (element of the plan, batch); TensorFlow's errors are raised as they are."""
         assert self.dataset is not None
         for made in self.dataset.as_numpy_iterator():
             wanted = self._under_way.popleft() if self._under_way else None
-            batch = mapped(lambda path, array: array, made)  # lists, where tf.data has to have tuples
+            batch = mapped(lambda path, array: array, made)  # turns tuples, which tf.data needs, into lists
             if wanted is None or not _is_of(batch, wanted):
                 raise self._misaligned()
             yield wanted, batch
@@ -115,18 +115,19 @@ class _Run:
 
     def _misaligned(self) -> ConfigError:
         return ConfigError([
-            f"{type(self._layer).__name__}.make_dataset has to make one batch of each element of its plan, in their "
-            "order, of the examples that the element names: it may map them, but not shuffle, filter or take."])
+            f"The batches of {type(self._layer).__name__}.make_dataset do not match its plan: make one batch of each "
+            "element, in the same order, from the examples of that element (map the plan, but do not shuffle, filter "
+            "or take)."])
 
     def _explained(self, error: tf.errors.OpError) -> Exception:
         words = error.message or str(error)
         if not self._under_way or not (isinstance(error, _DATA_ERRORS) or "DataError: " in words):
             return error
         words = " ".join(_AFTER.sub("", _BEFORE.sub("", words)).split()).rstrip(".")
-        return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct it or leave it out.")
+        return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct or remove it.")
 
     def _culprit(self, wanted: Wanted) -> str:
-        """Returns the name of the example that fails when each is made by itself, or of all if none fails."""
+        """Returns the name of the first example that fails on its own; if none fails, names of all examples."""
         singles = (Wanted(place, wanted.examples[place:place + 1], wanted.epoch)
                    for place in range(len(wanted.examples)))
         good = 0
@@ -141,7 +142,10 @@ class _Run:
 
 
 def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
-    """Whether a batch's ids are wanted examples; a layer may leave broken ones out, or use other ids than numbers."""
+    """Returns whether a batch's integer ids are among the wanted examples.
+
+    A layer may leave out broken examples. Ids that are not integers are not checked.
+    """
     ids = np.asarray(batch["ids"])
     if not np.issubdtype(ids.dtype, np.integer):
         return True
@@ -151,10 +155,11 @@ def _is_of(batch: Mapping[str, Any], wanted: Wanted) -> bool:
 def _check_elements(layer: DatasetMaker, dataset: tf.data.Dataset) -> None:
     name = type(layer).__name__
     if not isinstance(dataset.element_spec, Mapping):
-        raise ConfigError([f"{name}.make_dataset has to give dicts: {', '.join(layer.input_signature)}."])
+        raise ConfigError([f"The elements of {name}.make_dataset must be dicts with the keys "
+                           f"{', '.join(layer.input_signature)}."])
     given, promised = dict(flatten(dataset.element_spec)), dict(flatten(layer.input_signature))
-    problems = [f"{name}.make_dataset gives {path} as {_say(given.get(path))}, but its fields say "
-                f"{_say(promised.get(path))}. Lists of arrays have to be tuples in it."
+    problems = [f"{path}: {name}.make_dataset makes {_say(given.get(path))}, but the layer's fields declare "
+                f"{_say(promised.get(path))}. In a data set, lists of arrays must be tuples."
                 for path in sorted({*given, *promised})
                 if path not in given or path not in promised or not _fits(given[path], promised[path])]
     if problems:

@@ -1,4 +1,4 @@
-"""The fields by which a data layer declares the arrays of its batches."""
+"""Fields, with which a data layer declares the arrays of its batches."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import tensorflow as tf
 from open_seq2seq.utils.errors import ConfigError
 
 SIDES = ("source_tensors", "target_tensors")
-"""The lists of arrays in a batch, source first."""
+"""Keys of the lists of arrays in a batch, source first."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One array of a batch.
+    """Declaration of one array of a batch.
 
     Attributes:
-      dtype: type of its values.
-      shape: of the array, the batch first; None for dimensions that differ from batch to batch.
-      time: the axis along which examples have different lengths and are padded by zeros, or None.
-      lengths: the array ``[batch]`` of the lengths along that axis: its place in the same list, or a path such as
-        ``"source_tensors/1"``. Arrays with the same lengths have the same width. None: no such array.
+      dtype: dtype of the array.
+      shape: shape of the array, batch dimension first; None for dimensions that vary between batches.
+      time: the axis along which examples have different lengths and are padded with zeros, or None.
+      lengths: where the lengths ``[batch]`` along that axis are: the index of their array in the same list, or a path
+        such as ``"source_tensors/1"``; None if no array has them. Arrays with the same lengths have the same width.
     """
 
     dtype: tf.DType
@@ -35,25 +35,25 @@ class Field:
         object.__setattr__(self, "dtype", tf.as_dtype(self.dtype))
         object.__setattr__(self, "shape", tuple(self.shape))
         if self.time is not None and not 0 < self.time < len(self.shape):
-            raise ConfigError([f"A field of shape {list(self.shape)} has its time on axis {self.time}: that has to be "
-                               f"one of its axes after the batch's, 1 to {len(self.shape) - 1}."])
+            raise ConfigError([f"The time axis of a field of shape {list(self.shape)} is {self.time}, but it must be "
+                               f"an axis after the batch axis, from 1 to {len(self.shape) - 1}."])
 
     @property
     def spec(self) -> tf.TensorSpec:
-        """Its ``tf.TensorSpec``."""
+        """The field's ``tf.TensorSpec``."""
         return tf.TensorSpec(self.shape, self.dtype)
 
 
 def signature_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a ``tf.TensorSpec`` for each field, nested as they are."""
+    """Returns a ``tf.TensorSpec`` for each field, in the same nested structure."""
     return mapped(lambda name, field: field.spec, fields)
 
 
 def fields_of(signature: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a layer that describes its batches by ``input_signature`` only.
+    """Derives the fields from the ``input_signature`` of a layer that does not declare fields.
 
-    The first array of a side holds values, and the second one their lengths. If axis 1 of the values has unknown size
-    it is time, and so are the axes 1 of unknown size of other arrays of that side.
+    The first array of a side is assumed to contain values, and the second array their lengths. If axis 1 of the values
+    has size None, it is time, and so is axis 1 of all other arrays of that side where its size is None.
     """
     timed = {side for side in SIDES if _has_time(next(iter(signature.get(side) or ()), None))}
 
@@ -71,7 +71,7 @@ def _has_time(spec: tf.TensorSpec | None) -> bool:
 
 
 def flatten(batch: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields (path, array or field) of a batch or its fields: ``source_tensors/0``, ``ids``."""
+    """Yields (path, array or field) of a batch or its fields, with paths such as ``source_tensors/0`` and ``ids``."""
     for name, value in batch.items():
         if isinstance(value, (list, tuple)):
             yield from ((f"{name}/{place}", item) for place, item in enumerate(value))
@@ -80,16 +80,16 @@ def flatten(batch: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def mapped(function: Callable[[str, Any], Any], nested: Mapping[str, Any]) -> dict[str, Any]:
-    """Applies a function of (path, array or field) to a batch or its fields; returns the same structure."""
+    """Maps a function of (path, array or field) over a batch or its fields, and keeps their structure."""
     return {name: [function(f"{name}/{place}", item) for place, item in enumerate(value)]
             if isinstance(value, (list, tuple)) else function(name, value) for name, value in nested.items()}
 
 
 def timed_groups(fields: Mapping[str, Any]) -> list[dict[str, int]]:
-    """Returns groups of arrays of the same width, as dicts of path → axis of time.
+    """Returns groups of arrays that share their lengths and hence their width, as dicts of path → time axis.
 
-    Their order is that of the columns of ``DataLayer.lengths``, source first. Arrays with a time axis of fixed size
-    are not included.
+    The groups are in the order of the columns of ``DataLayer.lengths``, source first. Arrays whose time axis has a
+    fixed size are left out.
     """
     ordered = sorted(flatten(fields), key=lambda item: _side_number(item[0]))
     groups: dict[str, dict[str, int]] = {}

@@ -1,4 +1,4 @@
-"""Fingerprints of data files: the checksum of small files, and of samples of large ones."""
+"""Fingerprints of data files: checksums of the whole content of small files, and of samples of large files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 WHOLE_BELOW = 16 << 20
 _SAMPLES, _SAMPLE_BYTES = 64, 64 << 10
-_FILES = 32  # of many small ones
+_FILES = 32  # maximum number of files sampled by digest_of_beginnings
 _ROWS_AT_ONCE = 1 << 20
 
 Identity = tuple[int, ...]
@@ -24,9 +24,9 @@ class Fingerprint:
 
     Attributes:
       path: the file.
-      identity: size, times and number of the file, which change with its content.
-      sha256: of the content, or of its size and samples spread over it.
-      whole: whether it is of the content.
+      identity: size, mtime, ctime, inode and device of the file, at least one of which changes with the content.
+      sha256: checksum of the whole content, or of the size and samples spread over the file.
+      whole: whether the checksum covers the whole content.
     """
 
     path: str
@@ -36,23 +36,23 @@ class Fingerprint:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of the file in bytes."""
         return self.identity[0]
 
     @property
     def mtime_ns(self) -> int:
-        """When the content was last written, by the file system's clock."""
+        """Time of the last change to the content (mtime), in nanoseconds."""
         return self.identity[1]
 
     @property
     def is_current(self) -> bool:
-        """Whether the file still has this content; it is read only if its identity has changed."""
+        """Whether the file still has this content; reads the file only if its identity has changed."""
         return identity_of(self.path) == self.identity or (found := fingerprint(self.path)) is not None and (
             found.sha256 == self.sha256)
 
 
 def identity_of(path: str) -> Identity | None:
-    """Returns size, times and number of a file; None if it is not a regular file."""
+    """Returns size, mtime, ctime, inode and device of a file; None if it is not a regular file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 def fingerprint(path: str) -> Fingerprint | None:
-    """Returns a file's fingerprint; None if it is not a readable regular file."""
+    """Returns the fingerprint of a file; None if it is not a readable regular file."""
     identity = identity_of(path)
     if identity is None:
         return None
@@ -81,7 +81,7 @@ def fingerprint(path: str) -> Fingerprint | None:
 
 
 def digest_of_beginnings(paths: Sequence[str]) -> str:
-    """Returns the checksum of the beginnings of at most 32 of the files; unreadable ones count as empty."""
+    """Returns a checksum over the beginnings of at most 32 of the files; those that are not regular count as empty."""
     found = hashlib.sha256()
     for number in np.unique(np.linspace(0, len(paths) - 1, _FILES, dtype=np.int64)) if paths else ():
         path = paths[number]
@@ -94,7 +94,7 @@ def digest_of_beginnings(paths: Sequence[str]) -> str:
 
 
 def digest_of_array(array: np.ndarray) -> str:
-    """Returns the checksum of an array of integers of any type, made of a part at a time to save memory."""
+    """Returns a checksum of an integer array that does not depend on its dtype; works in chunks to save memory."""
     found = hashlib.sha256(repr(array.shape).encode())
     for begin in range(0, len(array), _ROWS_AT_ONCE):
         found.update(np.ascontiguousarray(array[begin:begin + _ROWS_AT_ONCE], np.int64).data)

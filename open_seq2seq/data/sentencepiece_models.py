@@ -1,4 +1,4 @@
-"""SentencePiece models: loading and training."""
+"""Loads and trains SentencePiece models."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from open_seq2seq.utils.errors import DataError
 
 
 def load_sentencepiece(path: str) -> Any:
-    """Returns the ``SentencePieceProcessor`` of a model file.
+    """Loads a model file and returns its ``SentencePieceProcessor``.
 
     Raises:
-      DataError: the file is missing or not a SentencePiece model.
+      DataError: the file is missing or is not a SentencePiece model.
     """
     return sentencepiece_of(read_data(path, "The SentencePiece model"), path)
 
 
 def sentencepiece_of(content: bytes, path: str) -> Any:
-    """Returns the ``SentencePieceProcessor`` of a model file's content; ``path`` is for messages.
+    """Returns the ``SentencePieceProcessor`` for the content of a model file; messages name ``path``.
 
     Raises:
-      DataError: it is not a SentencePiece model.
+      DataError: the content is not a SentencePiece model.
     """
     import sentencepiece
 
@@ -38,7 +38,7 @@ def sentencepiece_of(content: bytes, path: str) -> Any:
         reason: Exception | None = None
     except (OSError, RuntimeError) as error:
         reason = error
-    raise DataError(f"{path} cannot be read as a SentencePiece model: give the .model file, not .vocab.") from reason
+    raise DataError(f"{path} is not a valid SentencePiece model: name the .model file, not .vocab.") from reason
 
 
 def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: int, model_type: str = "bpe",
@@ -46,18 +46,18 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
     """Trains a SentencePiece model with the ids that data layers expect: pad 0, eos 1, bos 2, unk 3.
 
     Args:
-      inputs: text files, plain or ``.gz``; a joint model learns from several.
-      model_prefix: the model goes to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
-      vocab_size: number of pieces, special ones included.
+      inputs: text files, plain or ``.gz``; several files train a joint model.
+      model_prefix: the model is written to ``<prefix>.model``, its pieces and scores to ``<prefix>.vocab``.
+      vocab_size: number of pieces, including special pieces.
       model_type: ``bpe`` or ``unigram``.
-      character_coverage: share of all characters that the pieces cover.
-      max_sentences: of more, a random sample is used.
+      character_coverage: share of the text's characters that the pieces cover.
+      max_sentences: maximum number of sentences to train on; of a larger text, a random sample is used.
 
     Returns:
-      The model's path.
+      The path of the model.
 
     Raises:
-      DataError: the text is too small for the vocabulary, or cannot be read.
+      DataError: the text cannot be read, or is too small for the vocabulary.
     """
     import sentencepiece
 
@@ -68,7 +68,7 @@ def train_sentencepiece(inputs: Sequence[str], model_prefix: str, vocab_size: in
             for path in inputs:
                 yield from read_lines(path)
         except Exception as error:
-            failures.append(error)  # the trainer would replace it by an error of its own
+            failures.append(error)  # kept, because the trainer replaces it with its own error
             raise
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""Padding batches to the static shapes that ``static_shapes`` chose.
+"""Pads batches to the static shapes chosen by ``static_shapes``.
 
-A batch is padded in time to the edges of its shape, and with empty rows of length 0 and the id ``EMPTY_ID``. Neither
-changes a result. The data layer's fields say which axis of an array is time.
+The time axes of a batch are padded to the edges of its shape, and missing rows are filled with empty rows of length 0
+and id ``EMPTY_ID``. Padding does not change results. The data layer's fields declare which axis of an array is time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from open_seq2seq.data.static_shapes import Arrangement, StaticShape, planned_po
 from open_seq2seq.utils.errors import ConfigError
 
 EMPTY_ID = -1
-"""The id of a row without an example."""
+"""Id of a row without an example."""
 
 
 class StaticBatches:
-    """Makes the batches of a data layer, each padded to one of a few shapes."""
+    """Makes the batches of a data layer, each padded to one of a few static shapes."""
 
     def __init__(self, data_layer: Any, shapes: Sequence[StaticShape]) -> None:
         self._data_layer = data_layer
@@ -30,20 +30,20 @@ class StaticBatches:
         self.shapes = shapes
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
-        """Makes the batch of the examples with these numbers ``[batch]``, padded to the narrowest shape that holds it.
+        """Returns the batch of the examples with these numbers ``[batch]``, padded to the narrowest possible shape.
 
         Raises:
-          ConfigError: no shape holds it, because the data layer's lengths or fields do not fit its batches.
+          ConfigError: the batch fits into no shape, because it does not match the data layer's lengths or fields.
         """
         return self._fitted(self._data_layer.make_batch(examples))
 
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
-        """Makes a training batch for one epoch, likewise padded."""
+        """Returns a training batch for one epoch, padded as in ``make_batch``."""
         make = getattr(self._data_layer, "make_training_batch", None)
         return self._fitted(make(examples, epoch) if make else self._data_layer.make_batch(examples))
 
     def make_batches(self, plan: Iterator[Wanted], training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields (number, batch) of a plan, likewise padded; see ``DataLayer.make_batches``."""
+        """Returns an iterator over (number, batch), padded as in ``make_batch``; see ``DataLayer.make_batches``."""
         return ((index, self._fitted(batch)) for index, batch in made_batches(self._data_layer, plan, training))
 
     def _fitted(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -51,23 +51,23 @@ class StaticBatches:
         groups, rows = timed_groups(self._data_layer.fields), len(batch["ids"])
         widths = _widths(batch, groups, f"'xla_buckets' cannot be used with {name}")
         for shape in self.shapes:
-            edges = shape.edges if groups else ()  # arrays without time have one width
+            edges = shape.edges if groups else ()  # arrays without a time axis are not padded
             if len(widths) == len(edges) and StaticShape(shape.rows, edges).holds(rows, widths):
                 return pad_batch(batch, StaticShape(shape.rows, edges), self._data_layer.fields)
         raise ConfigError([
-            f"'xla_buckets' cannot be used with {name}: its lengths promise batches of at "
-            f"most {self.shapes[-1].edges} positions a side, but it made one of {widths} with {rows} "
-            "examples. Each side that has a time axis needs a column of lengths."])
+            f"'xla_buckets' cannot be used with {name}: according to its lengths, the sides of a batch have at "
+            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}. Correct lengths: "
+            "each side with a time axis needs a column."])
 
 
 def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Pads a batch to a shape: its ids by ``EMPTY_ID``, other arrays by zeros.
+    """Pads a batch to a shape, the ids with ``EMPTY_ID`` and all other arrays with zeros.
 
     Args:
-      batch: ``source_tensors`` and ``target_tensors`` (values, lengths, …), ``ids`` ``[batch]``, and other arrays
-        ``[batch, …]``.
+      batch: ``source_tensors`` and ``target_tensors`` (values, lengths, …), ``ids`` ``[batch]``, and possibly other
+        arrays ``[batch, …]``.
       shape: number of rows, and a padded length for each group of equally wide arrays, source first.
-      fields: ``DataLayer.fields``; other arrays are padded by rows only.
+      fields: ``DataLayer.fields``; arrays that ``fields`` does not declare are padded with rows only.
     """
     groups = zip(timed_groups(fields), shape.edges, strict=True)
     widths = {path: (axis, edge) for group, edge in groups for path, axis in group.items()}
@@ -84,22 +84,22 @@ def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str,
 
 
 def with_empty_row(batch: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a batch without rows as one with a single empty row, at least one step wide.
+    """Adds an empty row, at least one time step wide, to a batch that has no rows.
 
     Args:
-      batch: as for ``pad_batch``; its arrays have no rows.
-      fields: of the batch.
+      batch: a batch as for ``pad_batch``, but with arrays of 0 rows.
+      fields: ``DataLayer.fields``.
     """
-    widths = _widths(batch, timed_groups(fields), "A batch is uneven")
+    widths = _widths(batch, timed_groups(fields), "The arrays of a batch do not match the data layer's fields")
     return pad_batch(batch, StaticShape(1, tuple(max(1, width) for width in widths)), fields)
 
 
 def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Returns a batch, and what was computed from it, without the rows that hold no example.
+    """Removes the rows without an example from a batch and from the outputs computed from the batch.
 
     Args:
       batch: a nest of arrays, with ``ids`` ``[batch]``.
-      outputs: arrays; those that do not have the batch's number of rows are returned unchanged.
+      outputs: arrays; those whose number of rows differs from the batch's are returned unchanged.
     """
     ids = np.asarray(batch["ids"])
     if ids.dtype.kind not in "iu" or (held := ids != EMPTY_ID).all():
@@ -112,14 +112,15 @@ def without_empty_rows(batch: dict[str, Any], outputs: list[np.ndarray]) -> tupl
 
 
 def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, positions: int) -> list[str]:
-    """Returns lines for the log: the share of padding, then each shape.
+    """Returns log lines with the share of padding and a description of each shape.
 
     Args:
-      arrangement: how many batches each has.
-      positions: of all examples without padding.
+      shapes: the static shapes.
+      arrangement: has the number of batches of each shape.
+      positions: number of positions of all examples, without padding.
     """
     total = planned_positions(arrangement, shapes)
-    lines = [f"XLA buckets: {len(shapes)} shapes, {len(arrangement.sizes):,} batches an epoch, "
+    lines = [f"XLA buckets: {len(shapes)} shapes, {len(arrangement.sizes):,} batches per epoch, "
              f"{1 - positions / total:.1%} of positions are padding"]
     for shape, batches in zip(shapes, arrangement.batches, strict=True):
         edges = " + ".join(str(edge) for edge in shape.edges)
@@ -129,13 +130,13 @@ def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, pos
 
 
 def _widths(batch: Mapping[str, Any], groups: Sequence[Mapping[str, int]], refusal: str) -> tuple[int, ...]:
-    """Returns the width of the arrays of each group, which has to be the same within a group."""
+    """Returns the width of the arrays in each group; raises ConfigError if the widths within a group differ."""
     arrays = dict(flatten(batch))
     found = [{path: np.shape(arrays[path])[axis] for path, axis in group.items()} for group in groups]
     for group in found:
         if len(set(group.values())) > 1:
             raise ConfigError([
                 f"{refusal}: {' and '.join(f'{path} is {width} wide' for path, width in group.items())}, but arrays "
-                "with the same lengths have to be equally wide: declare in the data layer's fields where the lengths "
-                "are."])
+                "with the same lengths must have the same width. Declare in the data layer's fields which lengths "
+                "belong to which array."])
     return tuple(next(iter(group.values())) for group in found)

@@ -1,11 +1,11 @@
-"""Few static shapes for all batches, because XLA compiles the step once for each shape.
+"""A small set of static shapes for all batches, because XLA compiles the training step once for each shape.
 
-A shape is a number of rows and, for each column of the lengths (source, target), an edge: the length that time is
-padded to. ``choose_shapes`` chooses them from the joint histogram of the lengths so that there is little padding.
-Covering points by a few boxes is facility location: the search adds the box that saves most padding, one after
-another, which reaches 1 − 1/e of the best possible saving (Nemhauser et al. 1978,
-https://doi.org/10.1007/BF01588971), and then exchanges single boxes until no exchange helps. Edges at quantiles of
-the lengths would need 5 to 15 % more positions on Multi30k, and 2 to 7 % more on speech.
+A shape is a number of rows and, for each column of the lengths (source, target), an edge: the padded length of that
+column. ``choose_shapes`` minimizes padding on the joint histogram of the lengths. Covering points by a few boxes is a
+facility-location problem. The search greedily adds the box that saves the most padding, which reaches at least
+1 − 1/e of the best possible saving (Nemhauser et al. 1978, https://doi.org/10.1007/BF01588971), and then replaces
+single boxes until no replacement helps. Edges at quantiles of the lengths would need 5 to 15 % more positions on
+Multi30k, and 2 to 7 % more on speech.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Cells of the joint histogram. The search takes a few passes over the square of this number.
+# Maximum number of cells of the joint histogram. The time of the search grows with its square.
 _CELLS = 1600
 _SWEEPS = 5
 _LEAST_GAIN = 1e-6
 
 
 class StaticShape(NamedTuple):
-    """The shape of a batch.
+    """The static shape of a batch.
 
     Attributes:
-      rows: examples, empty rows included.
+      rows: number of rows, empty rows included.
       edges: padded length of each column, source first.
     """
 
@@ -35,25 +35,25 @@ class StaticShape(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Positions of one row, all columns together."""
+        """Number of positions in one row, over all columns."""
         return sum(self.edges)
 
     @property
     def positions(self) -> int:
-        """Positions of a batch."""
+        """Number of positions in a batch."""
         return self.rows * self.width
 
     def holds(self, rows: int, widths: Sequence[int]) -> bool:
-        """Whether a batch with this number of rows and these widths of its columns can be padded to this shape."""
+        """Returns whether a batch with this number of rows and these column widths can be padded to this shape."""
         return rows <= self.rows and all(w <= e for w, e in zip(widths, self.edges, strict=True))
 
 
 class Arrangement(NamedTuple):
-    """How examples sorted by their shape are cut into batches.
+    """How examples, sorted by static shape, are cut into batches.
 
     Attributes:
       pieces: slices (begin, end) of the sorted examples, to be concatenated in this order.
-      sizes: examples of each batch ``[batches]``, in the order of the concatenated pieces.
+      sizes: number of examples in each batch ``[batches]``, in the order of the concatenated pieces.
       batches: number of batches of each shape ``[shapes]``.
     """
 
@@ -63,7 +63,12 @@ class Arrangement(NamedTuple):
 
 
 class _Histogram(NamedTuple):
-    """Joint histogram of lengths, rounded up to candidate edges: cells ``[cells, columns]``, counts ``[cells]``."""
+    """Joint histogram of the lengths, which are rounded up to candidate edges.
+
+    Attributes:
+      cells: edges of each occupied cell ``[cells, columns]``.
+      counts: number of examples in each cell ``[cells]``.
+    """
 
     cells: np.ndarray
     counts: np.ndarray
@@ -71,19 +76,19 @@ class _Histogram(NamedTuple):
 
 def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int,
                   costs: np.ndarray | None = None) -> list[StaticShape]:
-    """Chooses at most ``limit`` shapes that hold all examples with nearly the least padding.
+    """Chooses at most ``limit`` shapes into which all examples fit, with close to the least possible padding.
 
-    A row of a shape costs as much as the costliest example that fits in it; if costs are the examples' longest sides,
-    it costs the shape's longest edge, because the row is padded.
+    A row of a shape costs as much as the costliest example that fits into the shape. If the costs are the lengths of
+    the examples' longest sides, the cost is the shape's longest edge, because the row is padded.
 
     Args:
       lengths: positive integers ``[examples]`` or ``[examples, columns]``.
-      limit: the greatest number of shapes; fewer are returned if more would not help.
-      batch_size: the greatest cost of a batch.
-      costs: integers ``[examples]``; 1 each by default.
+      limit: maximum number of shapes; fewer are returned if more would not help.
+      batch_size: maximum cost of a batch.
+      costs: integers ``[examples]``; 1 for each example by default.
 
     Returns:
-      The shapes, narrowest first; the last one holds every example.
+      The shapes, narrowest first; every example fits into the last one.
     """
     table = _as_table(lengths)
     edges = [_edges_of(column, int(_CELLS ** (1 / table.shape[1]))) for column in table.T]
@@ -96,7 +101,7 @@ def choose_shapes(lengths: np.ndarray, limit: int, batch_size: int,
 
 
 def assign_shapes(lengths: np.ndarray, shapes: Sequence[StaticShape]) -> np.ndarray:
-    """Returns the number of the narrowest shape that holds each example ``[examples]``, uint16."""
+    """Returns, for each example, the index of the narrowest shape that it fits into: uint16 ``[examples]``."""
     table = _as_table(lengths)
     found = np.full(len(table), len(shapes) - 1, np.uint16)
     for number in reversed(range(len(shapes) - 1)):
@@ -108,12 +113,14 @@ def assign_shapes(lengths: np.ndarray, shapes: Sequence[StaticShape]) -> np.ndar
 
 
 def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement:
-    """Cuts examples into batches with the rows of their shapes.
+    """Cuts the examples of each shape into full batches.
 
-    The remainder of a shape moves to the next shape that holds it, unless a batch that is not full costs less.
+    The examples left over move to the next shape that they fit into, unless a partly empty batch of their own shape
+    needs no more positions.
 
     Args:
       counts: number of examples of each shape ``[shapes]``.
+      shapes: the shapes, narrowest first.
     """
     ends = np.cumsum(counts)
     pools = [[(int(end - count), int(end))] for end, count in zip(ends, counts, strict=True)]
@@ -125,7 +132,7 @@ def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement
         wider = next((n for n in range(number + 1, len(shapes)) if shapes[n].holds(1, shape.edges)), None)
         if spare and wider is not None and spare * shapes[wider].width < shape.positions:
             pools[number], rest = _split(pools[number], total - spare)
-            # In front, so that the remainder of that shape consists of its own examples.
+            # Prepended, so that any remainder of the wider shape consists of its own examples.
             pools[wider] = rest + pools[wider]
             spare = 0
         sizes += [shape.rows] * full + [spare] * (spare > 0)
@@ -134,7 +141,7 @@ def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement
 
 
 def planned_positions(arrangement: Arrangement, shapes: Sequence[StaticShape]) -> int:
-    """Returns the positions of an epoch's batches, padding included."""
+    """Returns the number of positions in all batches of an epoch, padding included."""
     return sum(count * shape.positions for count, shape in zip(arrangement.batches, shapes, strict=True))
 
 
@@ -153,7 +160,10 @@ def _row_costs(table: np.ndarray, costs: np.ndarray | None, boxes: np.ndarray) -
 
 
 def _edges_of(column: np.ndarray, most: int) -> np.ndarray:
-    """Returns candidate edges: lengths that occur, the longest included, with about equally many positions between."""
+    """Returns candidate edges: at most ``most`` of the lengths that occur, always including the longest.
+
+    About equally many positions lie between consecutive edges.
+    """
     counts = np.bincount(column)
     present = np.flatnonzero(counts)
     if len(present) <= most:
@@ -166,7 +176,7 @@ def _edges_of(column: np.ndarray, most: int) -> np.ndarray:
 def _histogram(table: np.ndarray, edges: list[np.ndarray]) -> _Histogram:
     cell = np.zeros(len(table), np.int64)
     for column, candidates in zip(table.T, edges, strict=True):
-        places = np.searchsorted(candidates, np.arange(int(candidates[-1]) + 1))  # length → place of its edge
+        places = np.searchsorted(candidates, np.arange(int(candidates[-1]) + 1))  # length → index of its edge
         cell = cell * len(candidates) + places[column]
     counts = np.bincount(cell, minlength=int(np.prod([len(e) for e in edges])))
     held = np.flatnonzero(counts)
@@ -175,18 +185,19 @@ def _histogram(table: np.ndarray, edges: list[np.ndarray]) -> _Histogram:
 
 
 def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.ndarray:
-    """Returns at most ``limit`` boxes ``[boxes, columns]``, the first of which holds all examples.
+    """Returns at most ``limit`` boxes ``[boxes, columns]``; all examples fit into the first one.
 
     Args:
-      candidates: boxes to choose from ``[candidates, columns]``, the last one holding all examples.
-      limit: the greatest number of boxes.
+      histogram: the lengths to cover.
+      candidates: boxes to choose from ``[candidates, columns]``; all examples fit into the last one.
+      limit: maximum number of boxes.
     """
     widths = candidates.sum(axis=1).astype(np.float32)
     fits = np.all(histogram.cells <= candidates[:, np.newaxis], axis=2)  # [candidates, cells]
     weights = fits * (histogram.counts / histogram.counts.sum()).astype(np.float32)
 
     def savings(boxes: list[int]) -> np.ndarray:
-        """Returns the padding that each candidate would save beside these boxes ``[candidates]``."""
+        """Returns the padding that adding each candidate to these boxes would save ``[candidates]``."""
         padded = np.where(fits[boxes], widths[boxes, np.newaxis], np.inf).min(axis=0)
         return np.einsum("cm,cm->c", np.maximum(padded - widths[:, np.newaxis], 0), weights)
 
@@ -209,17 +220,17 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
 
 
 def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
-    """Returns the boxes, narrowest first, each shrunk to its own cells; without unused ones."""
+    """Returns the used boxes, narrowest first, each but the widest shrunk to the cells assigned to it."""
     boxes = boxes[np.argsort(boxes.sum(axis=1), kind="stable")]
     owner = np.all(histogram.cells[:, np.newaxis] <= boxes, axis=2).argmax(axis=1)
-    # The widest has to hold everything.
+    # The widest box keeps its size, because every example has to fit into it.
     small = [histogram.cells[owner == box].max(axis=0) for box in range(len(boxes) - 1) if (owner == box).any()]
     shrunk = np.unique(np.array([*small, boxes[-1]]), axis=0)
     return shrunk[np.argsort(shrunk.sum(axis=1), kind="stable")]
 
 
 def _pruned(shapes: list[StaticShape], histogram: _Histogram) -> list[StaticShape]:
-    """Removes shapes as long as that makes an epoch shorter, because each may have a batch that is not full."""
+    """Removes shapes as long as an epoch's positions do not increase: each shape may have a batch that is not full."""
 
     def positions(some: list[StaticShape]) -> int:
         edges = np.array([shape.edges for shape in some])
@@ -239,7 +250,7 @@ def _pruned(shapes: list[StaticShape], histogram: _Histogram) -> list[StaticShap
 
 
 def _split(pieces: list[tuple[int, int]], size: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Cuts a list of slices in two; the first part has ``size`` examples."""
+    """Splits a list of slices into two lists, the first of which has ``size`` examples."""
     head: list[tuple[int, int]] = []
     for place, (begin, end) in enumerate(pieces):
         if end - begin > size:

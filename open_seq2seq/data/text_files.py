@@ -1,4 +1,4 @@
-"""Writing text files."""
+"""Writes text files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from open_seq2seq.utils.output_file import OutputFiles
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file for writing that gets its name when it is complete; makes its folder."""
+    """Opens a file for writing that appears under its name only once complete; creates its folder if necessary."""
     with OutputFiles() as outputs:
         yield outputs.open(path, "wb")
 
 
 def write_lines(path: str, lines: Iterable[str]) -> int:
-    """Writes lines to a UTF-8 text file; returns how many."""
+    """Writes lines to a UTF-8 text file and returns the number of lines."""
     count = 0
     with writing(path) as file:
         for line in lines:

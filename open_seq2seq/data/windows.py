@@ -1,8 +1,8 @@
 """One pass over a data set in windows of consecutive examples, so that results can be written early.
 
-Batches of examples of similar length do not come in the order of the input. So the results of a window are sorted and
-written before those of the next window. Windows depend only on the lengths and the batch size, so batches are the same
-on any number of ranks.
+Batching examples by length changes their order. Therefore each window is batched by itself, and its results are
+sorted and written before those of the next window. The windows depend only on the examples' lengths and costs and on
+the batch size, so the batches are the same for any number of ranks.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from open_seq2seq.data.batching import EpochPlan, EpochPlanner
 from open_seq2seq.data.contiguous import PassBatch
 
 WINDOW_BATCHES = 64
-"""Least number of batches in a window: enough to save nearly all padding by sorting examples by length."""
+"""Minimum number of batches in a window: enough for sorting by length to save nearly all padding."""
 
 WINDOW_EXAMPLES = 65_536
-"""Greatest number of examples in a window, because their results are in memory together."""
+"""Maximum number of examples in a window, because the results of a whole window are kept in memory."""
 
 
 class WindowedPlan:
-    """The batches of one pass, window by window; the plan of a window is made when it is needed.
+    """The batches of one pass, window by window; the plan of a window is computed on demand.
 
-    A set of fewer than ``WINDOW_BATCHES`` batches is one window, with the batches of ``batching.evaluation_plan``.
+    A data set of fewer than ``WINDOW_BATCHES`` batches and at most ``WINDOW_EXAMPLES`` examples is a single window,
+    with the same batches as in ``batching.evaluation_plan``.
 
     Args:
       lengths: see ``batching.EpochPlanner``, also for ``batch_size``, ``costs`` and ``bucketed``.
 
     Attributes:
-      cuts: bounds of the windows in examples ``[windows + 1]``.
+      cuts: example numbers at which windows begin or end ``[windows + 1]``.
       batches: number of batches of each window ``[windows]``.
     """
 
     def __init__(self, lengths: np.ndarray, *, batch_size: int, costs: np.ndarray | None = None,
                  bucketed: bool = True) -> None:
         self._lengths = np.asarray(lengths)
-        # An array of ones would only take memory.
+        # None stands for costs of 1, to save the memory of an array of ones.
         self._costs = None if costs is None or np.all(np.asarray(costs) == 1) else np.asarray(costs)
         self._settings: dict[str, Any] = {"batch_size": batch_size, "bucketed": bucketed}
         self._index_type: Any = np.int32 if len(self._lengths) < 2**31 else np.int64
@@ -49,18 +50,18 @@ class WindowedPlan:
         self.batches = np.asarray([self._planner(number).num_batches for number in range(len(self))])
 
     def _cut(self, batch_size: int) -> np.ndarray:
-        """Returns ``cuts``: each window has the costs of enough batches, or the greatest number of examples.
+        """Returns ``cuts``: a window ends when its costs fill enough batches, or at the maximum number of examples.
 
-        It reads the costs of one window at a time to save memory.
+        Reads the costs of one window at a time to save memory.
         """
         cuts, total = [0], len(self._lengths)
         if not total:
-            return np.asarray([0, 0])  # the planner raises the error
+            return np.asarray([0, 0])  # the planner raises the error for an empty data set
         while cuts[-1] < total:
             begin = cuts[-1]
             count = min(WINDOW_EXAMPLES, total - begin)
             costs = np.ones(count, np.int64) if self._costs is None else self._costs[begin:begin + count]
-            # An example that costs more than a batch may is a batch by itself.
+            # An example that costs more than batch_size forms a batch by itself.
             filled = np.cumsum(np.minimum(costs, batch_size), dtype=np.int64)
             needed = int(np.searchsorted(filled, batch_size * WINDOW_BATCHES)) + 1
             cuts.append(begin + max(1, min(needed, count)))
@@ -75,14 +76,14 @@ class WindowedPlan:
         return len(self.cuts) - 1
 
     def window(self, number: int) -> EpochPlan:
-        """Returns the plan of a window, with the example numbers of the whole set."""
+        """Returns the plan of a window; its example numbers count from the start of the data set."""
         plan = self._planner(number).plan(shuffle=False)
         first = np.asarray(self.cuts[number], self._index_type)
         return EpochPlan(plan.order.astype(self._index_type) + first, plan.offsets, plan.sequence)
 
 
 def inference_plan(data_layer: Any) -> WindowedPlan:
-    """Returns the batches of one pass over a data layer, in windows of consecutive examples."""
+    """Returns the plan of one pass over a data layer, in windows of consecutive examples."""
     return WindowedPlan(data_layer.lengths, batch_size=data_layer.batch_budget, costs=data_layer.costs,
                         bucketed=data_layer.params["length_buckets"])
 
@@ -94,7 +95,7 @@ class _WindowStream:
     ranks: range
 
     def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (number in its window, example numbers) of these ranks' batches, from window ``start`` on."""
+        """Yields (number within the window, example numbers) of each batch of these ranks, from window ``start`` on."""
         for number in range(start, len(self.plan)):
             plan = self.plan.window(number)
             for place in range(len(plan)):
@@ -103,14 +104,14 @@ class _WindowStream:
 
 
 class WindowLoader(BatchLoader):
-    """Loader over one pass in windows, whose batches are dealt out to the ranks in turn.
+    """Loader of one pass in windows; the batches of each window are assigned to the ranks round-robin.
 
     Args:
-      plan: from ``inference_plan``.
-      ranks: the ranks whose batches are loaded here.
+      plan: the plan of ``inference_plan``.
+      ranks: the ranks whose batches this loader makes.
 
     Attributes:
-      own: number of batches of each window that are loaded here ``[windows]``, possibly 0.
+      own: number of batches that this loader makes in each window ``[windows]``, possibly 0.
     """
 
     def __init__(self, data_layer: Any, plan: WindowedPlan, world_size: int = 1, ranks: range = range(1),
@@ -122,8 +123,10 @@ class WindowLoader(BatchLoader):
         return int(np.sum(self.own))
 
     def rounds(self, count: int, replicas: int) -> Iterator[list[PassBatch]]:
-        """Yields the next ``count`` batches, those of one window, as many at a time as there are replicas."""
+        """Yields the next ``count`` batches, all of one window, in lists of at most ``replicas`` batches.
+
+        Batches are numbered within their window.
+        """
         while count > 0:
-            # Batches are numbered within their window.
             yield [PassBatch(self.index, True, batch) for batch in itertools.islice(self, min(count, replicas))]
             count -= replicas

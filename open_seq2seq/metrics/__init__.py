@@ -1,1 +1,1 @@
-"""Metrics: how results are judged."""
+"""Metrics that evaluate a model's results."""

@@ -1,4 +1,4 @@
-"""BLEU and chrF of translations, by sacreBLEU."""
+"""BLEU and chrF of translations, computed with sacreBLEU."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class BleuResult(NamedTuple):
     """Scores of a corpus.
 
     Attributes:
-      bleu: 0 to 100, cased, 13a tokenisation, on detokenised text (Papineni et al. 2002; Post 2018).
-      chrf: 0 to 100, chrF2 (Popović 2015).
-      signature: how BLEU was computed, in sacreBLEU's form.
-      chrf_signature: how chrF was computed.
-      brevity_penalty: 1 when the hypotheses are as long as the references.
-      length_ratio: hypothesis tokens divided by reference tokens.
+      bleu: BLEU from 0 to 100, cased, with 13a tokenisation of detokenised text (Papineni et al. 2002; Post 2018).
+      chrf: chrF2 from 0 to 100 (Popović 2015).
+      signature: sacreBLEU's signature of the BLEU score, which records how the score was computed.
+      chrf_signature: sacreBLEU's signature of the chrF score.
+      brevity_penalty: BLEU's brevity penalty; 1 if the hypotheses are at least as long as the references.
+      length_ratio: number of hypothesis tokens divided by number of reference tokens.
     """
 
     bleu: float
@@ -29,18 +29,18 @@ class BleuResult(NamedTuple):
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuResult:
-    """Returns the scores of detokenised hypotheses, each against one reference.
+    """Returns the scores of detokenised hypotheses, each compared with one reference.
 
     Raises:
-      ValueError: the two differ in number.
+      ValueError: the numbers of hypotheses and references differ.
       DataError: there are no sentences.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"There are {len(hypotheses)} hypotheses but {len(references)} references.")
     if not hypotheses:
-        raise DataError("There are no sentences to judge by BLEU: the evaluation set is empty after filtering; correct "
-                        "its files or raise max_length.")
-    # Imported here because it is slow, and training does not need it.
+        raise DataError("BLEU cannot be computed: the evaluation set is empty after filtering. Check its files, or "
+                        "raise max_length.")
+    # Imported here because the import is slow, and training does not need it.
     from sacrebleu.metrics import BLEU, CHRF
 
     bleu, chrf = BLEU(), CHRF()

@@ -14,9 +14,9 @@ class Step(NamedTuple):
     """One step of an alignment.
 
     Attributes:
-      kind: ``=`` equal, ``S`` substitution, ``D`` deletion, ``I`` insertion.
-      reference: the reference's word (or character); empty at an insertion.
-      hypothesis: that of the hypothesis; empty at a deletion.
+      kind: ``=`` for a match, ``S`` substitution, ``D`` deletion, ``I`` insertion.
+      reference: the word (or character) of the reference; empty for an insertion.
+      hypothesis: the word (or character) of the hypothesis; empty for a deletion.
     """
 
     kind: str
@@ -25,13 +25,15 @@ class Step(NamedTuple):
 
 
 class ErrorCounts(NamedTuple):
-    """Numbers of errors of one utterance or of many. Add them with ``plus``: ``a + b`` would join the tuples.
+    """Error counts of one or more utterances; the units are words or characters.
+
+    Add two counts with ``plus``, because ``a + b`` concatenates the tuples.
 
     Attributes:
-      substitutions: units that were replaced.
-      deletions: units of the reference that are missing.
-      insertions: units that are not in the reference.
-      reference: length of the reference.
+      substitutions: number of units of the reference that were replaced.
+      deletions: number of units of the reference that are missing.
+      insertions: number of units that are not in the reference.
+      reference: number of units in the reference.
     """
 
     substitutions: int = 0
@@ -41,23 +43,23 @@ class ErrorCounts(NamedTuple):
 
     @property
     def errors(self) -> int:
-        """Errors of all three kinds: the edit distance."""
+        """Number of errors of all three kinds: the edit distance."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
     def rate(self) -> float:
-        """Errors divided by the length of the reference; infinite for an empty reference with errors."""
+        """Errors divided by the length of the reference; if that is 0, infinity with errors and 0 without."""
         if not self.reference:
             return 0.0 if not self.errors else float("inf")
         return self.errors / self.reference
 
     def plus(self, other: ErrorCounts) -> ErrorCounts:
-        """Returns the sums of both."""
+        """Returns the sum of two error counts."""
         return ErrorCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 class Utterance(NamedTuple):
-    """An utterance, its transcripts, and its word errors."""
+    """An utterance with its reference and hypothesis transcripts and its word errors."""
 
     name: str
     reference: str
@@ -66,12 +68,12 @@ class Utterance(NamedTuple):
 
 
 class ErrorRates(NamedTuple):
-    """Errors of a corpus.
+    """Error counts of a corpus.
 
     Attributes:
-      words: errors in words separated by white space.
-      characters: errors in characters, including single spaces between words.
-      worst: the utterances with the most word errors; of equal ones that with the highest rate first.
+      words: counts of errors in words, which are separated by white space.
+      characters: counts of errors in characters, including single spaces between words.
+      worst: the utterances with the most word errors, in descending order; ties are sorted by descending rate.
     """
 
     words: ErrorCounts
@@ -80,17 +82,17 @@ class ErrorRates(NamedTuple):
 
     @property
     def wer(self) -> float:
-        """Word error rate: all errors divided by all reference words; it may exceed 1."""
+        """Word error rate: word errors divided by reference words; may exceed 1."""
         return self.words.rate
 
     @property
     def cer(self) -> float:
-        """Character error rate."""
+        """Character error rate: character errors divided by reference characters; may exceed 1."""
         return self.characters.rate
 
 
 def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCounts:
-    """Returns the fewest errors between two sequences of words, or two strings of characters."""
+    """Returns the errors of an alignment with the fewest errors, between two lists of words or two strings."""
     from rapidfuzz.distance import Levenshtein
 
     kinds = [step.tag for step in Levenshtein.editops(reference, hypothesis)]
@@ -98,7 +100,7 @@ def count_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> ErrorCo
 
 
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:
-    """Returns an alignment with the fewest errors."""
+    """Returns an alignment with the fewest errors, of two lists of words or two strings."""
     from rapidfuzz.distance import Levenshtein
 
     steps = []
@@ -111,7 +113,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Step]:
 
 
 def alignment_text(reference: str, hypothesis: str) -> str:
-    """Returns three aligned lines for the terminal: reference, hypothesis and marks."""
+    """Returns three lines for the terminal, aligned word by word: the reference, the hypothesis and error marks."""
     steps = align(reference.split(), hypothesis.split())
     widths = [max(len(step.reference), len(step.hypothesis), 1) for step in steps]
     rows = ([step.reference or "*" * width for step, width in zip(steps, widths, strict=True)],
@@ -129,15 +131,16 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
     Args:
       references: the true transcripts; words are separated by any white space.
       hypotheses: the recognised transcripts, in the same order.
-      names: of the utterances; their numbers from 0 by default.
-      worst: how many utterances with the most errors are listed.
+      names: names of the utterances; their numbers from 0 by default.
+      worst: maximum number of utterances in ``ErrorRates.worst``.
 
     Raises:
       ValueError: the sequences differ in length.
       DataError: there are no utterances.
     """
     if not references:
-        raise DataError("There are no utterances to judge by WER: the evaluation set is empty after filtering.")
+        raise DataError("WER cannot be computed: the evaluation set is empty after filtering. Check its files and "
+                        "filters.")
     names = names if names is not None else [str(number) for number in range(len(references))]
     words, characters, judged = ErrorCounts(), ErrorCounts(), []
     for name, reference, hypothesis in zip(names, references, hypotheses, strict=True):
@@ -152,7 +155,7 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
 
 
 def report(rates: ErrorRates) -> list[str]:
-    """Returns lines for the terminal: both rates, their parts, and alignments of the worst utterances."""
+    """Returns lines for the terminal: both error rates, the errors by kind, and alignments of the worst utterances."""
     lines = [f"{name}: {counts.rate:.2%}  ({counts.substitutions} substitutions, {counts.deletions} deletions, "
              f"{counts.insertions} insertions in {counts.reference} {unit})"
              for name, counts, unit in (("WER", rates.words, "words"), ("CER", rates.characters, "characters"))]

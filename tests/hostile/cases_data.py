@@ -88,14 +88,14 @@ def _cases_of_text() -> list[Case]:
         for thing, (content, said) in contents.items():
             name = TEXTS[mode]
             fault = _sparse(name, 4 << 30) if content is None else write(name, content)
-            words = "lines but" if thing == "cut short" else said
+            words = "lines, but" if thing == "cut short" else said
             cases.append(Case(f"{mode}: {name} is {thing}", COMMANDS[mode], Refused(name, words), fault=fault))
     vocabularies: dict[str, tuple[bytes | None, str]] = {
         "empty": (b"", "is empty"),
         "blank lines": (b"\n  \n\t\n", "is empty"),
         "not UTF-8": (b"a\n\xff\n", "vocab.txt:2: the line is not valid UTF-8"),
-        "UTF-16 without a mark": ("a\nb\n".encode("utf-16-le"), "is no token"),
-        "with line ends of old Macs": (b"a\rb\rc\rd\re\rf\r", "is no token"),
+        "UTF-16 without a mark": ("a\nb\n".encode("utf-16-le"), "is not a token"),
+        "with line ends of old Macs": (b"a\rb\rc\rd\re\rf\r", "is not a token"),
         "with a token twice": (b"a\nb\na\n", "'a' more than once"),
         "4 GB of zeros": (None, "more than 16,777,216 bytes"),
     }
@@ -174,13 +174,13 @@ def _cases_of_index() -> list[Case]:
                   fault=_on_index(text, change))
              for mode, text in (("train", "train.src"), ("evaluate", "dev.tgt")) for damage, change in
              INDEX_DAMAGES.items()]
-    cases += [Case(f"a check finds that the index of train.src {damage}", CHECK, Said("anew"),
+    cases += [Case(f"a check finds that the index of train.src {damage}", CHECK, Said("Rebuilding the index"),
                    fault=_on_index("train.src", INDEX_DAMAGES[damage]))
               for damage in ("has a flipped bit at 0%", "has a flipped bit at 10%", "is all zeros", "is empty")]
     cases += [Case(f"{name} becomes another text of equal size and time", command, Said("the text has changed"),
                    fault=_same_times(name, lambda content: content.replace(b"a", b"b")))
               for name, command in (("train.src", TRAIN_ANEW), ("dev.tgt", EVALUATE), ("dev.src", INFER))]
-    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("is made again"),
+    cases += [Case(f"the index of train.src {what} while it is trained on", LONG, Same("rebuilding it"),
                    meanwhile=after(BEGUN, _on_index("train.src", change)))
               for what, change in {"is cut short": lambda path: os.truncate(path, 10),
                                    "is emptied": lambda path: os.truncate(path, 0),
@@ -218,23 +218,23 @@ def _flac_saying(samples: int) -> bytes:
 _NAN = np.where(np.arange(12000) == 50, np.nan, _VOICE)
 RECORDINGS: dict[str, tuple[bytes, str]] = {
     "is empty": (b"", "is an empty file"),
-    "has no samples": (_wav(_VOICE[:0]), "holds no samples"),
+    "has no samples": (_wav(_VOICE[:0]), "contains no samples"),
     "is a text": (b"no audio at all\n" * 40, "cannot be read as audio"),
-    "is a header alone": (_wav(_VOICE)[:44], "holds no samples"),
-    "is cut short": (_wav(_VOICE)[:9000], "is cut short"),
-    "is cut short, as AIFF": (_wav(_VOICE, format="AIFF", subtype="PCM_16")[:9000], "is cut short"),
-    "is cut short, as AU": (_wav(_VOICE, format="AU", subtype="PCM_16")[:9000], "is cut short"),
-    "is cut short, as FLAC": (_wav(_NOISE, format="FLAC")[:9000], "to its end"),
-    "says that it has fewer samples": (_patched(_wav(_VOICE), b"data", 0, 6000), "behind the samples that its header"),
-    "says that it has fewer samples, as FLAC": (_flac_saying(5000), "has 12,000 samples, but its header says 5,000"),
-    "says that it has more samples, as FLAC": (_flac_saying(13000), "end"),
-    "says that it has 2 ** 31 samples, as FLAC": (_flac_saying(2 ** 31), "says that it has 2,147,483,648 samples"),
-    "says that it has 2 ** 30 bytes of samples": (_patched(_wav(_VOICE), b"data", 0, 2 ** 30), "is cut short"),
-    "says that it has 1 sample a second": (_patched(_wav(_VOICE), b"fmt ", 8, 1), "samples a second"),
-    "says that it has 2 ** 31 samples a second": (_patched(_wav(_VOICE), b"fmt ", 8, 2 ** 31 - 1), "samples a second"),
+    "is a header alone": (_wav(_VOICE)[:44], "contains no samples"),
+    "is cut short": (_wav(_VOICE)[:9000], "is truncated"),
+    "is cut short, as AIFF": (_wav(_VOICE, format="AIFF", subtype="PCM_16")[:9000], "is truncated"),
+    "is cut short, as AU": (_wav(_VOICE, format="AU", subtype="PCM_16")[:9000], "is truncated"),
+    "is cut short, as FLAC": (_wav(_NOISE, format="FLAC")[:9000], "cannot be read completely"),
+    "says that it has fewer samples": (_patched(_wav(_VOICE), b"data", 0, 6000), "unexpected bytes after the samples"),
+    "says that it has fewer samples, as FLAC": (_flac_saying(5000), "12,000 samples, but its header declares 5,000"),
+    "says that it has more samples, as FLAC": (_flac_saying(13000), "completely"),
+    "says that it has 2 ** 31 samples, as FLAC": (_flac_saying(2 ** 31), "declares 2,147,483,648 samples"),
+    "says that it has 2 ** 30 bytes of samples": (_patched(_wav(_VOICE), b"data", 0, 2 ** 30), "is truncated"),
+    "says that it has 1 sample a second": (_patched(_wav(_VOICE), b"fmt ", 8, 1), "sampling rate"),
+    "says that it has 2 ** 31 samples a second": (_patched(_wav(_VOICE), b"fmt ", 8, 2 ** 31 - 1), "sampling rate"),
     "says that it has 60,000 channels": (_patched(_wav(_VOICE), b"fmt ", 6, 60000, 2), "cannot be read as audio"),
-    "has a NaN": (_wav(_NAN, subtype="FLOAT"), "1 sample NaN or infinite"),
-    "has infinite values": (_wav(np.full(12000, np.inf), subtype="DOUBLE"), "12,000 samples NaN or infinite"),
+    "has a NaN": (_wav(_NAN, subtype="FLOAT"), "1 NaN or infinite sample"),
+    "has infinite values": (_wav(np.full(12000, np.inf), subtype="DOUBLE"), "12,000 NaN or infinite samples"),
     "has values beyond single precision": (_wav(np.full(12000, 1e300), subtype="DOUBLE"), "NaN or infinite"),
 }
 USABLE: dict[str, bytes] = {
@@ -286,8 +286,8 @@ LISTS: dict[str, tuple[str, bytes, str]] = {
     "has the name of a folder": ("train.json", _row("wav").encode(), "train.json:1: wav cannot be read: it is a fold"),
     "has the name of a device": ("train.json", _row("/dev/zero").encode(), "it is a device"),
     "has a number of 5,000 digits": ("train.json", b'{"audio_filepath": "a", "x": ' + b"9" * 5000 + b"}\n",
-                                     "train.json:1: the line is not JSON"),
-    "nests without end": ("train.json", b"[" * 100_000, "train.json:1: the line is not JSON"),
+                                     "train.json:1: the line is not valid JSON"),
+    "nests without end": ("train.json", b"[" * 100_000, "train.json:1: the line is not valid JSON"),
     "is a line of 100 MB": ("train.json", b'{"x": "' + b"a" * (100 << 20), "more than 16,777,216 bytes"),
     "is 4 GB of zeros, gzipped": ("train.csv.gz", b"", "train.csv.gz"),
     "has a name with a NUL, as CSV": ("list.csv", b"wav_filename,wav_filesize,transcript\na\0b.wav,1,a\n",
@@ -295,7 +295,7 @@ LISTS: dict[str, tuple[str, bytes, str]] = {
     "has a million columns": ("list.csv", b"wav_filename,wav_filesize,transcript\n" + b"a," * 10 ** 6,
                               "1000001 columns"),
     "has no header": ("list.csv", b"wav/train-0000.wav,1,a\n", "list.csv:1: the header"),
-    "names a column twice": ("list.csv", b"wav_filename,transcript,wav_filename\na,b,c\n", "names wav_filename twice"),
+    "names a column twice": ("list.csv", b"wav_filename,transcript,wav_filename\na,b,c\n", "more than once"),
     "is empty": ("list.csv", b"", "list.csv:1: the header"),
     "is a header alone": ("list.csv", b"wav_filename,wav_filesize,transcript\n", "lists no recordings"),
     "is not UTF-8": ("list.csv", b"wav_filename,wav_filesize,transcript\ncaf\xe9.wav,1,a\n", "list.csv:2"),

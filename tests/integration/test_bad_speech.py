@@ -36,14 +36,14 @@ def bad_recording(kind: str) -> tuple[bytes | None, str, str]:
     return {
         "missing": (None, "ad", "does not exist"),
         "zero length": (b"", "ad", "is an empty file"),
-        "truncated": (wav(voice)[:6000], "ad", "is cut short"),
+        "truncated": (wav(voice)[:6000], "ad", "is truncated"),
         "text": (b"This is no audio.\n" * 40, "ad", "cannot be read as audio"),
-        "another rate": (wav(voice, 11025), "ad", "has 11025 Hz instead of 8000"),
+        "another rate": (wav(voice, 11025), "ad", "has a rate of 11025 Hz instead of 8000"),
         "stereo": (wav(np.stack([voice, voice], 1)), "ad", "has 2 channels instead of one"),
-        "NaN": (wav(broken, subtype="FLOAT"), "ad", "has 1 sample NaN or infinite"),
+        "NaN": (wav(broken, subtype="FLOAT"), "ad", "has 1 NaN or infinite sample"),
         "silent": (wav(voice * 0), "ad", "is silent"),
-        "characters": (wav(voice), "adç", "not in the alphabet: 'ç'"),
-        "long label": (wav(voice[:1600]), "ad" * 10, "needs 20 steps of CTC, but only"),
+        "characters": (wav(voice), "adç", "outside the alphabet: 'ç'"),
+        "long label": (wav(voice[:1600]), "ad" * 10, "needs 20 CTC steps, but only"),
         "empty transcript": (wav(voice), "", "has an empty transcript"),
     }[kind]
 
@@ -131,8 +131,8 @@ def changed(root: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind, said", [
-    ("no header", ":1: the header"), ("duplicate", "is in the list twice: it is also in line 3"),
-    ("columns", "the row has 1 columns but the header 3"), ("quote", "a double quote that is not closed"),
+    ("no header", ":1: the header"), ("duplicate", "is already in line 3 of the list"),
+    ("columns", "the row has 1 columns, but the header has 3"), ("quote", "an unclosed double quote"),
     ("header alone", "lists no recordings")])
 def test_a_bad_list_is_named_with_its_line(trained, run, kind, said):
     changed(trained, kind)
@@ -170,7 +170,7 @@ def test_a_language_model_cut_short(trained, run, tmp_path, kind):
     (["--data_layer_params/backend=librossa"], "'librossa' but has to be one of 'psf', 'librosa', 'tf'"),
     *((["--data_layer_params/input_type=spectrogram", "--data_layer_params/num_audio_features=5000",
         f"--data_layer_params/backend={backend}"], "num_audio_features") for backend in ("psf", "librosa", "tf")),
-    (["--data_layer_params/vocab_file={root}/twice.txt"], "twice.txt:19: 'a' is in the alphabet twice"),
+    (["--data_layer_params/vocab_file={root}/twice.txt"], "twice.txt:19: 'a' is already in the alphabet"),
     (["--data_layer_params/vocab_file={root}/nowhere.txt"], "nowhere.txt does not exist"),
     (["--decoder_params/use_language_model=True", "--decoder_params/lm_path={root}/nowhere.arpa"], "nowhere.arpa"),
 ])
@@ -185,7 +185,7 @@ def test_files_that_are_no_recordings(trained, capfd, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "note.txt").write_text("No recording.\n")
     (tmp_path / "folder/readme.txt").write_text("Nor here.\n")
-    for name, said in (("folder", "folder holds no recordings (.wav,"),
+    for name, said in (("folder", "folder contains no recordings (.wav,"),
                        ("note.txt", "note.txt cannot be read as audio"),
                        ("nowhere.wav", "nowhere.wav, which does not exist")):
         assert main(["--mode=infer", f"--logdir={trained}/run", f"--infer_output_file={tmp_path}/out.csv",

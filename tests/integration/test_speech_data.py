@@ -75,7 +75,7 @@ def test_training_stops_or_goes_on_at_a_bad_recording(tmp_path, capfd):
     broken = tmp_path / "wav" / "train-0007.wav"
     broken.write_bytes(broken.read_bytes()[:300])
     assert main([config, "--mode=train"]) == 2
-    assert "train.csv:9: wav/train-0007.wav is cut short" in capfd.readouterr().err
+    assert "train.csv:9: wav/train-0007.wav is truncated" in capfd.readouterr().err
     assert main([config, "--mode=train", "--data_layer_params/on_bad_example=skip"]) == 0
     assert "1 truncated" in capfd.readouterr().out
 

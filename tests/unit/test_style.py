@@ -24,7 +24,8 @@ TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er
 OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py", "models/text2text.py",
             "models/logit_stream.py", "models/transcript_files.py", "training/frame_asr.py")
 TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
-              ("data/data_layer.py", "Whether the batch size counts sentences, or padded tokens of the longer side."),
+              ("data/data_layer.py", "Unit of the batch size: sentences, or tokens of the longer side, padding "
+                                     "included."),
               ("data/contiguous.py", "sentences"),
               ("training/loop/summaries.py", "recording")}  # what a context manager of TensorBoard does
 

@@ -1,1 +1,1 @@
-"""Audio as data: recordings, and the features that are computed from them."""
+"""Audio data: recordings, and the features computed from them."""

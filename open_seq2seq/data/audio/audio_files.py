@@ -1,4 +1,4 @@
-"""Audio files: their headers, and their samples at the rate of the features."""
+"""Reads the headers of audio files, and their samples at the sampling rate of the features."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from open_seq2seq.utils.data_files import open_regular
 from open_seq2seq.utils.errors import DataError
 
 RATES = (1000, 768_000)
-"""Plausible sampling rates in Hz."""
+"""Minimum and maximum accepted sampling rate in Hz."""
 _SILENCE = 1.01 / 2 ** 15
-"""Peak up to which audio is silent: one step of 16 bits."""
-# The library gives 2 ** 63 - 1 samples for a FLAC file without a length.
+"""Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
+# libsndfile reports 2 ** 63 - 1 samples for a FLAC file whose header gives no length.
 _UNKNOWN_SAMPLES = 2 ** 62
-# The smallest files are silent FLAC files: 11 bytes for a frame of 65,535 samples.
+# Silent FLAC files have the most samples per byte: 11 bytes for a frame of 65,535 samples.
 _MOST_SAMPLES_A_BYTE = 8192
 _BLOCK = 2 ** 22
-"""Values, all channels together, that are decoded at a time, because a header may promise more than memory holds."""
+"""Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
 AUDIO_SUFFIXES = (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff", ".aif", ".au", ".sph", ".w64", ".caf")
 """Suffixes of audio files in a folder."""
 
@@ -31,8 +31,8 @@ class AudioError(DataError):
     """A recording that cannot be used.
 
     Args:
-      kind: the problem in two or three words, by which such files are counted.
-      detail: the problem as a sentence whose subject is the file's name.
+      kind: the problem in two or three words; files are counted by kind.
+      detail: the problem as the predicate of a sentence about the file: ``is an empty file``.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -42,11 +42,11 @@ class AudioError(DataError):
 
 @dataclass(frozen=True)
 class AudioInfo:
-    """The contents of a file's header.
+    """The header of an audio file.
 
     Attributes:
-      samples: of each channel.
-      rate: samples a second.
+      samples: number of samples per channel.
+      rate: sampling rate in Hz.
       channels: number of channels.
     """
 
@@ -56,12 +56,12 @@ class AudioInfo:
 
 
 def resampled_length(samples: Any, rate: Any, sample_freq: int) -> Any:
-    """Returns the number of samples at another rate: an integer or an array."""
+    """Returns the number of samples after resampling; ``samples`` and ``rate`` are integers or arrays of integers."""
     return -(-samples * sample_freq // rate)
 
 
 def read_info(path: str) -> AudioInfo:
-    """Reads a file's header; if it does not give the length, the samples are counted.
+    """Reads a file's header; counts the samples if the header does not declare their number.
 
     Raises:
       AudioError: the file is missing, not audio, truncated or empty, or has an impossible rate or length.
@@ -71,28 +71,28 @@ def read_info(path: str) -> AudioInfo:
         return found
     samples = sum(len(block) for block in _blocks(path, found))
     if not samples:
-        raise AudioError("empty", "holds no samples")
+        raise AudioError("empty", "contains no samples")
     return AudioInfo(samples, found.rate, found.channels)
 
 
 def read_audio(path: str, sample_freq: int) -> np.ndarray:
-    """Reads a recording: channels averaged, at the rate ``sample_freq``.
+    """Reads a recording, averages its channels, and resamples it to ``sample_freq``.
 
     Returns:
       ``[samples]`` float32, from -1 to 1.
 
     Raises:
-      AudioError: it cannot be read to its end, or has values that are no numbers.
+      AudioError: the file cannot be read completely, or contains NaN or infinite samples.
     """
     info = _header(path)
     audio = np.concatenate([np.zeros([0, info.channels], np.float32), *_blocks(path, info)])
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
-        raise AudioError("truncated", f"is cut short: it has {len(audio):,} of {info.samples:,} samples")
+        raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
     return converted(audio, info.rate, sample_freq)
 
 
 def _header(path: str) -> AudioInfo:
-    """Reads a file's header; with ``_UNKNOWN_SAMPLES`` or more it does not give the length."""
+    """Reads a file's header; ``samples`` is at least ``_UNKNOWN_SAMPLES`` if the header does not declare it."""
     import soundfile
 
     size, mismatch = _look(path)
@@ -103,18 +103,18 @@ def _header(path: str) -> AudioInfo:
     except (soundfile.SoundFileError, OSError, ValueError, TypeError) as error:
         raise AudioError("unreadable", f"cannot be read as audio: {_reason(error)}") from error
     if found.frames <= 0:
-        raise AudioError("empty", "holds no samples")
+        raise AudioError("empty", "contains no samples")
     if not RATES[0] <= found.samplerate <= RATES[1]:
-        raise AudioError("impossible rate", f"says that it has {found.samplerate} samples a second")
+        raise AudioError("impossible rate", f"declares an impossible sampling rate of {found.samplerate} Hz")
     if size * _MOST_SAMPLES_A_BYTE < found.frames < _UNKNOWN_SAMPLES:
-        raise AudioError("impossible length", f"says that it has {found.frames:,} samples, but has {size:,} bytes")
+        raise AudioError("impossible length", f"declares {found.frames:,} samples, but has only {size:,} bytes")
     if mismatch := mismatch or log_mismatch(found.extra_info):
         raise AudioError(*mismatch)
     return AudioInfo(int(found.frames), int(found.samplerate), int(found.channels))
 
 
 def _look(path: str) -> tuple[int, Mismatch | None]:
-    """Returns a file's size, and the mismatch between its header and its size."""
+    """Returns a file's size in bytes, and the mismatch between its header and its size, if any."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -126,19 +126,19 @@ def _look(path: str) -> tuple[int, Mismatch | None]:
 
 
 def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
-    """Yields the samples of a file ``[samples, channels]``, float32, a part at a time."""
+    """Yields the samples of a file in chunks ``[samples, channels]``, float32."""
     import soundfile
 
     left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # Only the position of a Python file is known, through which the library reads more slowly.
+        # A file of unknown length is read through a Python file, whose position is known; this is slower.
         with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
                 try:
                     count = len(file.read(out=block))
                 except soundfile.LibsndfileError:
-                    # The library notices the end only after the last sample, when it has decoded everything.
+                    # For an unknown length, libsndfile fails at the end of the file, after decoding all samples.
                     if not is_endless or raw.read(1):
                         raise
                     count = int(np.count_nonzero(~np.isnan(block[:, 0])))
@@ -147,7 +147,7 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
             if not is_endless and (mismatch := flac_mismatch(raw, info.samples)):
                 raise AudioError(*mismatch)
     except (soundfile.SoundFileError, OSError, ValueError, RuntimeError) as error:
-        raise AudioError("truncated", f"cannot be read to its end: {_reason(error)}") from error
+        raise AudioError("truncated", f"cannot be read completely: {_reason(error)}") from error
 
 
 def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
@@ -157,19 +157,19 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
       ``[samples]`` float32.
 
     Raises:
-      AudioError: values that are no numbers, or no samples.
+      AudioError: there are no samples, or they are not numeric, NaN or infinite.
     """
     if not len(audio):
-        raise AudioError("empty", "holds no samples")
+        raise AudioError("empty", "contains no samples")
     if audio.dtype.kind not in "iuf":
-        raise AudioError("no numbers", f"has values of the type {audio.dtype}, which are no samples")
+        raise AudioError("no numbers", f"has samples of dtype {audio.dtype}, which is neither integer nor float")
     if audio.dtype.kind != "f":
-        half = 2.0 ** (8 * audio.dtype.itemsize - 1)  # zero is in the middle of unsigned numbers
+        half = 2.0 ** (8 * audio.dtype.itemsize - 1)  # unsigned samples have their zero at half
         audio = (audio.astype(np.float64) - (half if audio.dtype.kind == "u" else 0.0)) / half
     audio = np.asarray(audio, np.float32)
     if not np.all(np.isfinite(audio)):
         count = int(np.sum(~np.isfinite(audio)))
-        raise AudioError("not finite", f"has {count:,} sample{'s' if count > 1 else ''} NaN or infinite")
+        raise AudioError("not finite", f"has {count:,} NaN or infinite sample{'s' if count > 1 else ''}")
     if audio.ndim == 2:
         audio = audio[:, 0] if audio.shape[1] == 1 else audio.mean(axis=1)
     if rate != sample_freq:
@@ -178,14 +178,13 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
 
 
 def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> np.ndarray:
-    """Resamples audio ``[samples]`` by a linear-phase polyphase filter (soxr's high quality).
+    """Resamples audio with a linear-phase polyphase filter (soxr's quality ``HQ``).
 
     Args:
-      audio: float32.
       audio: float32 ``[samples]``.
-      rate: samples a second; rates need not be integers.
-      new_rate: samples a second of the result.
-      length: samples of the result, which is cut or padded by the sample that rounding may change.
+      rate: sampling rate of the audio; rates need not be integers.
+      new_rate: sampling rate of the result.
+      length: number of samples of the result, which is truncated or padded with zeros to compensate for rounding.
     """
     import soxr
 
@@ -194,7 +193,7 @@ def resampled(audio: np.ndarray, rate: float, new_rate: float, length: int) -> n
 
 
 def is_silent(audio: np.ndarray) -> bool:
-    """Returns whether audio ``[samples]`` is silent: not more than one step of 16 bits."""
+    """Returns whether audio ``[samples]`` is silent: its peak is at most one quantization step of 16-bit audio."""
     return float(np.max(np.abs(audio), initial=0.0)) <= _SILENCE
 
 

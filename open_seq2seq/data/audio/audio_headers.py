@@ -1,4 +1,4 @@
-"""Detection of audio files with fewer or more samples than their headers say, which the library ignores."""
+"""Detects audio files with fewer or more samples than their headers declare, which libsndfile does not report."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from typing import BinaryIO
 
 Mismatch = tuple[str, str]
-"""The problem in a few words, and as a sentence whose subject is the file's name."""
+"""The problem in a few words, and as the predicate of a sentence about the file: ``is truncated``."""
 
-# Programs that do not know the length when they begin to write give one near 2 GiB or 4 GiB.
+# Lengths from here on are placeholders (near 2 GiB or 4 GiB) of programs that write the header before the samples.
 _UNKNOWN_BYTES = 0x7FFF0000
-# Tags after the samples, or the padding of a sector, are not reported.
+# Up to this many bytes after the samples are not reported: they may be tags, or the padding of a sector.
 _UNNOTICED_BYTES = 1024
 _LOOKED_AT = 1 << 20
-# The lines of libsndfile's log about lengths beyond the file's end, in AIFF, AU, W64 and RF64.
+# Lines in libsndfile's log about lengths that exceed the size of an AIFF, AU, W64 or RF64 file.
 _SHOULD_BE = re.compile(r"^\s*(?:SSND|Data Size|riff|Riff size)\s*:\s*(\d+) \(should be (\d+)\)", re.MULTILINE)
 _FLAC_TAIL = 1 << 16
 
 
 def header_mismatch(file: BinaryIO, size: int) -> Mismatch | None:
-    """Returns the mismatch of the length in a RIFF WAV header, or None.
+    """Returns the mismatch between the header and the size of a RIFF WAV file; None if they match, or for other files.
 
     Args:
-      file: at its beginning.
-      size: of the file, in bytes.
+      file: the file, at position 0.
+      size: size of the file in bytes.
     """
     head = file.read(12)
     if head[:4] != b"RIFF" or head[8:] != b"WAVE":
@@ -36,24 +36,24 @@ def header_mismatch(file: BinaryIO, size: int) -> Mismatch | None:
             if not 0 < length < _UNKNOWN_BYTES:
                 return None
             if end > size:
-                return "truncated", f"is cut short: {end - size:,} bytes of its samples are missing"
+                return "truncated", f"is truncated: {end - size:,} bytes of its samples are missing"
             return _more_than_said(file, end, size)
         file.seek(end + length % 2)
     return None
 
 
 def _more_than_said(file: BinaryIO, end: int, size: int) -> Mismatch | None:
-    # Not every program pads chunks of odd lengths.
+    # Some programs do not pad chunks of odd length.
     place = max(_behind_chunks(file, first, size) for first in {end, end + end % 2})
     file.seek(place)
     if size - place <= _UNNOTICED_BYTES or not any(file.read(_LOOKED_AT)):
         return None
-    return "more than its header says", (f"has {size - place:,} bytes behind the samples that its header tells of, "
-                                         "which are no part of a WAV: the header is wrong, or the file damaged")
+    return "more than its header says", (f"has {size - place:,} unexpected bytes after the samples that its header "
+                                         "declares: the header is wrong, or the file is damaged")
 
 
 def _behind_chunks(file: BinaryIO, place: int, size: int) -> int:
-    """Returns the end of the chunks that begin at ``place``."""
+    """Returns the position after the last of the chunks that start at ``place``."""
     while place + 8 <= size:
         file.seek(place)
         chunk = file.read(8)
@@ -65,19 +65,19 @@ def _behind_chunks(file: BinaryIO, place: int, size: int) -> int:
 
 
 def log_mismatch(log: str) -> Mismatch | None:
-    """Returns the mismatch in libsndfile's log of a file that is shorter than its header says, or None."""
+    """Returns the mismatch if libsndfile's log says that the file is shorter than its header declares, or None."""
     for promised, there in _SHOULD_BE.findall(log):
         if int(there) < int(promised) < _UNKNOWN_BYTES:
-            return "truncated", f"is cut short: it has {int(there):,} of {int(promised):,} bytes"
+            return "truncated", f"is truncated: it has {int(there):,} of {int(promised):,} bytes"
     return None
 
 
 def flac_mismatch(file: BinaryIO, samples: int) -> Mismatch | None:
-    """Returns the mismatch of a FLAC file with more samples than its header says; None for all other files.
+    """Returns the mismatch of a FLAC file with more samples than its header declares; None for all other files.
 
     Args:
-      file: at any place.
-      samples: of each channel, as the header says.
+      file: the file, at any position.
+      samples: number of samples per channel that the header declares.
     """
     file.seek(0)
     head = file.read(26)
@@ -93,16 +93,16 @@ def flac_mismatch(file: BinaryIO, samples: int) -> Mismatch | None:
         if end is not None and end <= samples:
             return None
         if end is not None and _crc(tail[place:], 16, 0x8005) == 0:
-            return "more than its header says", f"has {end:,} samples, but its header says {samples:,}"
+            return "more than its header says", f"has {end:,} samples, but its header declares {samples:,}"
     return None
 
 
 def _end_of_frame(head: bytes, block: int) -> int | None:
-    """Returns the number of samples up to the end of the FLAC frame with this head; None if it is not a frame."""
+    """Returns the number of samples up to the end of the FLAC frame with this header; None if it is not a frame."""
     if len(head) < 16 or head[1] & 0xFE != 0xF8 or head[3] & 1:
         return None
     size_code, more = head[2] >> 4, {12: 1, 13: 2, 14: 2}.get(head[2] & 15, 0)
-    ones = 8 - (head[4] ^ 0xFF).bit_length()  # as in UTF-8: how many bytes the number has, or none
+    ones = 8 - (head[4] ^ 0xFF).bit_length()  # length of the frame or sample number in bytes, encoded as in UTF-8
     if not size_code or head[2] & 15 == 15 or ones in (1, 8):
         return None
     number, place = head[4] & (0x7F >> ones), 5
@@ -118,7 +118,7 @@ def _end_of_frame(head: bytes, block: int) -> int | None:
 
 
 def _crc(content: bytes, bits: int, polynomial: int) -> int:
-    """Returns the remainder of FLAC's checksums; 0 if the content ends with the correct checksum."""
+    """Returns the remainder of a FLAC checksum (CRC); 0 if the content ends with its correct checksum."""
     top, mask, value = 1 << bits - 1, (1 << bits) - 1, 0
     for byte in content:
         value ^= byte << bits - 8

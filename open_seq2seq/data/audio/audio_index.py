@@ -1,4 +1,4 @@
-"""An index of the headers of recordings, cached for large sets."""
+"""Index of the headers of recordings, cached on disk for large data sets."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.sealed import read_sealed, sealed
 
 _REMEMBERED_FROM = 1000
-"""Headers of smaller sets are not cached, since reading them takes less than a second."""
+"""Minimum number of recordings for a cache; reading the headers of fewer takes less than a second."""
 _STAMP = 3
-"""Columns that show whether a file has changed: size in bytes, times of change of content and status in ns."""
+"""Number of columns that reveal a changed file: size in bytes, mtime and ctime in ns."""
 _COLUMNS = _STAMP + 3
-"""Then samples, rate and channels."""
+"""Number of all columns: those of ``_STAMP``, then samples, rate and channels."""
 
 
 class AudioIndex:
     """Headers of the recordings of a data set.
 
     Args:
-      folder: of the cache for a large set, which has a checksum. Files whose size or time has changed are read again;
-        it is no error if the folder cannot be written. None for no cache, as in inference.
-      threads: number of files that are opened at the same time.
+      paths: the recordings.
+      folder: folder for the cache file of a large data set; None for no cache, as in inference. Recordings whose size,
+        mtime or ctime has changed are read again. A folder that cannot be written is not an error.
+      threads: number of files to read in parallel.
 
     Attributes:
-      samples: of each file, at its own rate ``[files]``; 0 if it cannot be read.
-      rates: samples a second ``[files]``.
-      channels: ``[files]``.
-      errors: number of a file → its error.
+      samples: number of samples of each file at the file's own rate ``[files]``; 0 if the file cannot be read.
+      rates: sampling rate of each file in Hz ``[files]``.
+      channels: number of channels of each file ``[files]``.
+      errors: dict of file index → error, for files that cannot be read.
     """
 
     def __init__(self, paths: Sequence[str], folder: str | None, threads: int) -> None:
@@ -69,7 +70,7 @@ class AudioIndex:
         return len(self.samples)
 
     def info(self, number: int) -> AudioInfo:
-        """Returns the contents of a file's header."""
+        """Returns the header of the file with this index."""
         return AudioInfo(int(self.samples[number]), int(self.rates[number]), int(self.channels[number]))
 
     @staticmethod
@@ -85,7 +86,7 @@ class AudioIndex:
             table = np.load(io.BytesIO(read_sealed(path) or b""), allow_pickle=False)
             if table.shape == (len(paths), _COLUMNS) and table.dtype == np.int64 and np.all(table >= 0):
                 return table
-        deco_print(f"{path} is not as it was written: the headers of {len(paths):,} recordings are read again.")
+        deco_print(f"The cache file {path} is damaged: reading the headers of {len(paths):,} recordings again.")
         return None
 
     def _remember(self, paths: Sequence[str], folder: str, table: np.ndarray) -> None:
@@ -95,10 +96,10 @@ class AudioIndex:
 
 
 def _write_array(path: str, array: np.ndarray) -> None:
-    """Writes an array to a sealed ``.npy`` file that gets its name when it is complete.
+    """Writes an array to a ``.npy`` file with a checksum, which appears under its name only once complete.
 
     Raises:
-      OSError: it cannot be written.
+      OSError: the file cannot be written.
     """
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
@@ -109,7 +110,7 @@ def _write_array(path: str, array: np.ndarray) -> None:
 def _stamp(path: str) -> tuple[int, ...] | None:
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # no such file, or a name that none can have
+    except (OSError, ValueError):  # the file does not exist, or its name is invalid
         return None
-    latest = np.iinfo(np.int64).max  # ns: in 2262; files of a clock that was off may be of later
+    latest = np.iinfo(np.int64).max  # int64 represents times until 2262; a wrong clock can produce later ones
     return status.st_size, min(status.st_mtime_ns, latest), min(status.st_ctime_ns, latest)

@@ -1,4 +1,4 @@
-"""Conversion of audio that arrives in pieces, as from a microphone, to the rate of the features."""
+"""Converts audio that arrives in chunks, as from a microphone, to the sampling rate of the features."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from open_seq2seq.data.audio.audio_files import RATES, AudioError, converted, re
 
 
 class AudioPieces:
-    """Converts pieces of one recording; the results together equal the converted recording.
+    """Converts one recording chunk by chunk; the concatenated results equal the conversion of the whole recording.
 
     Args:
-      rate: samples a second of the pieces.
-      sample_freq: samples a second of the result.
+      rate: sampling rate of the chunks in Hz.
+      sample_freq: sampling rate of the result in Hz.
 
     Raises:
-      AudioError: an impossible rate.
+      AudioError: the rate is out of range.
     """
 
     def __init__(self, rate: int, sample_freq: int) -> None:
         if not RATES[0] <= rate <= RATES[1]:
-            raise AudioError("impossible rate", f"The audio is said to have {rate} samples a second, but it has to be "
-                             f"from {RATES[0]:,} to {RATES[1]:,}")
+            raise AudioError("impossible rate", f"The sampling rate of the audio must be from {RATES[0]:,} to "
+                             f"{RATES[1]:,} Hz, got {rate}")
         self._rate, self._sample_freq = rate, sample_freq
         self._taken = self._given = 0
         self._resampler: Any = None
@@ -33,18 +33,18 @@ class AudioPieces:
             self._resampler = soxr.ResampleStream(rate, sample_freq, 1, dtype="float32", quality="HQ")
 
     def convert(self, piece: np.ndarray) -> np.ndarray:
-        """Converts a piece; returns the next part of the result, float32 ``[samples]``.
+        """Converts a chunk, and returns the next part of the result, float32 ``[samples]``.
 
         Args:
-          piece: ``[samples]`` or ``[samples, channels]``, of integers or of floats from -1 to 1; it may be empty.
+          piece: ``[samples]`` or ``[samples, channels]``, integers or floats from -1 to 1; may be empty.
 
         Raises:
-          AudioError: values that are no numbers, or another shape.
+          AudioError: the chunk has another shape, is not numeric, or contains NaN or infinite values.
         """
         piece = np.asarray(piece)
         if piece.ndim not in (1, 2):
-            raise AudioError("shape", f"A piece of audio has the shape {list(piece.shape)} but has to be [samples] or "
-                             "[samples, channels]")
+            raise AudioError("shape", "The shape of an audio chunk must be [samples] or [samples, channels], got "
+                             f"{list(piece.shape)}")
         if not piece.size:
             return np.zeros(0, np.float32)
         audio = converted(piece, self._rate, self._rate)
@@ -52,7 +52,7 @@ class AudioPieces:
         return audio if self._resampler is None else self._counted(self._resampler.resample_chunk(audio))
 
     def rest(self) -> np.ndarray:
-        """Returns the rest of the result ``[samples]`` at the end of the recording."""
+        """Ends the recording, and returns the rest of the result ``[samples]``."""
         if self._resampler is None or not self._taken:
             return np.zeros(0, np.float32)
         rest = self._counted(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))

@@ -1,4 +1,4 @@
-"""Features, or decoded audio, kept on disk between epochs and runs."""
+"""Cache on disk for features or decoded audio, kept between epochs and runs."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from open_seq2seq.utils.sealed import read_sealed, sealed
 FORMATS = ("npy", "npz", "hdf5")
 _VERSION = 2
 _STAMP_BYTES = 8
-"""Bytes between the array and the checksum: the last change of the recording's status, which cannot be set back."""
-_HDF5 = threading.Lock()  # the library is not made for threads
+"""Number of bytes for the recording's ctime, between the array and the checksum; users cannot reset a ctime."""
+_HDF5 = threading.Lock()  # HDF5 is not thread-safe
 
 
 class FeatureCache:
-    """One file for each recording, in a folder for each set of parameters.
+    """Cache with a folder for each set of parameters, and in it a file for each recording.
 
-    A file's name depends on the recording's path, size and time of change, the folder's name on the parameters. Files
-    get their names when they are complete, so several processes may share a folder. Files that are damaged, or whose
-    recording's status has changed, are made again, with one message.
+    The name of a file depends on the recording's path, size and mtime; the name of the folder on the parameters. Files
+    appear under their names only once complete, so several processes can share a folder. A file that is damaged, or
+    whose recording has another ctime, is not used, and one message is printed for all such files.
 
     Args:
       folder: parent of the folder for these parameters.
       parameters: everything that cached arrays depend on, except the recording.
       file_format: ``npy``, ``npz`` (compressed) or ``hdf5``.
-      regenerate: whether files of earlier processes are made again.
+      regenerate: whether to ignore files that this object has not written.
     """
 
     def __init__(self, folder: str, parameters: dict[str, Any], file_format: str, regenerate: bool = False) -> None:
@@ -50,7 +50,7 @@ class FeatureCache:
         """Returns the cache file of a recording in its current state.
 
         Raises:
-          OSError: there is no such recording.
+          OSError: the recording does not exist.
         """
         status = os.stat(recording)
         text = f"{os.path.abspath(recording)}\0{status.st_size}\0{status.st_mtime_ns}"
@@ -58,20 +58,20 @@ class FeatureCache:
         return os.path.join(self.folder, name[:2], f"{name}.{self._format}")
 
     def load(self, recording: str) -> np.ndarray | None:
-        """Returns the cached array of a recording; None if there is none that is valid."""
+        """Returns the cached array of a recording; None if the cache has no valid one."""
         with contextlib.suppress(OSError):
             path = self.path_of(recording)
             if (not self._regenerate or path in self._written) and os.path.lexists(path):
                 found = _read(path, self._format, _stamp(recording))
                 if found is None and not self._said:
                     self._said = True
-                    deco_print(f"Cached features in {self.folder} are not as they were written, or their recordings "
-                               f"have changed since, first {os.path.basename(path)}: they are made again.")
+                    deco_print(f"Computing features again: cached ones in {self.folder} are damaged, or their "
+                               f"recordings have changed (first {os.path.basename(path)}).")
                 return found
         return None
 
     def store(self, recording: str, array: np.ndarray) -> None:
-        """Stores an array for a recording; if it cannot be written, a message is printed once."""
+        """Stores the array of a recording; at the first error, prints a message and stops storing."""
         if self._broken:
             return
         try:
@@ -83,7 +83,8 @@ class FeatureCache:
             self._written.add(path)
         except OSError as error:
             self._broken = True
-            deco_print(f"Features cannot be cached in {self.folder}: {error.strerror or error}; going on without.")
+            deco_print(f"Features cannot be cached in {self.folder} ({error.strerror or error}): continuing without a "
+                       "cache.")
 
 
 def _stamp(recording: str) -> bytes:
@@ -91,7 +92,7 @@ def _stamp(recording: str) -> bytes:
 
 
 def _read(path: str, file_format: str, stamp: bytes) -> np.ndarray | None:
-    """Returns the array in a file; None if the file is damaged, or belongs to another recording."""
+    """Returns the array in a file; None if the file is damaged, or the recording's ctime differs from ``stamp``."""
     content = read_sealed(path)
     if content is None or content[-_STAMP_BYTES:] != stamp:
         return None

@@ -1,4 +1,4 @@
-"""Features of a padded batch in the TensorFlow graph: the backend ``tf``, with the same values as ``librosa``."""
+"""Features of a padded batch, computed by TensorFlow: the backend ``tf``, which has the same values as ``librosa``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from open_seq2seq.data.audio.features import DECIBEL_EPSILON, DECIBEL_RANGE, LOG
 
 
 class AudioFeatures:
-    """Computes features from audio, for training steps and exported models alike.
+    """Computes features from audio in the graph of training steps and exported models.
 
-    An utterance's features do not depend on its batch.
+    An utterance's features do not depend on the other utterances of the batch.
 
     Args:
-      settings: what is computed; everything that ``librosa`` can do.
+      settings: the feature settings; all settings of the backend ``librosa`` are supported.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
@@ -29,13 +29,16 @@ class AudioFeatures:
 
     def __call__(self, audio: tf.Tensor, lengths: tf.Tensor, *, normalize_audio: bool = True,
                  dither_floor: bool = True) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns features float32 ``[batch, frames, num_features]``, zeros at padding, and frames ``[batch]``.
+        """Returns features float32 ``[batch, frames, num_features]`` and numbers of frames ``[batch]``.
+
+        Features of padding frames are 0.
 
         Args:
-          audio: ``[batch, samples]`` at the settings' rate; padding is ignored.
-          lengths: samples ``[batch]``; empty rows have length 0 and no frames.
-          normalize_audio: whether to divide by the peak, or to apply the gain.
-          dither_floor: whether to add the expected power of the dither, if the audio has no dither.
+          audio: ``[batch, samples]`` at the sampling rate of the settings; padding is ignored.
+          lengths: number of samples ``[batch]``; empty rows have length 0 and get no frames.
+          normalize_audio: whether to multiply the audio by the gain or, if the settings have none, divide it by its
+            peak.
+          dither_floor: whether to add the expected power of the dither; set it for audio without dither.
         """
         settings, lengths = self.settings, tf.cast(lengths, tf.int32)
         audio = tf.cast(audio, tf.float32)
@@ -56,13 +59,13 @@ class AudioFeatures:
         return audio / (tf.reduce_max(tf.abs(audio), axis=1, keepdims=True) + PEAK_EPSILON)
 
     def _power(self, audio: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the power of each bin ``[batch, frames, bins]``, which is undefined at padding."""
+        """Returns the power of each frequency bin ``[batch, frames, bins]``; padding frames have undefined values."""
         settings, samples = self.settings, tf.shape(audio)[1]
         if settings.has_preemphasis:
             audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
         points, size, hop = settings.fft_points, settings.window_samples, settings.hop
         places = tf.range(samples // hop * hop + size) - settings.samples_before
-        # Reflected at both ends of each utterance, repeatedly if it is very short.
+        # Each utterance is reflected at both ends, repeatedly if it is very short.
         period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
         folded = tf.abs(places) % period
         indices = tf.minimum(folded, period - folded)
@@ -111,11 +114,11 @@ class AudioFeatures:
 
 
 def masked_features(features: tf.Tensor, masks: tf.Tensor) -> tf.Tensor:
-    """Returns features ``[batch, frames, num_features]`` with rectangles set to zero (SpecAugment).
+    """Returns features ``[batch, frames, num_features]`` in which rectangles are set to zero (SpecAugment).
 
     Args:
       features: ``[batch, frames, num_features]``.
-      masks: ``[batch, masks, 4]``: first frame, last frame + 1, first column, last column + 1.
+      masks: rectangles ``[batch, masks, 4]``, each (first frame, last frame + 1, first feature, last feature + 1).
     """
     time, columns = tf.range(tf.shape(features)[1]), tf.range(tf.shape(features)[2])
     in_time = (time >= masks[:, :, 0, tf.newaxis]) & (time < masks[:, :, 1, tf.newaxis])

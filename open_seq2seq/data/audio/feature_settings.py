@@ -1,4 +1,4 @@
-"""The settings of audio features: sizes, filters, normalisation."""
+"""Settings of audio features: sizes, filters and normalisation."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ BACKENDS = ("psf", "librosa", "tf")
 INPUT_TYPES = ("spectrogram", "mfcc", "logfbank")
 PREEMPHASIS = 0.97
 PEAK_EPSILON = 1e-5 / 2 ** 15
-"""Added to the peak that audio is divided by: 1e-5 on the scale of 16-bit samples."""
+"""Added to the peak before audio is divided by it: 1e-5 on the scale of 16-bit samples."""
 SMALLEST_DEVIATION = 1e-5
-"""Features that vary less than this are not divided by their deviation: those of silence, or of an empty filter."""
+"""Features with a smaller standard deviation, as in silence or for an empty filter, are not divided by it."""
 _PSF_FFT = 512
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureSettings:
-    """The settings of audio features, and the sizes and filters that they determine.
+    """The settings of audio features, and the sizes and filters derived from them.
 
     Attributes:
-      num_features: columns of the result.
+      num_features: number of features per frame.
       input_type: ``spectrogram``, ``mfcc`` or ``logfbank``.
-      backend: ``psf``, ``librosa`` or ``tf``, which gives the same values as ``librosa``.
-      sample_freq: samples a second.
-      window_size: seconds.
-      window_stride: seconds.
+      backend: ``psf``, ``librosa``, or ``tf``, which computes the same values as ``librosa``.
+      sample_freq: sampling rate in Hz.
+      window_size: length of a window in seconds.
+      window_stride: time between the starts of consecutive windows in seconds.
       window: ``hanning``, ``hamming``, ``none``, or None for the backend's default.
-      num_fft: points of the Fourier transform; None for the backend's default.
-      norm_per_feature: whether mean and deviation are those of each column, not of all values.
-      gain: factor of the audio; None divides by its peak.
-      mean: what is subtracted from features, instead of the utterance's mean.
-      std_dev: what they are divided by, instead of the utterance's deviation.
+      num_fft: number of points of the Fourier transform; None for the backend's default.
+      norm_per_feature: whether mean and deviation are computed for each feature, not over all features together.
+      gain: factor that the audio is multiplied by; if None, the audio is divided by its peak.
+      mean: value to subtract from the features instead of the utterance's mean, or None.
+      std_dev: value to divide the features by instead of the utterance's standard deviation, or None.
       dither: amplitude of the white noise that is added to audio in training.
-      pad_to: the number of frames is padded to a multiple of this.
+      pad_to: the number of frames is padded to a multiple of this value.
       pad_signal: whether the signal is padded instead of the features (``psf`` only).
     """
 
@@ -61,22 +61,22 @@ class FeatureSettings:
 
     @property
     def window_samples(self) -> int:
-        """Samples of a window."""
+        """Length of a window in samples."""
         return _samples(self.window_size, self.sample_freq)
 
     @property
     def hop(self) -> int:
-        """Samples from one window to the next."""
+        """Number of samples from one window to the next."""
         return _samples(self.window_stride, self.sample_freq)
 
     @property
     def frame_seconds(self) -> float:
-        """Time from one window to the next: ``window_stride``, but of whole samples."""
+        """Time from one window to the next in seconds: ``window_stride`` rounded down to whole samples."""
         return self.hop / self.sample_freq
 
     @property
     def fft_points(self) -> int:
-        """Points of the Fourier transform."""
+        """Number of points of the Fourier transform."""
         if self.num_fft:
             return self.num_fft
         if self.input_type == "spectrogram":
@@ -86,37 +86,37 @@ class FeatureSettings:
 
     @property
     def samples_before(self) -> int:
-        """Samples of the first window that lie before the first sample of the signal."""
-        # librosa centres the window in the points of the transform, and these on the first sample.
+        """Number of samples of the first window that precede the signal."""
+        # librosa centres the window in the points of the transform, and the transform on the first sample.
         points = self.fft_points
         return 0 if self.backend == "psf" else points // 2 - (points - self.window_samples) // 2
 
     @property
     def has_preemphasis(self) -> bool:
-        """Whether high frequencies are raised before the transform."""
+        """Whether pre-emphasis is applied, which amplifies high frequencies before the transform."""
         return self.input_type != "spectrogram"
 
     @functools.cached_property
     def window_values(self) -> np.ndarray:
-        """The window ``[window_samples]``, in double precision."""
+        """The window function ``[window_samples]``, float64."""
         own = "none" if self.backend == "psf" and self.input_type != "spectrogram" else "hanning"
         return filter_banks.window(self.window or own, self.window_samples)
 
     @functools.cached_property
     def filters(self) -> np.ndarray:
-        """The mel filters ``[bins, filters]``, in double precision."""
+        """The mel filters ``[bins, filters]``, float64."""
         count = self.num_features * (2 if self.input_type == "mfcc" else 1)
         make = filter_banks.psf_mel_filters if self.backend == "psf" else filter_banks.slaney_mel_filters
         return make(self.sample_freq, self.fft_points, count).T
 
     @functools.cached_property
     def filters_in_single_precision(self) -> np.ndarray:
-        """The mel filters ``[bins, filters]`` as float32."""
+        """The mel filters ``[bins, filters]``, float32."""
         return self.filters.astype(np.float32)
 
     @functools.cached_property
     def cosines(self) -> np.ndarray:
-        """The cosine transform of ``mfcc`` ``[filters, num_features]``, liftered for ``psf``."""
+        """The matrix ``[filters, num_features]`` of the cosine transform for ``mfcc``; liftered for ``psf``."""
         matrix = filter_banks.cosine_transform(self.filters.shape[1], self.num_features)
         if self.backend != "psf":
             return matrix
@@ -125,61 +125,62 @@ class FeatureSettings:
 
     @functools.cached_property
     def dither_power(self) -> np.ndarray:
-        """Expected power of the dither in each bin ``[bins]``, for audio with a peak of 1."""
-        # The transform of the autocorrelation of filtered white noise under the window.
+        """Expected power of the dither in each frequency bin ``[bins]``, for audio with a peak of 1."""
+        # The Fourier transform of the autocorrelation of white noise after pre-emphasis and windowing.
         window, coefficient = self.window_values, PREEMPHASIS if self.has_preemphasis else 0.0
         phases = 2 * np.pi * np.arange(self.fft_points // 2 + 1) / self.fft_points
         power = (1 + coefficient ** 2) * np.sum(window ** 2)
         return self.dither ** 2 * (power - 2 * coefficient * np.sum(window[1:] * window[:-1]) * np.cos(phases))
 
     def num_frames(self, samples: Any) -> Any:
-        """Returns the number of frames for a number of samples, an integer or an array, without padding of frames."""
+        """Returns the number of frames, without padding frames, of a number of samples: an integer or an array."""
         if self.backend != "psf":
             return 1 + samples // self.hop
         frames = 1 + np.maximum(0, -((self.window_samples - np.asarray(samples)) // self.hop))
         return -(-frames // self.pad_to) * self.pad_to if self.pad_signal and self.pad_to > 1 else frames
 
     def problems(self, path: str) -> list[str]:
-        """Returns the contradictions between settings, one sentence each; ``path`` is theirs in the config."""
+        """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
         found = self._size_problems(path) or self._shape_problems(path)
         if self.pad_signal and self.backend != "psf":
-            found.append(f"'{path}/pad_signal' is for the backend 'psf' only: leave it out, features are padded.")
+            found.append(f"'{path}/pad_signal' is supported only by the backend 'psf': remove it. Other backends pad "
+                         "the features.")
         return found
 
     def _size_problems(self, path: str) -> list[str]:
         found = []
         if self.window_samples < 2:
-            found.append(f"'{path}/window_size' is {self.window_size} s but has to hold at least 2 samples at "
+            found.append(f"'{path}/window_size' is {self.window_size} s, but must be at least 2 samples at "
                          f"{self.sample_freq} Hz.")
         if not found and self.hop < 1:
-            found.append(f"'{path}/window_stride' is {self.window_stride} s but has to be at least one sample at "
+            found.append(f"'{path}/window_stride' is {self.window_stride} s, but must be at least one sample at "
                          f"{self.sample_freq} Hz.")
         return found
 
     def _shape_problems(self, path: str) -> list[str]:
         found = []
         if self.fft_points < self.window_samples:
-            found.append(f"'{path}/num_fft' is {self.num_fft} but has to be at least the {self.window_samples} samples "
-                         "of a window.")
+            found.append(f"'{path}/num_fft' is {self.num_fft}, but must be at least the number of samples in a window, "
+                         f"{self.window_samples}.")
         bins = self.fft_points // 2 + 1
         if self.input_type == "spectrogram" and self.num_features > bins:
-            found.append(f"'{path}/num_audio_features' is {self.num_features} but a spectrogram of {self.fft_points} "
-                         f"points has only {bins} frequencies: lower it, or give a larger window_size.")
+            found.append(f"'{path}/num_audio_features' is {self.num_features}, but a spectrogram of {self.fft_points} "
+                         f"points has only {bins} frequencies: lower num_audio_features or raise window_size.")
         for name, value in (("features_mean", self.mean), ("features_std_dev", self.std_dev)):
             if value is not None and value.shape not in ((), (1,), (self.num_features,)):
-                found.append(f"'{path}/{name}' has the shape {list(value.shape)} but has to be one number, or "
-                             f"{self.num_features} of them.")
+                found.append(f"'{path}/{name}' must be one number or a list of {self.num_features} numbers, got shape "
+                             f"{list(value.shape)}.")
         if self.std_dev is not None and np.any(self.std_dev <= 0):
-            found.append(f"'{path}/features_std_dev' has to be above 0.")
+            found.append(f"'{path}/features_std_dev' must be greater than 0.")
         return found
 
     def describe_empty_filters(self) -> str | None:
-        """Returns a sentence if some mel filters are so narrow that they contain no frequency."""
+        """Returns a warning if some mel filters are so narrow that they contain no frequency bin; None otherwise."""
         if self.input_type == "spectrogram":
             return None
         empty = int(np.sum(self.filters.max(axis=0) == 0))
-        return (f"{empty} of the {self.filters.shape[1]} mel filters hold no frequency of the {self.fft_points}-point "
-                "transform: lower num_audio_features or raise num_fft") if empty else None
+        return (f"{empty} of the {self.filters.shape[1]} mel filters contain no frequency of the "
+                f"{self.fft_points}-point transform: lower num_audio_features or raise num_fft") if empty else None
 
 
 def _samples(seconds: float, rate: int) -> int:

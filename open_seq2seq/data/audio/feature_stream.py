@@ -1,4 +1,4 @@
-"""Features of an utterance that arrives in pieces."""
+"""Features of an utterance that arrives in chunks."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ from open_seq2seq.data.audio.features import (
 
 
 class FeatureStream:
-    """Computes the values of each window once, and normalises them whenever features are requested.
+    """Computes the features of an utterance incrementally.
 
-    Normalisation by the utterance (peak of its audio, mean and deviation of its features, range below the loudest one)
-    uses the part that is held: everything so far, except what was forgotten. At the end of the utterance, if nothing
-    was forgotten, the features are those of ``audio_features``.
+    The values of each window are computed once, and normalised whenever features are requested. Statistics of the
+    utterance (peak of the audio, mean and deviation of the features, level of the loudest one) are those of the
+    buffered part: all audio so far, except what was forgotten. At the end of the utterance, if nothing was forgotten,
+    the features equal those of ``audio_features``.
 
     Args:
-      settings: what is computed; the backend ``tf`` gives the values of ``librosa``.
+      settings: the feature settings; the backend ``tf`` computes the values of ``librosa``.
 
     Attributes:
-      first: number of the first frame that is held.
-      end: number of the last frame with a complete window, plus 1.
+      first: index of the first buffered frame.
+      end: index of the last frame with a complete window, plus 1.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
         self.settings = settings
         self.first = self.end = 0
         self._audio = np.zeros(0, np.float32)
-        self._start = 0  # number of the first sample that is held
+        self._start = 0  # index of the first buffered sample
         self._values: np.ndarray | None = None
-        self._peak = -1.0  # of the audio that the values were computed from, if it scales the audio
+        self._peak = -1.0  # peak by which the audio of _values was divided; -1 before the first, 0 with a gain
         self._ended = False
 
     @property
     def samples(self) -> int:
-        """Number of samples so far."""
+        """Number of samples appended so far."""
         return self._start + len(self._audio)
 
     def append(self, audio: np.ndarray) -> None:
-        """Appends recorded audio ``[samples]``."""
+        """Appends audio ``[samples]``."""
         self._audio = np.concatenate([self._audio, np.asarray(audio, np.float32)])
 
     def finish(self) -> None:
-        """Ends the utterance, so that its last windows can be padded."""
+        """Marks the end of the utterance, so that its last windows can be padded."""
         self._ended = True
 
     def features(self) -> np.ndarray:
-        """Returns the features ``[end - first, num_features]`` float32 of the frames held, normalised."""
+        """Returns the normalised features of the buffered frames, float32 ``[end - first, num_features]``."""
         self._compute()
         if self._values is None:
             return np.zeros([0, self.settings.num_features], np.float32)
@@ -59,20 +60,20 @@ class FeatureStream:
         return normalized_features(features, self.settings).astype(np.float32)
 
     def forget(self, before: int) -> None:
-        """Drops the frames before frame ``before``, and the audio that no other frame needs."""
+        """Drops the frames before frame ``before``, and the audio that no remaining frame needs."""
         before = min(before, self.end)
         if self._values is None or before <= self.first:
             return
         self._values = self._values[before - self.first:]
         self.first = before
-        # One more window than the first frame needs, for the pre-emphasis and for the reflection at the end.
+        # Keep one window more than the first frame needs, for the pre-emphasis and the reflection at the end.
         settings = self.settings
         start = max(0, before * settings.hop - settings.samples_before - settings.window_samples)
         self._audio = self._audio[start - self._start:]
         self._start = start
 
     def _compute(self) -> None:
-        """Computes missing values, or all values if a new peak scales the audio differently."""
+        """Computes missing values, or all values if a new peak changes the scale of the audio."""
         end = self._complete_frames()
         peak = float(np.max(np.abs(self._audio), initial=0.0)) if self.settings.gain is None else 0.0
         if peak != self._peak:
@@ -85,11 +86,11 @@ class FeatureStream:
         self.end = max(self.end, end)
 
     def _complete_frames(self) -> int:
-        """Returns the number of frames, from the utterance's first one, that do not depend on further audio."""
+        """Returns the number of frames since the start of the utterance that do not depend on future audio."""
         settings, samples = self.settings, self.samples
         if self._ended:
             return int(settings.num_frames(samples)) if samples else 0
         before = settings.samples_before
-        # The reflection before the first sample needs one more sample than there are places before it.
+        # The reflection before the first sample needs one more sample than there are positions before it.
         missing = before + samples - settings.window_samples
         return 0 if missing < 0 or samples <= before else missing // settings.hop + 1

@@ -1,4 +1,4 @@
-"""Features of one utterance in NumPy: the back-ends ``psf`` and ``librosa``."""
+"""Features of one utterance in NumPy: the backends ``psf`` and ``librosa``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from open_seq2seq.data.audio.feature_settings import (
 )
 
 TINY_POWER = 1e-30
-"""Least power of a spectrogram's bin."""
+"""Lower bound of the power in a spectrogram bin."""
 LOG_EPSILON = 1e-20
-"""Added to the power of a mel filter before its logarithm (``librosa``)."""
+"""Added to the power of a mel filter before the logarithm (``librosa``)."""
 DECIBEL_EPSILON = 1e-10
-"""Least power of a mel filter for ``mfcc`` (``librosa``)."""
+"""Lower bound of the power of a mel filter for ``mfcc`` (``librosa``)."""
 DECIBEL_RANGE = 80.0
-"""Range of the filters' values below the loudest one for ``mfcc`` (``librosa``), in dB."""
+"""For ``mfcc`` (``librosa``), values more than this many dB below the utterance's loudest one are raised to that."""
 _FULL_SCALE = 32767.0
 
 
 def normalized_audio(audio: np.ndarray, gain: float | None) -> np.ndarray:
-    """Returns audio ``[samples]`` times ``gain``, or with a peak of 1, in single precision."""
+    """Returns audio ``[samples]`` multiplied by ``gain``, or scaled to a peak of 1 if it is None, as float32."""
     audio = np.asarray(audio, np.float32)
     if gain is None:
         gain = 1.0 / (float(np.max(np.abs(audio), initial=0.0)) + PEAK_EPSILON)
@@ -37,12 +37,11 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
 
     Args:
       audio: ``[samples]``, normalised by ``normalized_audio``.
-      settings: what is computed; the backend ``tf`` gives the same as ``librosa``.
-      settings: what is computed; the backend ``tf`` gives the same as ``librosa``.
-      dither_floor: whether to add the expected power of the dither, if the audio has no dither.
+      settings: the feature settings; the backend ``tf`` computes the values of ``librosa``.
+      dither_floor: whether to add the expected power of the dither; set it for audio without dither.
 
     Returns:
-      ``[frames, num_features]`` float32, normalised.
+      Normalised features ``[frames, num_features]``, float32.
     """
     frames = range(int(settings.num_frames(len(audio))))
     values = frame_values(audio, settings, frames, dither_floor=dither_floor)
@@ -51,23 +50,24 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
 
 def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int = 0,
                  dither_floor: bool = True) -> np.ndarray:
-    """Computes the values of single windows, decibels or logarithms, which do not depend on the whole utterance.
+    """Computes the values of each window, in decibels or as logarithms, which need no statistics of the utterance.
 
     Args:
       audio: ``[samples]``, normalised, from sample ``start`` of the utterance on.
-      frames: consecutive frames.
-      start: first sample of the audio; 0, or at least one sample before the first window.
+      settings: the feature settings.
+      frames: indices of consecutive frames.
+      start: index of the audio's first sample in the utterance: 0, or at least one sample before the first window.
       dither_floor: see ``audio_features``.
 
     Returns:
-      ``[frames, values]`` in double precision, for ``completed_features``.
+      float64 ``[frames, values]``, the input of ``completed_features``.
     """
     values = _psf_values if settings.backend == "psf" else _librosa_values
     return values(audio, settings, frames, start, dither_floor)
 
 
 def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Returns the features ``[frames, num_features]`` of an utterance's values, before normalisation."""
+    """Returns the unnormalised features ``[frames, num_features]`` for an utterance's ``frame_values``."""
     is_psf = settings.backend == "psf"
     if settings.input_type == "spectrogram":
         return (values - values.max())[:, :settings.num_features] if is_psf else values
@@ -77,7 +77,7 @@ def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndar
 
 
 def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Returns features ``[frames, num_features]`` minus their mean, divided by their deviation."""
+    """Returns features ``[frames, num_features]`` minus their mean, divided by their standard deviation."""
     axis = 0 if settings.norm_per_feature else None
     mean = np.mean(features, axis=axis) if settings.mean is None else settings.mean
     if settings.std_dev is not None:
@@ -88,7 +88,7 @@ def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.n
 
 def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
                     dither_floor: bool) -> np.ndarray:
-    """``frame_values`` of windows centred on multiples of the hop, with the signal reflected at its ends."""
+    """Computes ``frame_values`` of windows centred on multiples of the hop; the signal is reflected at its ends."""
     samples = audio.astype(np.float64)
     if settings.has_preemphasis:
         samples = _emphasized(samples)
@@ -107,7 +107,7 @@ def _librosa_values(audio: np.ndarray, settings: FeatureSettings, frames: range,
 
 def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int,
                 dither_floor: bool) -> np.ndarray:
-    """``frame_values`` of 16-bit samples with windows from the first sample on, the last one padded by zeros."""
+    """Computes ``frame_values`` of 16-bit samples; the first window starts at sample 0, the last is zero-padded."""
     samples = np.trunc(np.clip(audio * np.float32(_FULL_SCALE), -_FULL_SCALE - 1, _FULL_SCALE)).astype(np.float64)
     hop, size = settings.hop, settings.window_samples
     unpadded = int(replace(settings, pad_signal=False).num_frames(start + len(samples)))
@@ -126,12 +126,12 @@ def _psf_values(audio: np.ndarray, settings: FeatureSettings, frames: range, sta
 
 
 def reflected_indices(samples: int, before: int, total: int) -> np.ndarray:
-    """Returns which samples stand in a signal reflected at its ends, as often as needed.
+    """Returns the sample indices of a signal that is extended by reflection at its ends, repeatedly if necessary.
 
     Args:
-      samples: length of the signal.
-      before: how many places there are before its first sample.
-      total: how many places there are.
+      samples: length of the original signal.
+      before: number of positions before the first sample.
+      total: length of the extended signal.
 
     Returns:
       Indices ``[total]`` from 0 to ``samples - 1``.
@@ -148,7 +148,7 @@ def _emphasized(samples: np.ndarray) -> np.ndarray:
 
 
 def _mel(power: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Sums powers in single precision, which is precise enough for positive numbers and takes half the time."""
+    """Applies the mel filters in float32, which takes half the time and is accurate enough for positive numbers."""
     return (power.astype(np.float32) @ settings.filters_in_single_precision).astype(np.float64)
 
 

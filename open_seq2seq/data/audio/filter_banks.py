@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 _SLANEY_LINEAR = 200 / 3
-"""Hz a mel below the break, on Slaney's scale."""
+"""Hz per mel in the linear part of Slaney's scale, below ``_SLANEY_BREAK`` Hz."""
 _SLANEY_BREAK = 1000.0
 _SLANEY_STEP = np.log(6.4) / 27
 
@@ -19,14 +19,14 @@ def window(name: str, length: int) -> np.ndarray:
 
 
 def slaney_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
-    """Returns triangles of equal area on Slaney's mel scale, from 0 Hz to half the rate.
+    """Returns triangular filters of equal area on Slaney's mel scale, from 0 Hz to half the sampling rate.
 
-    Slaney 1998, Auditory Toolbox (linear up to 1 kHz, logarithmic above): what
-    ``librosa.filters.mel`` gives by default.
+    The scale is linear up to 1 kHz and logarithmic above (Slaney 1998, Auditory Toolbox). The filters are those of
+    ``librosa.filters.mel`` with default arguments.
 
     Args:
-      rate: samples a second.
-      points: of the Fourier transform.
+      rate: sampling rate in Hz.
+      points: number of points of the Fourier transform.
       count: number of filters.
 
     Returns:
@@ -52,13 +52,13 @@ def _slaney_hz(mel: np.ndarray) -> np.ndarray:
 
 
 def psf_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
-    """Returns triangles of height 1 whose corners are whole bins, as ``python_speech_features`` has them.
+    """Returns triangular filters of height 1, with corners rounded to bins as in ``python_speech_features``.
 
-    The mel scale is 2595·log10(1 + f/700) (O'Shaughnessy 1987); from 0 Hz to half the rate.
+    They cover 0 Hz to half the sampling rate on the mel scale 2595·log10(1 + f/700) (O'Shaughnessy 1987).
 
     Args:
-      rate: samples a second.
-      points: of the Fourier transform.
+      rate: sampling rate in Hz.
+      points: number of points of the Fourier transform.
       count: number of filters.
 
     Returns:
@@ -74,7 +74,7 @@ def psf_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
 
 
 def cosine_transform(inputs: int, outputs: int) -> np.ndarray:
-    """Returns the first columns of the orthonormal cosine transform of type II, ``[inputs, outputs]``."""
+    """Returns the first columns of the orthonormal discrete cosine transform of type II, ``[inputs, outputs]``."""
     angles = np.pi / inputs * (np.arange(inputs)[:, None] + 0.5) * np.arange(outputs)
     matrix = np.cos(angles) * np.sqrt(2 / inputs)
     matrix[:, 0] /= np.sqrt(2)

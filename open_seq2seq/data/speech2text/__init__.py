@@ -1,1 +1,1 @@
-"""Recordings and their transcripts."""
+"""Data layer for recordings and their transcripts."""

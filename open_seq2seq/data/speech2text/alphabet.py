@@ -1,4 +1,4 @@
-"""What a recogniser writes: characters, or the pieces of a SentencePiece model."""
+"""The output symbols of a recogniser: characters, or the pieces of a SentencePiece model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from open_seq2seq.utils.errors import DataError
 
 
 class Alphabet(abc.ABC):
-    """Base of alphabets, which do not include CTC's blank.
+    """Base class of alphabets. CTC's blank is not part of the alphabet.
 
     Attributes:
-      path: the file that it was read from.
-      labels: the text of each id, without ``<S>`` and ``</S>``; pieces as SentencePiece spells them, but empty for its
-        control pieces, which have no text.
+      path: the file that the alphabet was read from.
+      labels: the text of each id, without ``<S>`` and ``</S>``. Pieces are spelled as in the SentencePiece model,
+        except control pieces, whose text is empty.
       size: number of ids, including ``<S>`` and ``</S>`` if the alphabet has them.
       start_id: id of ``<S>``, or None.
       end_id: id of ``</S>``, or None.
@@ -35,19 +35,19 @@ class Alphabet(abc.ABC):
         """Returns the ids of a text, without ``<S>`` and ``</S>``.
 
         Raises:
-          DataError: it has characters outside the alphabet.
+          DataError: the text has characters outside the alphabet.
         """
 
     @abc.abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to ``</S>``; ids without text, such as the blank, are left out."""
+        """Returns the text of ids up to ``</S>``; ids without a label, such as the blank, are skipped."""
 
     @abc.abstractmethod
     def unknown(self, text: str) -> str:
-        """Returns the characters of a text that the alphabet does not have, each once."""
+        """Returns the characters of a text that are not in the alphabet, each once."""
 
     def _unknown_error(self, text: str) -> DataError:
-        return DataError(f"The text {text!r} has characters that the alphabet {self.path} does not have: "
+        return DataError(f"The text {text!r} has characters that are not in the alphabet {self.path}: "
                          f"{describe_characters(self.unknown(text))}.")
 
     def _visible(self, ids: Iterable[int]) -> list[int]:
@@ -59,14 +59,14 @@ class Alphabet(abc.ABC):
 
 
 class Characters(Alphabet):
-    """An alphabet of characters, one on each line of a file; their order gives the ids.
+    """An alphabet of characters, listed in a file in the order of their ids.
 
     Args:
-      path: a UTF-8 file. A line that is a space stands for the space; empty lines are skipped.
-      autoregressive: whether ``<S>`` and ``</S>`` follow the characters.
+      path: a UTF-8 file with one character per line. A line with a single space is the space; empty lines are skipped.
+      autoregressive: whether to add ``<S>`` and ``</S>`` after the characters.
 
     Raises:
-      DataError: the file is missing, not UTF-8, empty, has a line of several characters, or one character twice.
+      DataError: the file is missing, not UTF-8 or empty, a line has several characters, or a character occurs twice.
     """
 
     def __init__(self, path: str, autoregressive: bool = False) -> None:
@@ -91,10 +91,10 @@ class Pieces(Alphabet):
 
     Args:
       path: the ``.model`` file.
-      autoregressive: whether ``<S>`` and ``</S>`` follow the pieces.
+      autoregressive: whether to add ``<S>`` and ``</S>`` after the pieces.
 
     Raises:
-      DataError: the file is missing or not a SentencePiece model.
+      DataError: the file is missing or is not a SentencePiece model.
     """
 
     def __init__(self, path: str, autoregressive: bool = False) -> None:
@@ -124,12 +124,12 @@ class Pieces(Alphabet):
 
 
 def make_alphabet(path: str, bpe: bool = False, autoregressive: bool = False) -> Alphabet:
-    """Returns the alphabet of a file: characters, or with ``bpe`` a SentencePiece model."""
+    """Reads an alphabet from a file of characters or, if ``bpe``, from a SentencePiece model."""
     return Pieces(path, autoregressive) if bpe else Characters(path, autoregressive)
 
 
 def describe_characters(characters: str) -> str:
-    """Returns up to five characters for a message, with their code points: ``'é' (U+00E9)``."""
+    """Formats up to five characters for a message, with their code points: ``'é' (U+00E9)``."""
     shown = ", ".join(f"{c!r} (U+{ord(c):04X})" for c in characters[:5])
     return shown + (f" and {len(characters) - 5} more" if len(characters) > 5 else "")
 
@@ -138,14 +138,14 @@ def _read_characters(path: str) -> list[str]:
     characters: dict[str, None] = {}
     for number, line in enumerate(read_lines(path, "The alphabet", unpack=False), 1):
         if len(line) > 1:
-            raise DataError(f"{path}:{number}: {line[:60]!r} is several characters: the alphabet has one a line (for a "
-                            "SentencePiece model set bpe to True).")
+            raise DataError(f"{path}:{number}: the line {line[:60]!r} has several characters: write one per line, or "
+                            "set bpe to True for a SentencePiece model.")
         if line == "\0":
-            raise DataError(f"{path}:{number}: the line is a NUL: this is no alphabet.")
+            raise DataError(f"{path}:{number}: the line is a NUL character, so the file is not an alphabet.")
         if line in characters:
-            raise DataError(f"{path}:{number}: {line!r} is in the alphabet twice.")
+            raise DataError(f"{path}:{number}: {line!r} is already in the alphabet: remove the line.")
         if line:
             characters[line] = None
     if not characters:
-        raise DataError(f"The alphabet {path} is empty: give one character a line.")
+        raise DataError(f"The alphabet {path} is empty: write one character per line.")
     return list(characters)

@@ -1,7 +1,7 @@
-"""Augmentation of training audio: speed, noise, masks, drawn anew for each example in each epoch.
+"""Augmentation of training audio with random speed, noise and masks, drawn anew for each example and epoch.
 
-Random numbers depend only on (seed, example, epoch), so they do not change in a resumed run, or with the number of
-processes or the order of work.
+Random numbers depend only on (seed, example, epoch). They stay the same when a run is resumed, and for any number of
+processes and order of examples.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
 PARAMS = {
-    "speed_perturbation_ratio": Param((float, list, type(None)), None, "Number r: the length is multiplied by a factor "
-                                      "between 1 - r and 1 + r, and the pitch falls with it; list: by one of these."),
-    "noise_level_min": Param((int, type(None)), None, "Least level of white noise, of a peak of 1.", "dB",
+    "speed_perturbation_ratio": Param((float, list, type(None)), None, "Number r: the length is multiplied by a random "
+                                      "factor from 1 - r to 1 + r; a longer recording has a lower pitch. List: the "
+                                      "factor is drawn from its values."),
+    "noise_level_min": Param((int, type(None)), None, "Smallest level of the white noise, relative to the peak of the "
+                             "audio.", "dB", minimum=-1000, maximum=100),
+    "noise_level_max": Param((int, type(None)), None, "Upper bound of the noise level, exclusive.", "dB",
                              minimum=-1000, maximum=100),
-    "noise_level_max": Param((int, type(None)), None, "Level that noise stays below.", "dB",
-                             minimum=-1000, maximum=100),
-    "n_freq_mask": Param(int, 0, "Bands of features set to zero (SpecAugment).", minimum=0, maximum=1000),
-    "width_freq_mask": Param(int, 10, "Widest band.", "features", minimum=0),
-    "n_time_mask": Param(int, 0, "Spans of time set to zero (SpecAugment).", minimum=0, maximum=1000),
-    "width_time_mask": Param(int, 50, "Longest span.", "frames", minimum=0, maximum=10**6),
+    "n_freq_mask": Param(int, 0, "Number of frequency masks: bands of features set to zero (SpecAugment).", minimum=0,
+                         maximum=1000),
+    "width_freq_mask": Param(int, 10, "Maximum width of a frequency mask.", "features", minimum=0),
+    "n_time_mask": Param(int, 0, "Number of time masks: spans of frames set to zero (SpecAugment).", minimum=0,
+                         maximum=1000),
+    "width_time_mask": Param(int, 50, "Maximum length of a time mask.", "frames", minimum=0, maximum=10**6),
 }
 _OLD_NAME = "time_stretch_ratio"
-# One stream of random numbers for each purpose, so that the purposes are independent.
+# Each purpose has its own stream of random numbers, so that the draws are independent.
 _SPEED, _NOISE, _DITHER, _MASKS = range(4)
 
 
@@ -41,7 +44,7 @@ class Draw:
         self._entropy = (seed & (2 ** 64 - 1), epoch, example)
 
     def stream(self, purpose: int) -> np.random.Generator:
-        """Returns the generator for one purpose."""
+        """Returns the random generator for one purpose, such as ``_NOISE``."""
         return np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._entropy, purpose])))
 
 
@@ -50,12 +53,12 @@ class Augmentation:
     """The augmentation of training audio.
 
     Attributes:
-      speed_range: least and largest factor of the length, or None.
-      speeds: factors to choose from, or ().
-      noise_levels: least and largest level of noise in dB, the latter excluded, or None.
-      freq_masks: number of masked bands, and the largest width.
-      time_masks: number of masked spans, and the largest length.
-      dither: amplitude of weak noise that is always added.
+      speed_range: smallest and largest factor by which the length is multiplied, or None.
+      speeds: factors to draw from instead, or ().
+      noise_levels: range of the noise level in dB, whose upper bound is exclusive, or None.
+      freq_masks: number of frequency masks, and their maximum width.
+      time_masks: number of time masks, and their maximum length.
+      dither: amplitude of the weak white noise that is always added.
     """
 
     speed_range: tuple[float, float] | None = None
@@ -67,31 +70,31 @@ class Augmentation:
 
     @property
     def changes_length(self) -> bool:
-        """Whether speed is perturbed."""
+        """Whether the speed is perturbed, which changes the length."""
         return bool(self.speeds or self.speed_range)
 
     @property
     def changes_audio(self) -> bool:
-        """Whether audio is changed before features are computed from it."""
+        """Whether the audio itself is changed, before features are computed."""
         return self.changes_length or self.noise_levels is not None or self.dither > 0
 
     @property
     def num_masks(self) -> int:
-        """Number of masks of an example."""
+        """Number of masks for each example."""
         return self.freq_masks[0] + self.time_masks[0]
 
     @property
     def longest(self) -> float:
-        """The largest factor of the length."""
+        """The largest factor by which the length is multiplied, at least 1."""
         return max([1.0, *self.speeds, *(self.speed_range or ())])
 
     @property
     def shortest(self) -> float:
-        """The smallest factor of the length."""
+        """The smallest factor by which the length is multiplied."""
         return min([*self.speeds, *(self.speed_range or ())], default=1.0)
 
     def perturb_speed(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
-        """Returns audio ``[samples]``, made longer or shorter by resampling."""
+        """Returns audio ``[samples]`` stretched or compressed by a random factor through resampling."""
         if not self.changes_length:
             return audio
         random = draw.stream(_SPEED)
@@ -99,7 +102,7 @@ class Augmentation:
         return resampled(audio, 1.0, float(factor), int(stretched_length(len(audio), float(factor))))
 
     def add_noise(self, audio: np.ndarray, draw: Draw) -> np.ndarray:
-        """Returns audio ``[samples]`` with a peak of 1 plus noise and dither."""
+        """Adds noise and dither to audio ``[samples]``, whose peak is assumed to be 1."""
         if self.noise_levels is not None:
             random = draw.stream(_NOISE)
             level = 10.0 ** (int(random.integers(*self.noise_levels)) / 20.0)
@@ -109,7 +112,15 @@ class Augmentation:
         return audio
 
     def masks(self, frames: int, features: int, draw: Draw) -> np.ndarray:
-        """Returns rectangles ``[masks, 4]`` (int32): first and last frame, first and last feature, last excluded."""
+        """Returns random rectangles to mask, int32 ``[masks, 4]``.
+
+        Each is (first frame, last frame + 1, first feature, last feature + 1).
+
+        Args:
+          frames: number of frames of the example.
+          features: number of features per frame.
+          draw: the random numbers of the example.
+        """
         random = draw.stream(_MASKS)
         rectangles = []
         for _ in range(self.freq_masks[0]):
@@ -122,30 +133,31 @@ class Augmentation:
 
 
 def stretched_length(samples: Any, factor: float) -> Any:
-    """Returns the number of samples, an integer or an array, after a multiplication of the length by ``factor``."""
+    """Returns the number of samples, an integer or an array, after the length is multiplied by ``factor``."""
     return np.maximum(1, np.ceil(np.asarray(samples) * factor - 1e-6).astype(np.int64))
 
 
 def apply_masks(features: np.ndarray, masks: np.ndarray) -> None:
-    """Sets the rectangles ``[masks, 4]`` of features ``[frames, num_features]`` to zero, in place."""
+    """Sets the rectangles ``masks`` ``[masks, 4]`` of features ``[frames, num_features]`` to zero, in place."""
     for first, last, low, high in masks:
         features[first:last, low:high] = 0
 
 
 def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dither: float, path: str) -> Augmentation:
-    """Makes the augmentation that a config describes.
+    """Returns the augmentation that a config describes.
 
     Args:
-      params: the parameter ``augmentation``, or None.
-      num_features: columns of the features.
-      dither: amplitude of weak noise.
+      params: the value of the parameter ``augmentation``, or None.
+      num_features: number of features per frame.
+      dither: amplitude of the weak white noise that is always added.
+      path: path of the parameter in the config, for messages.
 
     Raises:
-      ConfigError: unknown names, or values that do not fit.
+      ConfigError: unknown parameters or invalid values.
     """
     given = dict(params or {})
     if _OLD_NAME in given and "speed_perturbation_ratio" not in given:
-        deco_print(f"'{path}/{_OLD_NAME}' is the old name of 'speed_perturbation_ratio' and is taken as that.")
+        deco_print(f"'{path}/{_OLD_NAME}' is the old name of 'speed_perturbation_ratio' and is used as such.")
         given["speed_perturbation_ratio"] = given.pop(_OLD_NAME)
     values, problems = check_params(given, {}, PARAMS, path)
     problems = problems or _problems(values, num_features, path)
@@ -165,16 +177,16 @@ def _problems(values: Mapping[str, Any], num_features: int, path: str) -> list[s
     found = []
     ratio, name = values["speed_perturbation_ratio"], f"'{path}/speed_perturbation_ratio'"
     if isinstance(ratio, list) and not (ratio and all(isinstance(r, (int, float)) and 0.1 <= r <= 10 for r in ratio)):
-        found.append(f"{name} is {ratio} but a list has to hold factors of the length, from 0.1 to 10.")
+        found.append(f"{name} must be a list of factors from 0.1 to 10, got {ratio}.")
     if isinstance(ratio, float) and not 0 <= ratio < 0.9:
-        found.append(f"{name} is {ratio} but a number has to be at least 0 and below 0.9.")
+        found.append(f"{name} must be at least 0 and below 0.9, got {ratio}.")
     low, high = values["noise_level_min"], values["noise_level_max"]
     if (low is None) != (high is None):
-        found.append(f"'{path}/noise_level_min' and 'noise_level_max' belong together: give both.")
+        found.append(f"Only one of '{path}/noise_level_min' and 'noise_level_max' is set: set both or neither.")
     elif low is not None and low >= high:
-        found.append(f"'{path}/noise_level_min' is {low} but has to be below noise_level_max, {high}.")
+        found.append(f"'{path}/noise_level_min' is {low}, but must be below noise_level_max, which is {high}.")
     if values["n_freq_mask"] and values["width_freq_mask"] > num_features:
-        found.append(f"'{path}/width_freq_mask' is {values['width_freq_mask']} but there are only {num_features} "
+        found.append(f"'{path}/width_freq_mask' is {values['width_freq_mask']}, but there are only {num_features} "
                      "features.")
     return found
 

@@ -1,4 +1,4 @@
-"""Lists of recordings and transcripts: CSV, JSON lines, LibriSpeech folders, and plain audio files."""
+"""Reads lists of recordings and transcripts: CSV, JSON lines, LibriSpeech folders, and plain audio files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Utterance:
     """One row of a list.
 
     Attributes:
-      name: of the recording in the list, made printable by ``utils.data_files.shown``.
-      path: of the recording.
-      text: its transcript, or None.
-      source: the list.
-      line: in the list, from 1; 0 for a file that is not in a list.
+      name: name of the recording in the list, made printable by ``utils.data_files.shown``.
+      path: path of the recording.
+      text: the transcript, or None.
+      source: path of the list, or of the recording if it is not in a list.
+      line: line number in the list, from 1; 0 for a recording that is not in a list.
     """
 
     name: str
@@ -40,34 +40,35 @@ class Utterance:
 
     @property
     def place(self) -> str:
-        """Name of the row in messages."""
+        """Location of the row for messages: the list and the line number."""
         return f"{shown(self.source)}:{self.line}" if self.line else shown(self.source)
 
 
 def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: bool) -> list[Utterance]:
-    """Reads lists of recordings, one after another.
+    """Reads lists of recordings, and returns the rows of all lists in order.
 
     Args:
-      entries: CSV files, JSON-lines files, LibriSpeech folders; without transcripts also audio files and folders of
-        them.
-      audio_root: folder of relative names; by default that of the list, or the working folder if nothing is there.
-      needs_text: whether each row needs a transcript.
+      entries: CSV files, JSON-lines files or LibriSpeech folders; if no transcripts are needed, also audio files and
+        folders of audio files.
+      audio_root: folder to which relative names refer; by default the folder of the list, or the working directory for
+        recordings that are only there.
+      needs_text: whether rows need a transcript.
 
     Raises:
-      DataError: a list that is missing, has no header, is not UTF-8, not JSON, or empty.
+      DataError: a list is missing, empty, not UTF-8, not valid CSV or JSON, or lacks a column.
     """
     found: list[Utterance] = []
     for entry in entries:
         rows = list(_read(entry, audio_root, needs_text))
         if not rows:
-            raise DataError(f"The folder {shown(entry)} holds no recordings ({', '.join(AUDIO_SUFFIXES)})."
+            raise DataError(f"The folder {shown(entry)} contains no recordings ({', '.join(AUDIO_SUFFIXES)})."
                             if os.path.isdir(entry) else f"{shown(entry)} lists no recordings.")
         found += rows
     return found
 
 
 def write_csv(path: str, rows: Iterable[tuple[str, int, str]]) -> int:
-    """Writes a CSV list of rows (recording, its bytes, transcript); returns their number."""
+    """Writes a CSV list of rows (recording, its size in bytes, transcript), and returns the number of rows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([FILE_COLUMN, "wav_filesize", TEXT_COLUMN])
@@ -87,7 +88,7 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
 
 
 def _is_csv(path: str) -> bool:
-    """Whether a file is to be read as CSV: its name or its first line says so; a recording may have any name."""
+    """Returns whether a file is a CSV list, by its suffix or its first line: recordings can have any suffix."""
     if path.lower().endswith(".csv") or not os.path.isfile(path):
         return True
     with opened_data(path) as file:
@@ -99,8 +100,8 @@ def _read_csv(path: str, audio_root: str | None, needs_text: bool) -> Iterator[U
     try:
         yield from _csv_rows(reader, path, audio_root, needs_text)
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: the line is no CSV: {error}; look for a double quote that is not "
-                        "closed.") from error
+        raise DataError(f"{path}:{reader.line_num}: the line is not valid CSV ({error}): look for an unclosed double "
+                        "quote.") from error
 
 
 def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) -> Iterator[Utterance]:
@@ -108,18 +109,18 @@ def _csv_rows(reader: Any, path: str, audio_root: str | None, needs_text: bool) 
     needed = [FILE_COLUMN, TEXT_COLUMN] if needs_text else [FILE_COLUMN]
     missing = [name for name in needed if name not in header]
     if missing:
-        raise DataError(f"{path}:1: the header {','.join(header)[:80]!r} does not name {' and '.join(missing)}: the "
-                        "first line of the file has to be wav_filename,wav_filesize,transcript.")
+        raise DataError(f"{path}:1: the header {','.join(header)[:80]!r} lacks {' and '.join(missing)}: the first line "
+                        "must be wav_filename,wav_filesize,transcript.")
     if twice := [name for name in needed if header.count(name) > 1]:
-        raise DataError(f"{path}:1: the header names {twice[0]} twice.")
+        raise DataError(f"{path}:1: the header has the column {twice[0]} more than once: remove or rename the others.")
     file_column = header.index(FILE_COLUMN)
     text_column = header.index(TEXT_COLUMN) if TEXT_COLUMN in header else None
     for row in reader:
         if not row:
             continue
         if len(row) != len(header):
-            raise DataError(f"{path}:{reader.line_num}: the row has {len(row)} columns but the header {len(header)}: "
-                            "put text with commas into double quotes.")
+            raise DataError(f"{path}:{reader.line_num}: the row has {len(row)} columns, but the header has "
+                            f"{len(header)}: put text with commas into double quotes.")
         name = row[file_column].strip()
         text = None if text_column is None else row[text_column]
         yield Utterance(shown(name), _located(name, path, audio_root), text, path, reader.line_num)
@@ -131,28 +132,33 @@ def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[
             continue
         try:
             row: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting without end
-            raise DataError(f"{path}:{number}: the line is not JSON: {getattr(error, 'msg', error)}.") from error
+        except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
+            raise DataError(f"{path}:{number}: the line is not valid JSON: {getattr(error, 'msg', error)}.") from error
         if not isinstance(row, dict) or not isinstance(row.get("audio_filepath"), str):
-            raise DataError(f"{path}:{number}: the line has to be an object with 'audio_filepath' and 'text'.")
+            raise DataError(f"{path}:{number}: the line must be a JSON object with the keys 'audio_filepath' and "
+                            "'text'.")
         path_given, text = row["audio_filepath"], row.get("text")
         name = shown(path_given)
         if row.get("offset"):
-            raise DataError(f"{path}:{number}: the row begins at 'offset' {row['offset']} of {name}, but files are "
-                            "read whole: cut it into one for each utterance.")
+            raise DataError(f"{path}:{number}: the row starts at 'offset' {row['offset']} of {name}, but offsets are "
+                            "not supported: split the file into one per utterance.")
         if needs_text and not isinstance(text, (str, type(None))):
-            raise DataError(f"{path}:{number}: 'text' of {name} is {json.dumps(text)[:40]} but has to be a string.")
+            raise DataError(f"{path}:{number}: 'text' of {name} must be a string, got {json.dumps(text)[:40]}.")
         yield Utterance(name, _located(path_given, path, audio_root), text if isinstance(text, str) else None, path,
                         number)
 
 
 def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
-    """LibriSpeech: files ``*.trans.txt`` of lines ``id text`` beside the recordings ``id.flac``."""
+    """Yields the rows of a folder.
+
+    A LibriSpeech folder has files ``*.trans.txt`` with lines ``id text`` beside the recordings ``id.flac``. In a folder
+    without such files, all audio files are rows without a transcript.
+    """
     files = sorted(_files_below(folder))
     lists = [path for path in files if path.endswith(_TRANSCRIPTS)]
     if not lists and needs_text:
-        raise DataError(f"The folder {shown(folder)} has no *{_TRANSCRIPTS} files: give a CSV file, or a folder as "
-                        "LibriSpeech has it.")
+        raise DataError(f"The folder {shown(folder)} has no *{_TRANSCRIPTS} files: name a CSV file, or a folder in "
+                        "the layout of LibriSpeech.")
     for path in lists:
         beside = {stem: suffix for stem, suffix in map(os.path.splitext, os.listdir(os.path.dirname(path)))
                   if suffix.lower() in AUDIO_SUFFIXES}
@@ -168,11 +174,11 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Yields the files of a folder and of those in it; then of those that links lead to, unless they have been met."""
+    """Yields the files of a folder and its subfolders, then those of symbolically linked folders; no folder twice."""
     seen: set[str] = set()
     tops = [folder]
     for top in tops:
-        for parent, folders, names in os.walk(top, onerror=_refuse):  # not through links
+        for parent, folders, names in os.walk(top, onerror=_refuse):  # does not follow symbolic links
             place = os.path.realpath(parent)
             if place in seen:
                 folders.clear()

@@ -1,4 +1,4 @@
-"""The parameters of ``Speech2TextDataLayer``, and their checks."""
+"""Parameters of ``Speech2TextDataLayer``, and their checks."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ _NUMBERS = (float, list, np.ndarray, type(None))
 def required_params() -> dict[str, Any]:
     """Returns the required parameters."""
     return {
-        "num_audio_features": Param(int, doc="Columns of the features: frequencies, mel filters or coefficients.",
+        "num_audio_features": Param(int, doc="Number of features per frame: frequencies, mel filters or coefficients.",
                                     minimum=1, maximum=10**5),
-        "input_type": Param(list(INPUT_TYPES), doc="What features are.", on_change=REFUSE),
-        "vocab_file": Param(str, doc="Alphabet: one character a line, in the order of their ids; with bpe a "
-                            "SentencePiece model.", file=ASSET),
+        "input_type": Param(list(INPUT_TYPES), doc="Type of the features.", on_change=REFUSE),
+        "vocab_file": Param(str, doc="The alphabet: a file with one character per line, in the order of the ids; with "
+                            "bpe, a SentencePiece model.", file=ASSET),
     }
 
 
 def optional_params() -> dict[str, Any]:
-    """Returns the optional parameters, without those of all data layers."""
+    """Returns the optional parameters, without those common to all data layers."""
     return {**_data_params(), **_text_params(), **_feature_params(), **with_change(FREE, _cache_params())}
 
 
 def _data_params() -> dict[str, Any]:
     return {
         "dataset_files": Param(list, [], "CSV files (wav_filename,wav_filesize,transcript), JSON-lines files "
-                               "(audio_filepath, text), LibriSpeech folders; in inference also audio files and folders "
-                               "of them.", file=LIST),
-        "audio_root": Param(PATH, None, "Folder of recordings with relative names; by default that of the list, or the "
-                            "working folder.", on_change=FREE),
-        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Whether the batch size counts "
-                                 "utterances, or padded frames or seconds of audio."),
-        "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 is no "
+                               "(audio_filepath, text) or LibriSpeech folders; in inference also audio files, or "
+                               "folders of audio files.", file=LIST),
+        "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
+                            "the list, or the working directory for recordings that are only there.", on_change=FREE),
+        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: utterances, "
+                                 "or frames or seconds of audio, padding included."),
+        "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 means no "
                               "limit.", "seconds"),
-        "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 is no "
+        "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 means no "
                               "limit.", "seconds"),
-        "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks of training audio, new in each "
-                              "epoch; see docs/speech-recognition.md."),
-        "on_bad_example": Param(["stop", "skip"], "stop", "Whether the run stops at a recording or transcript that "
-                                "cannot be used, or skips it; it is named and counted."),
-        "convert_audio": Param(bool, True, "Whether recordings of another rate are resampled and several channels "
-                               "averaged; if not, they are bad examples."),
-        "encoder_stride": Param((int, type(None)), None, "Frames of an encoder step: utterances whose label needs more "
-                                "CTC steps than there are, are bad examples. By default from the model.", "frames",
-                                minimum=1),
-        "map_parallel_calls": Param(int, 8, "Threads that read recordings and compute features.", "threads",
+        "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks for training audio, drawn anew "
+                              "in each epoch; see docs/speech-recognition.md."),
+        "on_bad_example": Param(["stop", "skip"], "stop", "Whether a recording or transcript that cannot be used stops "
+                                "the run or is skipped. Bad examples are reported with file and line."),
+        "convert_audio": Param(bool, True, "Whether to resample recordings of another rate and average several "
+                               "channels; if False, such recordings are bad examples."),
+        "encoder_stride": Param((int, type(None)), None, "Number of frames per encoder step; by default taken from the "
+                                "model. Utterances whose label needs more CTC steps than the encoder makes are bad "
+                                "examples.", "frames", minimum=1),
+        "map_parallel_calls": Param(int, 8, "Number of threads that read recordings and compute features.", "threads",
                                     minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Batches that are made in advance; by default as for "
-                                      "all data layers.", "batches", maximum=10**4, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; by default the "
+                                      "same as for other data layers.", "batches", maximum=10**4, on_change=FREE),
     }
 
 
 def _text_params() -> dict[str, Any]:
     return {
         "bpe": Param(bool, False, "Whether vocab_file is a SentencePiece model.", on_change=REFUSE),
-        "autoregressive": Param(bool, False, "Whether the alphabet has <S> and </S>, and targets end with </S>: for "
-                                "decoders with attention.", on_change=REFUSE),
-        "lower_case": Param(bool, False, "Whether transcripts are written in lower case."),
+        "autoregressive": Param(bool, False, "Whether to add <S> and </S> to the alphabet and end targets with </S>, "
+                                "as decoders with attention require.", on_change=REFUSE),
+        "lower_case": Param(bool, False, "Whether to convert transcripts to lower case."),
         "unicode_form": Param([None, "NFC", "NFD", "NFKC", "NFKD"], None, "Unicode normalisation of transcripts."),
         "remove_characters": Param(str, "", "Characters to remove from transcripts, such as punctuation."),
     }
@@ -75,55 +75,59 @@ def _text_params() -> dict[str, Any]:
 
 def _feature_params() -> dict[str, Any]:
     return {
-        "backend": Param(list(BACKENDS), "psf", "Definition of features: psf is that of python_speech_features, "
-                         "librosa that of librosa; tf computes the same as librosa in the graph.", on_change=REFUSE),
-        "sample_freq": Param(int, 16000, "Sampling rate of the audio for features.", "Hz", minimum=1, maximum=10**6,
-                             on_change=REFUSE),
+        "backend": Param(list(BACKENDS), "psf", "Definition of the features. psf: that of python_speech_features; "
+                         "librosa: that of librosa; tf: the same features as librosa, computed in the TensorFlow "
+                         "graph.", on_change=REFUSE),
+        "sample_freq": Param(int, 16000, "Sampling rate of the audio that features are computed from.", "Hz", minimum=1,
+                             maximum=10**6, on_change=REFUSE),
         "window_size": Param(float, 0.02, "Length of a window.", "seconds", above=0.0, maximum=10.0, on_change=REFUSE),
-        "window_stride": Param(float, 0.01, "From one window to the next.", "seconds", above=0.0, maximum=10.0,
-                               on_change=REFUSE),
-        "window": Param([None, "hanning", "hamming", "none"], None, "Shape of the window; by default hanning, and none "
-                        "for mfcc and logfbank of psf.", on_change=REFUSE),
-        "num_fft": Param((int, type(None)), None, "Points of the Fourier transform; by default the window's for a "
-                         "spectrogram, else the next power of two (psf: at least 512).", minimum=1, maximum=2**24,
-                         on_change=REFUSE),
-        "norm_per_feature": Param(bool, False, "Whether each feature is normalised separately.", on_change=REFUSE),
-        "features_mean": Param(_NUMBERS, None, "Mean of the features, one number or one for each; by default that of "
-                               "the utterance.", on_change=REFUSE),
-        "features_std_dev": Param(_NUMBERS, None, "Standard deviation of the features, likewise.", on_change=REFUSE),
-        "gain": Param((float, type(None)), None, "Factor of the audio, which is from -1 to 1; by default the factor "
-                      "that makes its peak 1.", minimum=0.0, on_change=REFUSE),
-        "dither": Param(float, 0.0, "Amplitude of white noise that is added to training audio, which has a peak of 1; "
-                        "otherwise its expected power is added.", minimum=0.0),
-        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this.", "frames",
+        "window_stride": Param(float, 0.01, "Time from the start of one window to the start of the next.", "seconds",
+                               above=0.0, maximum=10.0, on_change=REFUSE),
+        "window": Param([None, "hanning", "hamming", "none"], None, "Window function; by default none for mfcc and "
+                        "logfbank of psf, and hanning otherwise.", on_change=REFUSE),
+        "num_fft": Param((int, type(None)), None, "Number of points of the Fourier transform; by default the number of "
+                         "samples in a window for spectrograms, otherwise the next power of two (psf: at least 512).",
+                         minimum=1, maximum=2**24, on_change=REFUSE),
+        "norm_per_feature": Param(bool, False, "Whether to normalise each feature separately.", on_change=REFUSE),
+        "features_mean": Param(_NUMBERS, None, "Mean to subtract from the features: one number, or one for each "
+                               "feature; by default the mean of each utterance.", on_change=REFUSE),
+        "features_std_dev": Param(_NUMBERS, None, "Standard deviation to divide the features by: one number, or one "
+                                  "for each feature; by default that of each utterance.", on_change=REFUSE),
+        "gain": Param((float, type(None)), None, "Factor by which to multiply the audio, whose samples are from -1 to "
+                      "1; by default the factor that makes the peak 1.", minimum=0.0, on_change=REFUSE),
+        "dither": Param(float, 0.0, "Amplitude of the white noise that is added to training audio, whose peak is 1. In "
+                        "evaluation and inference, the expected power of the noise is added instead.", minimum=0.0),
+        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value.", "frames",
                         minimum=0, maximum=10**5),
-        "pad_signal": Param(bool, False, "psf only: whether each signal is padded by zeros instead, whose frames "
-                            "count, as in the TensorFlow 1 toolkit.", on_change=REFUSE),
+        "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
+                            "The padding's frames then count as part of the utterance, as in the TensorFlow 1 "
+                            "toolkit.", on_change=REFUSE),
     }
 
 
 def _cache_params() -> dict[str, Any]:
     return {
-        "cache_features": Param(bool, False, "Whether features are cached on disk; decoded audio if it is augmented."),
+        "cache_features": Param(bool, False, "Whether to cache features on disk. Decoded audio is cached instead if it "
+                                "is augmented or the backend is tf."),
         "cache_format": Param(list(FORMATS), "npy", "File format of the cache."),
-        "cache_regenerate": Param(bool, False, "Whether cached files of earlier runs are written again."),
-        "cache_dir": Param(PATH, None, "Folder of the cache, and of the lengths of large sets; by default .os2s_cache "
-                           "beside the first list."),
+        "cache_regenerate": Param(bool, False, "Whether to overwrite the cached files of earlier runs."),
+        "cache_dir": Param(PATH, None, "Folder for cached features, and for the cached lengths of large data sets; by "
+                           "default .os2s_cache beside the first list."),
     }
 
 
 def make_settings(params: Mapping[str, Any], path: str) -> FeatureSettings:
-    """Returns the settings of features.
+    """Returns the feature settings given by a data layer's parameters.
 
     Raises:
-      ConfigError: parameters that do not fit together.
+      ConfigError: the parameters are invalid or contradict each other.
     """
     def numbers(name: str) -> np.ndarray | None:
         value = params[name]
         try:
             return None if value is None else np.asarray(value, np.float64)
         except (ValueError, TypeError):
-            raise ConfigError([f"'{path}/{name}' is {value!r} but has to be a number or a list of them."]) from None
+            raise ConfigError([f"'{path}/{name}' must be a number or a list of numbers, got {value!r}."]) from None
 
     settings = FeatureSettings(
         num_features=params["num_audio_features"], std_dev=numbers("features_std_dev"), mean=numbers("features_mean"),
@@ -137,18 +141,18 @@ def make_settings(params: Mapping[str, Any], path: str) -> FeatureSettings:
 
 
 def check_data_params(params: Mapping[str, Any], mode: str, path: str) -> None:
-    """Checks the parameters that are not about features.
+    """Checks the parameters that do not concern features.
 
     Raises:
-      ConfigError: every problem found, together.
+      ConfigError: parameters are invalid; the error lists all problems found.
     """
     problems = []
     if not params["dataset_files"] and mode != "interactive_infer":
         problems.append(f"'{path}/dataset_files' is missing: name the lists of recordings.")
     if not all(isinstance(name, str) and name for name in params["dataset_files"]):
-        problems.append(f"'{path}/dataset_files' has to be a list of file names.")
+        problems.append(f"'{path}/dataset_files' must be a list of file names.")
     least, most = params["min_duration"], params["max_duration"]
     if 0 <= most < least:
-        problems.append(f"'{path}/min_duration' is {least} but has to be at most max_duration, {most}.")
+        problems.append(f"'{path}/min_duration' is {least}, but must not exceed max_duration, which is {most}.")
     if problems:
         raise ConfigError(problems)

@@ -1,4 +1,4 @@
-"""From a recording to its part of a batch: features, or audio for the backend ``tf``."""
+"""Turns a recording into an example: features, or audio for the backend ``tf``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from open_seq2seq.data.speech2text.augmentation import Augmentation, Draw, apply
 
 
 class Pipeline:
-    """Reads recordings, augments them, and computes features; called from several threads.
+    """Reads recordings, augments them, and computes features; thread-safe.
 
-    The order is: read and resample; speed; normalise; noise and dither; features; masks.
+    The steps are, in this order: read and resample, perturb the speed, normalise, add noise and dither, compute
+    features, apply masks.
 
     Args:
-      settings: of the features.
-      augmentation: in training; None otherwise.
-      silence_is_bad: whether silent recordings are refused.
-      cache: keeps the results before the first random step, or None.
+      settings: the feature settings.
+      augmentation: the augmentation of training audio; None outside training.
+      silence_is_bad: whether silent recordings raise an error.
+      cache: stores the result of the steps before the first random one; None for no cache.
     """
 
     def __init__(self, settings: FeatureSettings, augmentation: Augmentation | None, silence_is_bad: bool,
@@ -37,12 +38,12 @@ class Pipeline:
 
         Args:
           path: the recording.
-          samples: its length at the features' rate when the set was read.
-          draw: its random numbers in this epoch.
+          samples: the recording's number of samples at the features' sampling rate when the data set was read.
+          draw: the random numbers of this example and epoch.
 
         Returns:
-          (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; masks ``[masks, 4]`` if the graph has
-          to apply them, otherwise None).
+          (features ``[frames, num_features]``, or audio ``[samples]`` for ``tf``; masks ``[masks, 4]`` that the graph
+          has to apply, or None).
 
         Raises:
           AudioError: the recording cannot be used.
@@ -51,21 +52,21 @@ class Pipeline:
         return self._masked(found, draw) if self._caches_features else self.from_audio(found, draw)
 
     def audio(self, path: str, samples: int) -> np.ndarray:
-        """Reads a recording ``[samples]`` at the features' rate.
+        """Reads a recording and returns its audio ``[samples]`` at the features' sampling rate.
 
         Raises:
-          AudioError: it cannot be used, or its length has changed since the set was read.
+          AudioError: the recording cannot be used, or its length has changed since the data set was read.
         """
         audio = read_audio(path, self.settings.sample_freq)
         if len(audio) != samples:
-            raise AudioError("changed", f"has changed since this run began: it has {len(audio):,} samples at "
+            raise AudioError("changed", f"has changed since this run started: it has {len(audio):,} samples at "
                              f"{self.settings.sample_freq} Hz instead of {samples:,}")
         if self._silence_is_bad and is_silent(audio):
             raise AudioError("silent", "is silent")
         return audio
 
     def from_audio(self, audio: np.ndarray, draw: Draw | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Makes an example from audio ``[samples]``; without ``draw`` nothing is augmented."""
+        """Makes an example from audio ``[samples]``, without augmentation if ``draw`` is None."""
         settings, augmentation = self.settings, self.augmentation
         if augmentation is not None and draw is not None:
             audio = augmentation.perturb_speed(audio, draw)
@@ -73,7 +74,7 @@ class Pipeline:
         if augmentation is not None and draw is not None:
             audio = augmentation.add_noise(audio, draw)
             if settings.backend == "psf" and settings.gain is None:
-                audio = normalized_audio(audio, None)  # 16 bits hold no more
+                audio = normalized_audio(audio, None)  # psf clips to 16 bits
         if settings.backend != "tf":
             audio = audio_features(audio, settings, dither_floor=augmentation is None)
         return (audio, None) if draw is None else self._masked(audio, draw)
@@ -90,13 +91,13 @@ class Pipeline:
         return values, masks if in_graph else None
 
     def _cached(self, path: str, samples: int) -> np.ndarray:
-        """Returns the result before the first random step: features, or audio."""
+        """Returns the result of the steps before the first random one, from the cache if possible."""
         found = self.cache.load(path) if self.cache is not None else None
         if found is not None and found.dtype == np.float32 and found.shape == self._shape(samples):
             return found
         audio = self.audio(path, samples)
         made = self.from_audio(audio, None)[0] if self._caches_features else audio
-        # Silence is not cached: training refuses it, inference does not, and features do not show it.
+        # Silence is not cached: only training and evaluation reject it, and features do not reveal it.
         if self.cache is not None and not is_silent(audio):
             self.cache.store(path, made)
         return made
@@ -109,7 +110,7 @@ class Pipeline:
 
 
 def caches_features(settings: FeatureSettings, augmentation: Augmentation | None) -> bool:
-    """Returns whether features are the same in all epochs, so that they can be cached; otherwise audio is cached."""
+    """Returns whether features are cached, because they are the same in all epochs; otherwise audio is cached."""
     return settings.backend != "tf" and not (augmentation is not None and augmentation.changes_audio)
 
 

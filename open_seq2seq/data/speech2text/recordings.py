@@ -1,4 +1,4 @@
-"""The rows of a data set: their lengths, and the problems of rows that cannot be used."""
+"""The rows of a data set's lists: their lengths, and the problems of rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from open_seq2seq.utils.errors import DataError
 
 StepsOf = Callable[[np.ndarray], np.ndarray]
 _SHOWN = 20
-"""Number of bad examples that are named; further ones are counted."""
+"""Maximum number of bad examples that a message names; the others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Problem:
     """Why an example cannot be used.
 
     Attributes:
-      place: its list and line.
-      name: of the recording in the list.
-      kind: the problem in a few words, by which examples are counted.
-      detail: the problem as a sentence whose subject is the name.
+      place: the list and line of the example.
+      name: name of the recording in the list.
+      kind: the problem in a few words; examples are counted by kind.
+      detail: the problem as the predicate of a sentence about the recording: ``is an empty file``.
     """
 
     place: str
@@ -43,30 +43,32 @@ class Problem:
     detail: str
 
     def __str__(self) -> str:
-        # The place of a recording that is not in a list is its own name.
+        # For a recording that is not in a list, the place is the path, which ends with the name.
         return f"{self.place} {self.detail}" if self.place.endswith(self.name) else (
             f"{self.place}: {self.name} {self.detail}")
 
 
 class Recordings:
-    """The rows of a data set's lists, and which of them are examples.
+    """The rows of a data set's lists, and the selection of rows that are usable as examples.
 
     Args:
-      params: of the data layer.
-      mode: ``train``, ``eval`` or ``infer``, which needs no transcripts and leaves out only unreadable recordings.
-      alphabet: of the transcripts.
-      settings: of the features.
-      threads: number of files that are opened at the same time.
+      params: the parameters of the data layer.
+      mode: ``train``, ``eval`` or ``infer``; inference needs no transcripts and ignores limits on the duration.
+      alphabet: the alphabet of the transcripts.
+      settings: the feature settings.
+      threads: number of files to read in parallel.
 
     Attributes:
-      rows: row of each example ``[examples]``; rows of all lists are numbered from 0.
-      samples: of each row, at the features' rate ``[rows]``.
-      frames: of each row ``[rows]``.
-      transcripts: of all rows; None in inference.
-      dropped: reason → number of rows left out.
+      utterances: the rows of all lists, numbered from 0 in this order.
+      index: the headers of the recordings ``[rows]``.
+      rows: row number of each example ``[examples]``.
+      samples: number of samples of each row at the sampling rate of the features ``[rows]``.
+      frames: number of frames of each row ``[rows]``.
+      transcripts: the transcripts of all rows; None in inference.
+      dropped: dict of reason → number of rows left out.
 
     Raises:
-      DataError: unreadable lists; bad examples with ``on_bad_example: stop``; no examples left.
+      DataError: a list cannot be read, there are bad examples with ``on_bad_example: stop``, or no examples are left.
     """
 
     def __init__(self, params: Mapping[str, Any], mode: str, alphabet: Alphabet, settings: FeatureSettings,
@@ -90,7 +92,7 @@ class Recordings:
         self._say_conversions(settings.sample_freq)
 
     def problem(self, row: int, kind: str, detail: str) -> Problem:
-        """Returns a problem of a row."""
+        """Returns the description of a row's problem."""
         utterance = self.utterances[row]
         return Problem(utterance.place, utterance.name, kind, detail)
 
@@ -99,24 +101,29 @@ class Recordings:
         return self.utterances[int(self.rows[example])]
 
     def require_steps(self, stride: int, steps_of: StepsOf | None = None, shortest: float = 1.0) -> None:
-        """Leaves out examples whose label needs more CTC steps than there are.
+        """Treats examples whose label needs more CTC steps than the encoder makes as bad examples.
 
         Args:
-          stride: frames of a step.
-          steps_of: function of frames ``[rows]`` that returns steps; ``frames / stride``, rounded up, by default.
-          shortest: the least factor by which augmentation multiplies the length of a recording.
+          stride: number of frames per encoder step.
+          steps_of: function from numbers of frames ``[rows]`` to numbers of encoder steps; by default
+            ``frames / stride``, rounded up.
+          shortest: the smallest factor by which augmentation multiplies the length of a recording.
+
+        Raises:
+          DataError: there are such examples with ``on_bad_example: stop``, or no examples are left.
         """
         if self.transcripts is None:
             return
         frames, quickest = self.frames, ""
         if shortest != 1.0:
             frames = self._settings.num_frames(stretched_length(self.samples, shortest))
-            quickest = f" where augmentation makes it {shortest:g} times as long"
+            quickest = f" when augmentation multiplies its length by {shortest:g}"
         steps = -(-frames // stride) if steps_of is None else steps_of(frames)
         needed = self.transcripts.ctc_steps
         self._leave_out({int(row): (
-            "label longer than its frames", f"has a label that needs {needed[row]} steps of CTC, but only {steps[row]} "
-            f"({frames[row]} frames{quickest}, {stride} to a step)") for row in self.rows if needed[row] > steps[row]})
+            "label longer than its frames", f"has a label that needs {needed[row]} CTC steps, but only {steps[row]} "
+            f"({frames[row]} frames{quickest}, {stride} per encoder step)")
+            for row in self.rows if needed[row] > steps[row]})
 
     def _header_problems(self, settings: FeatureSettings) -> dict[int, tuple[str, str]]:
         found = {row: (error.kind, error.detail) for row, error in self.index.errors.items()}
@@ -124,7 +131,7 @@ class Recordings:
             for row in range(len(self.index)):
                 info = self.index.info(row)
                 if row not in found and info.rate != settings.sample_freq:
-                    found[row] = ("another rate", f"has {info.rate} Hz instead of {settings.sample_freq}")
+                    found[row] = ("another rate", f"has a rate of {info.rate} Hz instead of {settings.sample_freq}")
                 elif row not in found and info.channels > 1:
                     found[row] = ("several channels", f"has {info.channels} channels instead of one")
         if self.transcripts is not None:
@@ -132,13 +139,16 @@ class Recordings:
         return dict(sorted(found.items()))
 
     def _duplicates(self) -> dict[int, tuple[str, str]]:
-        """Returns recordings that one list has twice. The same list may be given twice, to increase its weight."""
+        """Returns the problems of recordings that a list names twice.
+
+        Naming the same list twice is allowed, to increase its weight.
+        """
         found: dict[int, tuple[str, str]] = {}
         seen: dict[tuple[str, str], Utterance] = {}
         for row, utterance in enumerate(self.utterances):
             first = seen.setdefault((utterance.source, os.path.normpath(utterance.path)), utterance)
             if first.line < utterance.line:
-                found[row] = ("duplicate", f"is in the list twice: it is also in line {first.line}")
+                found[row] = ("duplicate", f"is already in line {first.line} of the list")
         return found
 
     def _leave_out(self, problems: Mapping[int, tuple[str, str]]) -> None:
@@ -170,8 +180,8 @@ class Recordings:
     def _check_left(self) -> None:
         if not len(self.rows):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
-            raise DataError(f"Nothing is left of the {len(self.utterances)} recordings of "
-                            f"{', '.join(map(shown, self._params['dataset_files']))}: {reasons}.")
+            raise DataError(f"All {len(self.utterances)} recordings of "
+                            f"{', '.join(map(shown, self._params['dataset_files']))} were left out: {reasons}.")
 
     def _say_conversions(self, sample_freq: int) -> None:
         rates = Counter(self.index.rates[self.rows].tolist())
@@ -185,7 +195,7 @@ class Recordings:
 
 
 def describe_problems(problems: Sequence[Problem]) -> str:
-    """Returns lines that count bad examples by kind and name the first ones."""
+    """Returns lines with the number of bad examples of each kind and the names of the first ones."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in Counter(p.kind for p in problems).items())
     lines = [f"{len(problems):,} bad example{'s' if len(problems) > 1 else ''}: {kinds}.",
              *(f"   {problem}." for problem in problems[:_SHOWN])]

@@ -1,4 +1,4 @@
-"""Speech to text: recordings and their transcripts."""
+"""The data layer for speech recognition: recordings and their transcripts."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_
 class Speech2TextDataLayer(DataLayer):
     """Recordings and their transcripts, from CSV files, JSON lines or LibriSpeech folders.
 
-    A batch has features ``[batch, time, num_audio_features]`` and their lengths in frames ``[batch]``; with the backend
-    ``tf`` it has audio ``[batch, samples]`` and lengths in samples, from which ``features`` makes the same in the
-    graph. Targets are ids of the alphabet, without CTC's blank. Recordings of any rate and number of channels are
-    converted.
+    A batch contains features ``[batch, time, num_audio_features]`` and their lengths in frames ``[batch]``. With the
+    backend ``tf``, it contains audio ``[batch, samples]`` and lengths in samples instead, from which ``features``
+    computes features and lengths in the graph. Targets are ids of the alphabet, without CTC's blank. Recordings of any
+    sampling rate and number of channels are converted, unless ``convert_audio`` is False.
 
     Bad examples (a broken file, characters outside the alphabet, a label longer than its frames…) are reported with
-    file and line, and stop the run or are left out, according to ``on_bad_example``.
+    file and line. Depending on ``on_bad_example``, they stop the run or are left out.
 
     Attributes:
       alphabet: converts text to ids and back.
-      settings: of the features.
+      settings: the feature settings.
 
     Raises:
-      ConfigError: parameters that do not fit together.
-      DataError: files that are missing or cannot be used; no examples left.
+      ConfigError: the parameters are invalid or contradict each other.
+      DataError: a file is missing or cannot be used, or no examples are left.
     """
 
     length_limit = "max_duration"
@@ -96,7 +96,7 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def batch_budget(self) -> int:
-        """The greatest cost of a batch: utterances, or frames (samples for ``tf``)."""
+        """Maximum cost of a batch: a number of utterances, or of frames (samples for ``tf``)."""
         size, unit = super().batch_budget, self.params["batch_size_unit"]
         if unit == "sentences":
             return size
@@ -115,14 +115,15 @@ class Speech2TextDataLayer(DataLayer):
         return super().explain_too_costly(example)
 
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
-        """Leaves out, or refuses, examples whose label needs more CTC steps than the encoder has outputs.
+        """Treats examples whose label needs more CTC steps than the encoder makes as bad examples.
 
-        The model calls it when its encoder is known; the parameter ``encoder_stride`` does the same.
+        The model calls this method once its encoder is known. It has no effect if the parameter ``encoder_stride`` is
+        set, because the constructor has then already found such examples.
 
         Args:
-          stride: frames of an encoder step.
-          steps_of: function of frames ``[examples]`` that returns encoder steps; ``frames / stride``, rounded up, by
-            default.
+          stride: number of frames per encoder step.
+          steps_of: function from numbers of frames ``[rows]`` to numbers of encoder steps; by default
+            ``frames / stride``, rounded up.
         """
         if self.params["encoder_stride"] is None:
             self._require_steps(stride, steps_of)
@@ -135,7 +136,7 @@ class Speech2TextDataLayer(DataLayer):
     @property
     def _set(self) -> Recordings:
         if self._recordings is None:
-            raise DataError("Interactive inference has no examples: recordings are passed one by one.")
+            raise DataError("Interactive inference has no data set: pass recordings to make_interactive_batch.")
         return self._recordings
 
     @property
@@ -144,9 +145,10 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of frames (samples for ``tf``) and of ids ``[num_examples, 2]``; ``[num_examples]`` in inference.
+        """Numbers of frames (samples for ``tf``) and of ids ``[num_examples, 2]``.
 
-        Padding to ``pad_to`` is included. With speed perturbation, the greatest lengths that can be drawn.
+        In inference, only the numbers of frames or samples ``[num_examples]``. Padding to ``pad_to`` is included. With
+        speed perturbation, these are the maximum lengths that can be drawn.
         """
         found, settings = self._set, self.settings
         samples = found.samples[found.rows]
@@ -164,12 +166,13 @@ class Speech2TextDataLayer(DataLayer):
         return self.make_training_batch(examples, 0)
 
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
-        """Makes the padded batch of these examples ``[batch]``, with the augmentation of this epoch.
+        """Returns the padded batch of these examples ``[batch]``, with the augmentation of this epoch.
 
-        If all of them are skipped the batch is one empty row, so that the number of batches does not change.
+        If all examples are skipped, the batch is a single empty row, so that the number of batches does not change.
 
         Raises:
-          DataError: a recording cannot be used; or, with ``on_bad_example: skip``, no recording of the set.
+          DataError: a recording cannot be used; with ``on_bad_example: skip``, only if all recordings of the data set
+            are bad.
         """
         examples = np.asarray(examples, np.int64)
         rows = self._set.rows[examples]
@@ -178,7 +181,7 @@ class Speech2TextDataLayer(DataLayer):
         if len(good) < len(found):
             self._handle_bad({int(rows[place]): item for place, item in enumerate(found)
                               if isinstance(item, AudioError)})
-        # An empty batch keeps the planned width, because windows may need some frames.
+        # An empty batch keeps the planned width, because the encoder may need a minimum number of frames.
         least = 0 if good else int(self.lengths.reshape(self.num_examples, -1)[examples, 0].max())
         batch = {"source_tensors": self._padded([found[place] for place in good], least), "ids": examples[good]}
         if self._set.transcripts is not None:
@@ -205,11 +208,11 @@ class Speech2TextDataLayer(DataLayer):
             problem = self._set.problem(row, error.kind, error.detail)
             if self.params["on_bad_example"] == "stop":
                 raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
-            if problem not in self._bad.values():  # a list may be given twice
+            if problem not in self._bad.values():  # the same list may be named twice
                 deco_print(f"Skipped {problem}")
             self._bad[row] = problem
         if len(self._bad) == self.num_examples:
-            raise DataError("Nothing is left: " + describe_problems(list(self._bad.values())))
+            raise DataError("All examples were skipped. " + describe_problems(list(self._bad.values())))
 
     def _padded(self, items: list[tuple[np.ndarray, np.ndarray | None]], least: int = 0) -> list[np.ndarray]:
         lengths = np.asarray([len(values) for values, _ in items], np.int32)
@@ -228,15 +231,17 @@ class Speech2TextDataLayer(DataLayer):
 
     @property
     def _masks_in_graph(self) -> int:
-        """Number of masks of each example that the graph applies."""
+        """Number of masks per example that the graph applies."""
         return self._augmentation.num_masks if self._augmentation is not None and self._in_graph is not None else 0
 
     def features(self, batch: Mapping[str, Any], training: bool = False) -> list[tf.Tensor]:
-        """Returns features ``[batch, time, num_audio_features]`` and frames ``[batch]`` of a batch, in the graph.
+        """Returns features ``[batch, time, num_audio_features]`` and their lengths in frames ``[batch]``, as tensors.
+
+        The backend ``tf`` computes them here; with other backends, the batch already contains them.
 
         Args:
-          batch: from ``make_batch``; it has features except for the backend ``tf``, whose features are computed here.
-          training: whether the batch was augmented.
+          batch: a batch of ``make_batch`` or ``make_training_batch``.
+          training: whether the batch is a training batch, to which masks may be applied.
         """
         source = list(batch["source_tensors"])
         if self._in_graph is None:
@@ -261,13 +266,13 @@ class Speech2TextDataLayer(DataLayer):
         return fields
 
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Makes a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate).
+        """Returns a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate in Hz).
 
         Raises:
-          DataError: no recordings, or one that cannot be used.
+          DataError: there are no recordings, or one cannot be used.
         """
         if not len(inputs):
-            raise DataError("Interactive inference takes a list of recordings: paths, or arrays of samples.")
+            raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
         items = [self._pipeline.from_audio(self._heard(given), None) for given in inputs]
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
@@ -286,10 +291,10 @@ class Speech2TextDataLayer(DataLayer):
         return [utterance.path for utterance in self._set.utterances]
 
     def examine(self) -> list[str]:
-        """Decodes every recording, for ``--check``; returns lines with the amount of audio and the bad examples.
+        """Decodes every recording, for ``--check``; returns lines with the hours of audio and the bad examples.
 
         Raises:
-          DataError: there are bad examples, and ``on_bad_example`` is ``stop``; or there are no good ones.
+          DataError: there are bad examples with ``on_bad_example: stop``, or there are only bad examples.
         """
         found = self._set
         rows = found.rows.tolist()
@@ -299,7 +304,7 @@ class Speech2TextDataLayer(DataLayer):
         if bad and self.params["on_bad_example"] == "stop":
             raise DataError(describe_problems(bad) + "\nFix or remove them, or set on_bad_example to skip.")
         if len(bad) == len(rows):
-            raise DataError("Nothing is left: " + describe_problems(bad))
+            raise DataError("No recording can be used. " + describe_problems(bad))
         hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
         lines = [f"all {len(rows):,} recordings were decoded: {hours:.2f} hours"]
         return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])
@@ -309,7 +314,7 @@ class Speech2TextDataLayer(DataLayer):
         return f"{utterance.place} ({utterance.name})" if utterance.line else utterance.name
 
     def file_name(self, example: int) -> str:
-        """Returns the name of an example's recording in its list."""
+        """Returns the name that the list gives to an example's recording."""
         return self._set.utterance(example).name
 
     def duration(self, example: int) -> float:
@@ -320,34 +325,34 @@ class Speech2TextDataLayer(DataLayer):
         """Returns an example's normalised transcript.
 
         Raises:
-          DataError: there are none in inference.
+          DataError: the layer is used for inference, where transcripts are not read.
         """
         if self._set.transcripts is None:
-            raise DataError("There are no transcripts in inference: they are not read.")
+            raise DataError("Transcripts are not available in inference, because they are not read.")
         return self._set.transcripts.texts[int(self._set.rows[example])] or ""
 
     def ids_to_text(self, ids: Any) -> str:
-        """Returns the text of ids ``[time]`` up to ``</S>``, without the blank."""
+        """Returns the text of ids ``[time]`` up to ``</S>``; blanks are skipped."""
         return self.alphabet.decode(ids)
 
     def report_dropped(self) -> dict[str, int]:
-        """Returns the number of rows of the lists that were left out, by reason."""
+        """Returns the number of rows that were left out for each reason."""
         return dict(self._set.dropped)
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters with which inference transcribes recordings.
+        """Returns the parameters that make inference transcribe the given recordings.
 
         Args:
-          files: recordings, folders of them, or lists; ``-`` is a recording from standard input.
+          files: recordings, folders of recordings, or lists; ``-`` is a recording from stdin.
 
         Raises:
-          UserError: a file does not exist, or standard input is empty.
+          UserError: a file does not exist, or stdin is empty.
         """
         check_given(files)
-        # The format is recognised by the content, whatever the suffix.
+        # The audio format is detected from the content, so the suffix does not matter.
         names = [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in files]
-        # No cache is left behind in the user's folder.
+        # Caching is off, so that nothing is written to the user's folders.
         return {"dataset_files": names, "audio_root": None, "cache_features": False}
 
 
@@ -362,5 +367,5 @@ def _audio_error(pipeline: Pipeline, found: Recordings, row: int) -> AudioError 
 def _float_type(dtype: Any, path: str) -> tf.DType:
     found = tf.as_dtype(dtype)
     if not found.is_floating:
-        raise ConfigError([f"'{path}/dtype' is {found.name} but has to be a floating-point type."])
+        raise ConfigError([f"'{path}/dtype' must be a floating-point type, got {found.name}."])
     return found

@@ -1,4 +1,4 @@
-"""A made-up language that recognisers learn in a minute: each letter has its two formants."""
+"""Synthetic speech in a made-up language that recognisers learn in a minute: each letter has two formants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from open_seq2seq.data.text_files import write_lines
 from open_seq2seq.utils import disk
 
 LETTERS = "abdeghiklmnoprstu"
-"""What words are made of; the alphabet has a blank too."""
+"""The letters of words; ``ALPHABET`` also has the space."""
 ALPHABET = " " + LETTERS
 _WORDS = 40
 _LETTER_SECONDS = (0.07, 0.11)
 _BLANK_SECONDS = (0.06, 0.1)
 _FADE_SECONDS = 0.01
-_BANDWIDTH = 90.0  # Hz, of a formant
+_BANDWIDTH = 90.0  # bandwidth of a formant in Hz
 _NOISE = 0.003
 
 
@@ -26,9 +26,9 @@ class Voice(NamedTuple):
     """A speaker.
 
     Attributes:
-      pitch: in Hz.
-      stretch: factor of the formants.
-      speed: factor of durations.
+      pitch: pitch in Hz.
+      stretch: factor by which the formants' frequencies are multiplied.
+      speed: factor by which the letters' durations are multiplied.
     """
 
     pitch: float
@@ -42,18 +42,25 @@ def draw_voice(random: np.random.Generator) -> Voice:
 
 
 def draw_text(random: np.random.Generator, words: tuple[int, int]) -> str:
-    """Returns some of the forty words of the language, between two numbers of them."""
+    """Returns a text of random words from the language's vocabulary of 40.
+
+    Args:
+      random: draws the words.
+      words: smallest and largest number of words.
+    """
     vocabulary = np.random.default_rng(0)
     lexicon = ["".join(vocabulary.choice(list(LETTERS), size=vocabulary.integers(2, 6))) for _ in range(_WORDS)]
     return " ".join(random.choice(lexicon, size=random.integers(words[0], words[1] + 1)))
 
 
 def synthesize(text: str, voice: Voice, random: np.random.Generator, rate: int = 16000) -> np.ndarray:
-    """Returns the sound of a text of ``ALPHABET`` ``[samples]``, float32, over weak noise.
+    """Returns the sound of a text with weak noise, float32 ``[samples]``.
 
     Args:
+      text: characters of ``ALPHABET``.
+      voice: the speaker.
       random: draws durations and noise.
-      rate: samples a second; 8000 at least, for the formants.
+      rate: sampling rate in Hz, at least 8000 for the formants.
     """
     pieces = [_pause(random, rate)]
     for letter in text:
@@ -70,10 +77,11 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
     """Writes lists ``<name>.csv``, 16-bit WAV files ``wav/<name>-0000.wav`` and the alphabet ``vocab.txt``.
 
     Args:
-      folder: where they go.
-      sizes: name of a list → how many utterances it has.
-      words: fewest and most words of an utterance.
-      rate: samples a second.
+      folder: the output folder.
+      sizes: dict of list name → number of utterances.
+      words: smallest and largest number of words in an utterance.
+      seed: seed of the random numbers.
+      rate: sampling rate in Hz.
     """
     import soundfile
 
@@ -93,7 +101,7 @@ def write_toy_speech(folder: str, sizes: dict[str, int], words: tuple[int, int] 
 
 
 def _letter(number: int, voice: Voice, seconds: float, rate: int) -> np.ndarray:
-    """Harmonics of the pitch under two formants."""
+    """Returns the sound of a letter ``[samples]``: harmonics of the pitch, weighted by two formants."""
     low, high = 350 + 130 * (number % 5), 1300 + 550 * (number // 5)
     time = np.arange(int(seconds * rate)) / rate
     harmonics = np.arange(1, int(rate / 2 / voice.pitch)) * voice.pitch

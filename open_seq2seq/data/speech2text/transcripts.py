@@ -1,4 +1,4 @@
-"""Transcripts as the alphabet's ids, all in one array."""
+"""Transcripts, encoded as ids of the alphabet and stored in one array."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import numpy as np
 from open_seq2seq.data.speech2text.alphabet import Alphabet, describe_characters
 
 NORMALIZATION = ("unicode_form", "lower_case", "remove_characters")
-"""The data layer's parameters that change transcripts."""
+"""The data layer's parameters that control the normalisation of transcripts."""
 
 
 class Transcripts:
     """The labels of all rows of a data set.
 
     Args:
-      texts: transcript of each row, normalised; None where there is none.
+      texts: normalised transcript of each row; None for a row without a transcript.
+      alphabet: encodes the transcripts.
 
     Attributes:
       texts: the transcripts ``[rows]``.
-      lengths: number of ids ``[rows]``, including ``</S>`` if the alphabet has it.
-      ctc_steps: steps that CTC needs ``[rows]``: one for each id, and one between equal neighbours.
-      problems: row → (kind, detail), see ``recordings.Problem``.
+      lengths: number of ids of each row ``[rows]``, including ``</S>`` if the alphabet has it.
+      ctc_steps: number of steps that CTC needs for each row ``[rows]``: one for each id, and one more between equal
+        neighbours.
+      problems: dict of row → (kind, detail); see ``recordings.Problem``.
     """
 
     def __init__(self, texts: list[str | None], alphabet: Alphabet) -> None:
@@ -46,14 +48,14 @@ class Transcripts:
             self.problems[row] = ("empty transcript", "has an empty transcript")
         elif unknown := alphabet.unknown(text):
             hint = " (set lower_case to True)" if not alphabet.unknown(text.lower()) else ""
-            self.problems[row] = ("characters outside the alphabet", "has characters in its transcript that are not in "
-                                  f"the alphabet: {describe_characters(unknown)}{hint}")
+            self.problems[row] = ("characters outside the alphabet", "has a transcript with characters outside the "
+                                  f"alphabet: {describe_characters(unknown)}{hint}")
         else:
             return alphabet.encode(text)
         return []
 
     def batch(self, rows: Iterable[int]) -> list[np.ndarray]:
-        """Returns ids ``[batch, time]``, padded by 0, and lengths ``[batch]``, both int32."""
+        """Returns the ids ``[batch, time]`` of some rows, padded with 0, and their lengths ``[batch]``, both int32."""
         rows = np.asarray(rows, np.int64)
         lengths = self.lengths[rows]
         ids = np.zeros([len(rows), int(lengths.max(initial=0))], np.int32)
@@ -63,7 +65,7 @@ class Transcripts:
 
 
 def text_normalizer(params: Mapping[str, Any]) -> Callable[[str], str]:
-    """Returns the function that normalises transcripts, according to the parameters ``NORMALIZATION``."""
+    """Returns a function that normalises transcripts as the parameters ``NORMALIZATION`` specify."""
     form, lower, unwanted = (params[name] for name in NORMALIZATION)
     removed = {ord(character): None for character in unwanted}
 

@@ -1,1 +1,1 @@
-"""Text to text: vocabularies, tokenizers, token files, and the data layers over them."""
+"""Text-to-text data: vocabularies, tokenizers, tokenised text, and the data layers that use them."""

@@ -1,7 +1,8 @@
-"""Text files as flat arrays of token ids, tokenised once.
+"""Text files, tokenised once into flat arrays of token ids.
 
-A large file gets an *index* beside it: its tokens, and where each sentence begins in them and each line in the text.
-The index is mapped into memory, so that it loads at once and several processes share one copy.
+The arrays of a large file are stored in an *index* beside the file: the tokens, the start of each sentence in the
+tokens, and the start of each line in the text. An index is memory-mapped, so that it loads instantly and several
+processes share one copy.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
 
-# Tokenising less than this takes about a second, so an index is not worthwhile.
+# Tokenising smaller files takes at most about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
 
@@ -44,8 +45,9 @@ class TokenCorpus:
     """The sentences of one text file.
 
     Args:
-      source: the arrays, or an index with them.
-      text: the content of the file; None if it is read again for each line.
+      path: path of the file.
+      source: the arrays, or the index that contains them.
+      text: content of the file; None if ``line`` reads from the file.
     """
 
     def __init__(self, path: str, source: IndexArrays | GuardedIndex, text: bytes | None = None) -> None:
@@ -57,7 +59,7 @@ class TokenCorpus:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the arrays are in an index."""
+        """Whether the arrays are stored in an index."""
         return isinstance(self._source, GuardedIndex)
 
     @property
@@ -67,7 +69,7 @@ class TokenCorpus:
 
     @property
     def offsets(self) -> np.ndarray:
-        """Where each sentence begins in ``tokens`` ``[sentences + 1]``."""
+        """Start of each sentence in ``tokens``, and the end of the last ``[sentences + 1]``."""
         return self._arrays.offsets
 
     def __len__(self) -> int:
@@ -75,11 +77,11 @@ class TokenCorpus:
 
     @property
     def counts(self) -> np.ndarray:
-        """Tokens of each sentence ``[sentences]``, int32."""
+        """Number of tokens in each sentence ``[sentences]``, int32."""
         return np.diff(self.offsets).astype(np.int32)
 
     def line(self, number: int) -> str:
-        """Returns a line of the file (from 0), without blanks at its ends."""
+        """Returns a line of the file by its number (from 0), without white space at its ends."""
         begin, end = self._arrays.line_starts[number:number + 2].tolist()
         line = self._line_of_file(begin, end) if self._text is None else self._text[begin:end]
         return line.decode("utf-8", errors="replace").strip()
@@ -90,22 +92,22 @@ class TokenCorpus:
         with opened_data(self.path, "The text file") as file:
             status = os.fstat(file.fileno())
             if (status.st_size, status.st_mtime_ns) != (known["size"], known["mtime_ns"]):
-                raise DataError(f"The text file {self.path} has changed since this run began: start it again.")
+                raise DataError(f"The text file {self.path} has changed since this run started: start the run again.")
             file.seek(begin)
             return file.read(end - begin)
 
     def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True,
                multiple: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Gathers sentences, closes each with EOS and pads them to one length.
+        """Gathers sentences, appends EOS to each, and pads them to a common length.
 
         Args:
-          sentences: their numbers ``[batch]``.
-          max_tokens: longer ones are cut, special tokens not counted.
-          start_token: whether each begins with the start token.
-          multiple: the padded length is a multiple of this.
+          sentences: numbers of the sentences ``[batch]``.
+          max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
+          start_token: whether to put the start token before each sentence.
+          multiple: the padded length is a multiple of this value.
 
         Returns:
-          ids ``[batch, time]`` int32, and lengths ``[batch]`` int32 with special tokens and without padding.
+          (ids ``[batch, time]``, lengths ``[batch]``), both int32; lengths include special tokens, but not padding.
         """
         lead = int(start_token)
         offsets = self.offsets
@@ -129,7 +131,13 @@ class TokenCorpus:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Consecutive lines: their ids ``[tokens]``, tokens in each line ``[lines]``, line starts in bytes ``[lines]``."""
+    """Consecutive lines of a text file.
+
+    Attributes:
+      tokens: concatenated ids of all lines ``[tokens]``.
+      counts: number of tokens in each line ``[lines]``.
+      starts: start of each line in the file, in bytes ``[lines]``.
+    """
 
     tokens: np.ndarray
     counts: np.ndarray
@@ -137,25 +145,25 @@ class _Chunk:
 
 
 def corpus_of_lines(lines: list[str], tokenizer: Tokenizer) -> TokenCorpus:
-    """Returns a corpus of lines that are not in a file."""
+    """Returns a corpus of lines in memory."""
     tokens, counts = tokenizer.encode(lines)
     return TokenCorpus("", IndexArrays(tokens, _offsets(counts), np.zeros(len(lines) + 1, np.int64)))
 
 
 def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, threads: int = 1,
                 thorough: bool = False) -> TokenCorpus:
-    """Returns the sentences of a text file, from its index if there is a valid one.
+    """Returns the sentences of a text file, from its index if that is valid.
 
     Args:
-      path: UTF-8 text, one sentence a line.
-      index_dir: folder of the index. By default large files have theirs in a folder
-        ``.os2s_index`` beside them, or in the user's cache when that cannot be written,
-        and small files are tokenised in memory.
-      threads: of the tokenizer, where it can use them.
-      thorough: whether an index is compared with the whole text, and as a whole with its checksums, at once.
+      path: UTF-8 text file, one sentence per line.
+      tokenizer: converts lines to ids.
+      index_dir: folder of the index. By default, the index of a large file is in the folder ``.os2s_index`` beside the
+        file, or in the user's cache folder if the former is not writable; small files are tokenised in memory.
+      threads: number of threads for tokenising, if the tokenizer supports threads.
+      thorough: whether to verify the index as a whole at once: all its checksums, and the digest of the text.
 
     Raises:
-      DataError: a file that is missing, empty or not UTF-8; an index that cannot be written.
+      DataError: the file is missing, empty or not UTF-8, or the index cannot be written.
     """
     with opened_data(path, "The text file") as file:
         size = os.fstat(file.fileno()).st_size
@@ -169,7 +177,7 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
 
 
 def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: int, thorough: bool) -> MappedIndex:
-    """Returns the index of a text; makes it if there is no valid one."""
+    """Returns the index of a text; builds the index if there is no valid one."""
     key = hashlib.sha256(f"{os.path.realpath(path)}\n{tokenizer.fingerprint}".encode(
         "utf-8", "surrogateescape")).hexdigest()[:16]
     name = f"{os.path.basename(path)}.{key}.index"
@@ -181,23 +189,23 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
         index_dir = index_dir or _writable_dir(path)
         index = os.path.join(index_dir, name)
         os.makedirs(index_dir, exist_ok=True)
-        # Ranks that start together wait here until one of them has made the index.
+        # Ranks that start together wait here until one of them has built the index.
         with _locked(index + ".lock"):
             try:
                 found = read_index(index, path, tokenizer.vocab_size, thorough)
             except UnfitIndexError as error:
-                deco_print(f"The index {index} is made again: {error}.")
+                deco_print(f"Rebuilding the index {index}: {error}.")
                 found = None
             if found is None:
                 _write_index(index, path, tokenizer, threads)
                 found = read_index(index, path, tokenizer.vocab_size)
     except OSError as error:
         raise DataError(f"The index of {path} cannot be written to {index_dir} ({error.strerror}): set index_dir to a "
-                        "folder with enough room.") from error
+                        "writable folder with enough space.") from error
     except UnfitIndexError:
         found = None
     if found is None:
-        raise DataError(f"{path} changed while it was read: start again when nothing writes to it.")
+        raise DataError(f"{path} changed while it was read: start the run again when no program writes to the file.")
     return found
 
 
@@ -220,7 +228,7 @@ def _in_memory(path: str, tokenizer: Tokenizer, threads: int) -> TokenCorpus:
 
 def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
             digest: TextDigest | None = None) -> Iterator[_Chunk]:
-    """Reads and tokenises a file, some megabytes at a time."""
+    """Reads and tokenises a file in chunks of some megabytes."""
     lines_before = 0
     for start, block in _line_blocks(file, path, digest):
         text = _decode(block, path, lines_before)
@@ -228,8 +236,8 @@ def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
         tokens, counts = tokenizer.encode(lines, threads)
         if len(tokens) and int(tokens.max()) >= tokenizer.vocab_size:
             line = int(np.searchsorted(np.cumsum(counts), int(tokens.argmax()), side="right"))
-            raise DataError(f"{path}:{lines_before + line + 1}: the token id {int(tokens.max())} is beyond the "
-                            f"vocabulary of {tokenizer.vocab_size}.")
+            raise DataError(f"{path}:{lines_before + line + 1}: the token id {int(tokens.max())} must be below the "
+                            f"vocabulary size, {tokenizer.vocab_size}.")
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
         starts = start + np.concatenate([[0], ends])[:len(lines)]
         yield _Chunk(tokens.astype(_token_type(tokenizer.vocab_size)), counts, starts)
@@ -239,7 +247,7 @@ def _chunks(file: BinaryIO, path: str, tokenizer: Tokenizer, threads: int,
 
 
 def _line_blocks(file: BinaryIO, path: str, digest: TextDigest | None) -> Iterator[tuple[int, bytes]]:
-    """Yields (position in bytes, whole lines), in blocks of about ``_CHUNK_BYTES``."""
+    """Yields (position in bytes, block of whole lines), with blocks of about ``_CHUNK_BYTES``."""
     position = lines = 0
     while block := file.read(_CHUNK_BYTES):
         rest = file.readline(MOST_LINE_BYTES + 1)
@@ -279,16 +287,16 @@ def _writable_dir(path: str) -> str:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Holds a lock that ends with the process, if the system supports such locks.
+    """Holds a file lock, which the system releases if the process dies; does nothing if locks are not supported.
 
     Raises:
-      DataError: there is a link or a pipe instead of the lock file.
+      DataError: the lock file is a symbolic link or not a regular file.
     """
     try:
         file = disk.open_lock(path, disk.always)
     except disk.ForeignError as error:
-        raise DataError(f"{path}, the lock of a text's index, is a link or no file: remove it, or give another "
-                        "index_dir.") from error
+        raise DataError(f"The lock file {path} of an index is a symbolic link or not a regular file: remove it, or set "
+                        "another index_dir.") from error
     with file:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
@@ -298,7 +306,7 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> None:
-    """Writes an index, and gives the file its name when it is complete."""
+    """Writes an index, which appears under its name only once complete."""
     identity, began = identity_of(path), time.perf_counter()
     deco_print(f"Tokenising {path} ({identity['size'] / 1e6:.0f} MB) to {index}")
     with disk.writing(index, disk.always, durable=True) as out:
@@ -307,7 +315,7 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
 
 
 def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
-    """Writes all of an index; returns the number of sentences."""
+    """Writes the content of an index and returns the number of sentences."""
     writer, digest, counts, starts, token_type = IndexWriter(out), TextDigest(), [], [], "uint16"
     with opened_data(path, "The text file") as file:
         for chunk in _chunks(file, path, tokenizer, threads, digest):

@@ -1,7 +1,7 @@
-"""The index of a tokenised text: a file that is mapped into memory, and checked because it is not trusted.
+"""The index of a tokenised text: a memory-mapped file that is verified before use.
 
-It contains the tokens; the beginning of each sentence in them, the beginning of each line in the text, and the CRC32 of
-each block of tokens; and a description in JSON, with the CRC32 of these numbers and the identity of the text.
+An index contains the tokens, the position of each sentence in the tokens and of each line in the text, the CRC32 of
+each block of tokens, and a JSON description with the CRC32 of the positions and the identity of the text.
 """
 
 from __future__ import annotations
@@ -29,16 +29,22 @@ _VERSION = 2
 _MAGIC = b"OS2SIDX2"
 _TOKEN_TYPES = ("uint16", "int32")
 _BLOCK_BYTES = 1 << 16
-"""Tokens have a checksum for each block, which is verified when a block is first used."""
+"""Size of the blocks of tokens that have a checksum each; a block is verified when it is first used."""
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 12
 
 
 class UnfitIndexError(Exception):
-    """An index that is damaged, or of another text; the message says why."""
+    """An index that cannot be used, because it is damaged or belongs to another text; the message gives the reason."""
 
 
 class IndexArrays(NamedTuple):
-    """Tokens ``[tokens]``, beginnings of sentences in them and of lines in the text (bytes) ``[sentences + 1]``."""
+    """The arrays of an index.
+
+    Attributes:
+      tokens: ids of all sentences ``[tokens]``.
+      offsets: start of each sentence in ``tokens``, and the end of the last ``[sentences + 1]``.
+      line_starts: start of each line in the text in bytes, and the text's size ``[sentences + 1]``.
+    """
 
     tokens: np.ndarray
     offsets: np.ndarray
@@ -52,7 +58,7 @@ class TextDigest:
         self._hash = hashlib.blake2b(digest_size=16)
 
     def update(self, block: bytes) -> None:
-        """Takes the next part of the text."""
+        """Adds the next part of the text."""
         self._hash.update(block)
 
     def __str__(self) -> str:
@@ -60,9 +66,9 @@ class TextDigest:
 
 
 def identity_of(path: str) -> dict[str, Any]:
-    """Returns the identity of a text: size, times of change, and a checksum of samples of it.
+    """Returns the identity of a text: size, mtime, ctime, and a checksum of samples.
 
-    Unlike the time of the last change of content, that of the status cannot be set, by ``touch`` for example.
+    The ctime is included because, unlike the mtime, it cannot be set by users (with ``touch``, for instance).
 
     Raises:
       DataError: the text cannot be read.
@@ -84,7 +90,7 @@ def _digest_of(path: str) -> str:
 
 
 class IndexWriter:
-    """Writes the parts of an index to a file opened for writing bytes."""
+    """Writes the parts of an index to a binary file."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out, self._written, self._rest = out, 0, b""
@@ -104,9 +110,9 @@ class IndexWriter:
         """Writes the rest of the index.
 
         Args:
-          offsets: beginnings of sentences in the tokens ``[sentences + 1]``.
-          line_starts: beginnings of lines in the text ``[sentences]``, in bytes.
-          description: of the text, and ``token_type``.
+          offsets: start of each sentence in the tokens, and the end of the last ``[sentences + 1]``.
+          line_starts: start of each line in the text, in bytes ``[sentences]``.
+          description: identity and digest of the text, and ``token_type``.
         """
         filling = bytes(rounded_up(self._written) - self._written)
         checks = np.array(self._checks + _checks_of(self._rest + filling), np.int64)
@@ -122,14 +128,16 @@ def _checks_of(content: bytes) -> list[int]:
 
 
 def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -> MappedIndex | None:
-    """Maps the index of a text into memory; returns None if there is none.
+    """Maps the index of a text into memory; returns None if the file does not exist.
 
     Args:
-      vocab_size: greatest valid id + 1.
-      thorough: whether to verify all tokens by their checksums, and the whole text by its digest.
+      index: path of the index.
+      path: path of the text.
+      vocab_size: number of valid ids.
+      thorough: whether to verify the checksums of all tokens, and the digest of the whole text.
 
     Raises:
-      UnfitIndexError: it is damaged, or of another text.
+      UnfitIndexError: the index is damaged, or belongs to another text.
       DataError: the text cannot be read.
     """
     identity = identity_of(path)
@@ -144,7 +152,7 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
         _compare(description, identity, path, thorough)
         found = MappedIndex(file, description, numbers_end, vocab_size)
         if thorough and not found.is_whole():
-            raise UnfitIndexError("tokens in it are damaged")
+            raise UnfitIndexError("its tokens are damaged")
         return found
     except BaseException:
         file.close()
@@ -152,15 +160,15 @@ def read_index(index: str, path: str, vocab_size: int, thorough: bool = False) -
 
 
 def _description(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """Returns the description at the end of an index, and its position."""
+    """Returns the description at the end of an index, and the description's position in bytes."""
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnfitIndexError("it is no file")
+            raise UnfitIndexError("it is not a regular file")
         end = file.seek(-16, os.SEEK_END)
         tail = file.read()
         length = int.from_bytes(tail[:8], "little")
         if tail[8:] != _MAGIC or length > end:
-            raise UnfitIndexError("it is of another version, or damaged")
+            raise UnfitIndexError("it has another version or is damaged")
         begin = file.seek(-16 - length, os.SEEK_END)
         description = json.loads(unsealed(file.read(length)) or b"")
     except (OSError, ValueError, OverflowError, RecursionError) as error:
@@ -171,30 +179,30 @@ def _description(file: BinaryIO) -> tuple[dict[str, Any], int]:
 
 
 def _compare(description: dict[str, Any], identity: dict[str, Any], path: str, thorough: bool) -> None:
-    """Raises UnfitIndexError if an index is of another text than the current one."""
+    """Raises UnfitIndexError if the text has changed since the index was written."""
     differ = {key for key, value in identity.items() if description.get(key) != value}
-    # Copies of text and index, and new permissions, change the time of the status; then the whole text is compared.
+    # Copying text and index, or changing permissions, changes only the ctime; then the digest of the text decides.
     if differ - {"ctime_ns"} or (differ or thorough) and description.get("digest") != _digest_of(path):
         raise UnfitIndexError("the text has changed")
 
 
 class MappedIndex:
-    """An index in use. The checksum of a block of tokens is verified when it is first used.
+    """A memory-mapped index. The checksum of a block of tokens is verified when the block is first used.
 
-    Size and time of the file are checked before each use, because reading beyond the end of a mapped file that was
-    truncated ends the process by a signal.
+    Call ``is_unchanged`` before each use, because reading beyond the end of a mapped file that was truncated kills the
+    process with a signal.
 
     Args:
-      file: the index; it stays open as long as this object is there.
-      description: what its end says.
-      end: of the arrays, in bytes.
-      vocab_size: ids are below it.
+      file: the index; it is closed when this object is garbage-collected.
+      description: the description at the end of the index.
+      end: end of the arrays in the file, in bytes.
+      vocab_size: number of valid ids.
 
     Attributes:
-      description: as given.
+      arrays: the arrays, mapped into memory.
 
     Raises:
-      UnfitIndexError: the arrays are not what the description says.
+      UnfitIndexError: the arrays do not match the description.
     """
 
     def __init__(self, file: BinaryIO, description: dict[str, Any], end: int, vocab_size: int) -> None:
@@ -204,11 +212,11 @@ class MappedIndex:
         tokens, sentences, token_type = (description.get(key) for key in ("tokens", "sentences", "token_type"))
         if type(tokens) is not int or type(sentences) is not int or min(tokens, sentences) < 0 \
                 or token_type not in _TOKEN_TYPES:
-            raise UnfitIndexError("its end says what it cannot hold")
+            raise UnfitIndexError("its description is invalid")
         begin = rounded_up(tokens * np.dtype(token_type).itemsize)
         blocks = -(-begin // _BLOCK_BYTES)
         if end != begin + 8 * (2 * sentences + 1 + blocks):
-            raise UnfitIndexError("it is cut short, or damaged")
+            raise UnfitIndexError("it is truncated or damaged")
         data = np.memmap(file, np.uint8, "r", shape=(end,)).view(np.ndarray)
         if zlib.crc32(data[begin:].data) != description.get("check"):
             raise UnfitIndexError("it is damaged")
@@ -216,18 +224,18 @@ class MappedIndex:
         offsets, starts, self._checks = np.split(numbers, [sentences + 1, 2 * sentences + 1])
         starts = np.append(starts, description["size"])
         if offsets[0] != 0 or offsets[-1] != tokens or not _rises(offsets) or starts[0] < 0 or not _rises(starts):
-            raise UnfitIndexError("its end says what it cannot hold")
+            raise UnfitIndexError("its positions are invalid")
         self._begin, self._per_block = begin, _BLOCK_BYTES // np.dtype(token_type).itemsize
         self._unchecked = np.ones(blocks, bool)
         self._all_checked = not blocks
         self.arrays = IndexArrays(data[:begin].view(token_type)[:tokens], offsets, starts)
 
     def is_unchanged(self) -> bool:
-        """Returns whether the file has not changed since it was mapped; to be called before its memory is read."""
+        """Returns whether the file has not changed since it was mapped; call this before reading the arrays."""
         return _stamp(self._file) == self._stamp
 
     def holds(self, places: np.ndarray) -> bool:
-        """Returns whether the tokens at some places ``[n]`` are valid."""
+        """Returns whether the tokens at some positions ``[n]`` are valid."""
         if self._all_checked:
             return True
         blocks = places // self._per_block
@@ -239,7 +247,7 @@ class MappedIndex:
         return all(self._check(int(block)) for block in np.flatnonzero(self._unchecked))
 
     def _check(self, block: int) -> bool:
-        # Read, not mapped, so that an error of the disk is an exception.
+        # Reads the file instead of the mapped memory, so that a disk error raises an exception.
         size = min(_BLOCK_BYTES, self._begin - block * _BLOCK_BYTES)
         try:
             content = os.pread(self._file.fileno(), size, block * _BLOCK_BYTES)
@@ -256,10 +264,12 @@ class MappedIndex:
 
 
 class GuardedIndex:
-    """An index that is made again if it is damaged while it is in use; used by several threads.
+    """An index that is rebuilt if it is damaged while in use; thread-safe.
 
     Args:
-      make: returns an index of the text that is there now, compared as a whole.
+      index: the index to start with.
+      path: path of the text.
+      make: returns a thoroughly verified index of the current text.
     """
 
     def __init__(self, index: MappedIndex, path: str, make: Callable[[], MappedIndex]) -> None:
@@ -268,28 +278,28 @@ class GuardedIndex:
 
     @property
     def description(self) -> dict[str, Any]:
-        """The description of the text."""
+        """The description of the index."""
         return self._index.description
 
     @property
     def arrays(self) -> IndexArrays:
-        """The arrays; only tokens returned by ``tokens_at`` have been verified."""
+        """The arrays of the index. Read tokens with ``tokens_at``, because those in ``arrays`` may not be verified."""
         index = self._index
         return index.arrays if index.is_unchanged() else self._renewed(index).arrays
 
     def tokens_at(self, places: np.ndarray) -> np.ndarray:
-        """Returns the tokens at some places ``[n]``."""
+        """Returns the tokens at some positions ``[n]``, after verifying them."""
         index = self._index
         return (index if index.holds(places) else self._renewed(index)).arrays.tokens[places]
 
     def _renewed(self, index: MappedIndex) -> MappedIndex:
         with self._lock:
-            if self._index is index:  # no other thread has
-                deco_print(f"The index of {self._path} was damaged while it was in use: it is made again.")
+            if self._index is index:  # no other thread has replaced it
+                deco_print(f"The index of {self._path} was damaged while it was in use: rebuilding it.")
                 fresh = self._make()
                 if fresh.description["digest"] != index.description["digest"]:
-                    raise DataError(f"The index of {self._path} was damaged while it was in use, and the text has "
-                                    "changed since this run began: start it again.")
+                    raise DataError(f"The index of {self._path} was damaged while it was in use, and cannot be rebuilt "
+                                    "because the text has changed since this run started: start the run again.")
                 self._index = fresh
             return self._index
 

@@ -1,4 +1,4 @@
-"""What the scripts that prepare text share: sentence pairs, cleaning, shuffling, files of pieces."""
+"""Functions for the scripts that prepare text: sentence pairs, cleaning, shuffling, and files of pieces."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def read_pairs(source: str, target: str) -> Iterator[tuple[str, str]]:
     """Yields the sentence pairs of two files.
 
     Raises:
-      DataError: files of unequal numbers of lines; and see ``read_lines``.
+      DataError: the numbers of lines differ, or a file cannot be read (see ``read_lines``).
     """
     sources, targets = read_lines(source), read_lines(target)
     for number, (one, other) in enumerate(itertools.zip_longest(sources, targets)):
         if one is None or other is None:
             more = sum(1 for _ in itertools.chain(sources, targets)) + 1
             counts = (number, number + more) if one is None else (number + more, number)
-            raise DataError(f"{source} has {counts[0]} lines but {target} has {counts[1]}: line n of one has to be the "
-                            "translation of line n of the other.")
+            raise DataError(f"{source} has {counts[0]} lines, but {target} has {counts[1]}: line n of one file must be "
+                            "the translation of line n of the other.")
         yield one, other
 
 
 @dataclass
 class Cleaning:
-    """Which pairs training can use, by their numbers of words (cut at white space).
+    """Filter for sentence pairs by their numbers of words, which are separated by white space.
 
     Attributes:
-      min_length: fewest words of each side.
-      max_length: most words of each side.
-      max_ratio: most words of one side for each of the other.
-      kept: pairs that passed so far.
-      dropped: pairs that did not.
+      min_length: minimum number of words on each side.
+      max_length: maximum number of words on each side.
+      max_ratio: maximum ratio of the longer side's number of words to the shorter side's.
+      kept: number of pairs kept so far.
+      dropped: number of pairs dropped so far.
     """
 
     min_length: int = 1
@@ -52,12 +52,12 @@ class Cleaning:
     dropped: int = 0
 
     def fits(self, source: str, target: str) -> bool:
-        """Returns whether a pair can be used."""
+        """Returns whether a pair satisfies the limits."""
         shorter, longer = sorted((len(source.split()), len(target.split())))
         return self.min_length <= shorter and longer <= self.max_length and longer <= self.max_ratio * shorter
 
     def filter(self, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Yields the pairs that fit, blanks normalised, and counts."""
+        """Yields the pairs that satisfy the limits, with white space normalised, and updates the counts."""
         for source, target in pairs:
             if self.fits(source, target):
                 self.kept += 1
@@ -67,7 +67,7 @@ class Cleaning:
 
 
 def write_pairs(pairs: Iterable[tuple[str, str]], source: str, target: str) -> int:
-    """Writes sentence pairs to two text files; returns how many."""
+    """Writes sentence pairs to two text files and returns their number."""
     count = 0
     with writing(source) as one, writing(target) as other:
         for first, second in pairs:
@@ -78,13 +78,14 @@ def write_pairs(pairs: Iterable[tuple[str, str]], source: str, target: str) -> i
 
 
 def shuffle_files(inputs: Sequence[str], outputs: Sequence[str], seed: int = 0) -> None:
-    """Writes the lines of parallel files in one random order that follows from the seed.
+    """Writes the lines of parallel files in the same random order, which depends only on the seed.
 
-    The files are mapped into memory, so they may be larger than it.
+    The files are memory-mapped, so they may be larger than the memory.
 
     Args:
-      inputs: plain text files of equally many lines, each line ended.
-      outputs: the files to write.
+      inputs: plain text files with the same number of lines; the last line must end with a newline, too.
+      outputs: the files to write, one for each input.
+      seed: seed of the random order.
     """
     order: np.ndarray | None = None
     for path, output in zip(inputs, outputs, strict=True):
@@ -109,7 +110,7 @@ def _converted(path: str, convert: Callable[[list[str]], list[str]]) -> Iterator
 
 
 def encode_file(model: str, text: str, output: str) -> int:
-    """Writes a text file as SentencePiece pieces with blanks between them; returns the number of lines."""
+    """Converts a text file to SentencePiece pieces, separated by spaces; returns the number of lines."""
     processor = load_sentencepiece(model)
     threads = os.cpu_count() or 1
 
@@ -120,6 +121,6 @@ def encode_file(model: str, text: str, output: str) -> int:
 
 
 def decode_file(model: str, pieces: str, output: str) -> int:
-    """Writes a file of SentencePiece pieces with blanks between them as plain text; returns the number of lines."""
+    """Converts a file of SentencePiece pieces, separated by spaces, to plain text; returns the number of lines."""
     processor = load_sentencepiece(model)
     return write_lines(output, _converted(pieces, lambda lines: [processor.decode(line.split()) for line in lines]))

@@ -1,4 +1,4 @@
-"""Parallel text: a source file and a target file whose lines belong together."""
+"""The data layer for parallel text: a source file and a target file whose lines correspond."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ PATH = (str, type(None))
 
 
 class ParallelTextDataLayer(DataLayer):
-    """Sentence pairs from two text files, one sentence a line.
+    """Sentence pairs from two text files with one sentence per line.
 
-    A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs with an
-    empty side, or with more than ``max_length`` ids, are dropped and counted. In evaluation and inference, which keep
-    the order of the input, longer sentences are cut and empty ones are only special tokens. Inference needs no target
-    file.
+    A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
+    dropped if a side is empty or has more than ``max_length`` ids. In evaluation and inference, no pair is dropped:
+    longer sentences are truncated, and empty ones become special tokens only. Inference needs no target file.
 
-    Lengths in a batch include special tokens, but not padding. The whole data set is shuffled by a permutation of
+    Lengths in a batch include special tokens, but not padding. The whole data set is shuffled, as a permutation of
     example numbers (see ``data.batching``).
 
     Raises:
-      ConfigError: parameters that are missing or contradict each other.
-      DataError: files that are missing, empty, not UTF-8 or of different numbers of lines; no examples left.
+      ConfigError: parameters are missing or contradict each other.
+      DataError: a file is missing, empty or not UTF-8, the files' numbers of lines differ, or no examples are left.
     """
 
     length_limit = "max_length"
@@ -58,7 +57,7 @@ class ParallelTextDataLayer(DataLayer):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
-            "source_file": Param(str, doc="Text file with one source sentence a line.", file=DATA),
+            "source_file": Param(str, doc="Text file with one source sentence per line.", file=DATA),
             **max_length_param(),
         }
 
@@ -67,29 +66,31 @@ class ParallelTextDataLayer(DataLayer):
         return {
             **DataLayer.get_optional_params(),
             **shared_params(),
-            "use_targets": Param(bool, True, "Whether there is a target file; if not, sources are the targets."),
-            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference.",
+            "use_targets": Param(bool, True, "Whether to read target_file; if False, the source sentences are also the "
+                                 "targets."),
+            "target_file": Param(PATH, None, "Text file with one target sentence per line; not read in inference.",
                                  file=DATA),
-            "pad_lengths_to_eight": Param(bool, False, "Whether the padded length of a batch is a multiple of 8."),
-            "shuffle_buffer_size": Param(int, -1, "Accepted for old configs: the whole data set is shuffled, whatever "
-                                         "its size, without a buffer.", "examples", on_change=FREE),
-            "use_start_token": Param(bool, True, "Whether sentences begin with the start token.", on_change=REFUSE),
+            "pad_lengths_to_eight": Param(bool, False, "Whether to pad the length of a batch to a multiple of 8."),
+            "shuffle_buffer_size": Param(int, -1, "Ignored; accepted so that old configs load. The whole data set is "
+                                         "shuffled, without a buffer.", "examples", on_change=FREE),
+            "use_start_token": Param(bool, True, "Whether to put the start token before each sentence.",
+                                     on_change=REFUSE),
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Returns the parameters with those that depend on others filled in."""
+        """Returns the parameters, completed by those that derive from others; for subclasses."""
         return params
 
     def _check(self) -> None:
         params, path, problems = self.params, self.params_path, []
         if params["max_length"] < 2 + self._num_special:
-            problems.append(f"'{path}/max_length' is {params['max_length']} but has to be at least "
-                            f"{2 + self._num_special}: special tokens count too.")
+            problems.append(f"'{path}/max_length' is {params['max_length']}, but must be at least "
+                            f"{2 + self._num_special}, special tokens included.")
         if params["pad_lengths_to_eight"] and params["max_length"] % 8:
-            problems.append(f"'{path}/max_length' is {params['max_length']} but has to be a multiple of 8, because "
-                            "lengths are padded to one.")
+            problems.append(f"'{path}/max_length' is {params['max_length']}, but must be a multiple of 8, because "
+                            "lengths are padded to multiples of 8.")
         if self._reads_targets and not params["target_file"]:
-            problems.append(f"'{path}/target_file' is missing: give the text file of the target sentences, or set "
+            problems.append(f"'{path}/target_file' is missing: name the text file with the target sentences, or set "
                             "use_targets to False.")
         if problems:
             raise ConfigError(problems)
@@ -116,8 +117,8 @@ class ParallelTextDataLayer(DataLayer):
         elif self.mode in ("train", "eval"):
             self._target = self._source
         if self._target is not None and len(self._source) != len(self._target):
-            raise DataError(f"{params['source_file']} has {len(self._source)} lines but {params['target_file']} has "
-                            f"{len(self._target)}: line n of one has to be the translation of line n of the other.")
+            raise DataError(f"{params['source_file']} has {len(self._source)} lines, but {params['target_file']} has "
+                            f"{len(self._target)}: line n of one file must be the translation of line n of the other.")
         sides = [self._source] if self._target is None else [self._source, self._target]
         self._select(np.stack([corpus.counts for corpus in sides], axis=1))
 
@@ -125,12 +126,12 @@ class ParallelTextDataLayer(DataLayer):
         """Drops lines that training cannot use.
 
         Args:
-          counts: tokens of each line ``[lines, sides]``, without special ones.
+          counts: number of tokens in each line ``[lines, sides]``, without special tokens.
         """
         empty, long = counts.min(axis=1) == 0, counts.max(axis=1) > self._max_tokens
         self._num_cut = int(long.sum()) if self.mode != "train" else 0
         self._num_empty = self._num_long = 0
-        # The line (from 0) of each example, or None if all lines are examples.
+        # Line number (from 0) of each example; None if all lines are examples.
         self._lines: np.ndarray | None = None
         if self.mode == "train":
             self._num_empty, self._num_long = int(empty.sum()), int((long & ~empty).sum())
@@ -138,9 +139,9 @@ class ParallelTextDataLayer(DataLayer):
                 keep = ~(empty | long)
                 self._lines, counts = np.flatnonzero(keep).astype(np.int32), counts[keep]
         if not len(counts):
-            raise DataError(f"Nothing is left of the {self._num_empty + self._num_long} sentence pairs of "
-                            f"{self.params['source_file']}: {self._num_empty} have an empty side, {self._num_long} are "
-                            f"longer than max_length {self.params['max_length']}.")
+            raise DataError(f"All {self._num_empty + self._num_long} sentence pairs of {self.params['source_file']} "
+                            f"were dropped: {self._num_empty} have an empty side, {self._num_long} are longer than "
+                            f"max_length {self.params['max_length']}.")
         lengths = np.minimum(counts, self._max_tokens) + np.int32(self._num_special)
         lengths = -(-lengths // self._multiple) * self._multiple
         self._lengths = lengths[:, 0] if lengths.shape[1] == 1 else lengths
@@ -151,7 +152,7 @@ class ParallelTextDataLayer(DataLayer):
 
     def _corpus(self) -> TokenCorpus:
         if self._source is None:
-            raise DataError("Interactive inference has no examples: sentences are passed one by one.")
+            raise DataError("Interactive inference has no data set: pass sentences to make_interactive_batch.")
         return self._source
 
     @property
@@ -160,9 +161,10 @@ class ParallelTextDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Number of ids of source and target ``[num_examples, 2]``; of the source ``[num_examples]`` in inference.
+        """Numbers of ids of source and target ``[num_examples, 2]``, special tokens included.
 
-        Special tokens are included; lengths are multiples of eight with ``pad_lengths_to_eight``.
+        In inference, only those of the source ``[num_examples]``. With ``pad_lengths_to_eight``, lengths are rounded up
+        to multiples of 8.
         """
         self._corpus()
         return self._lengths
@@ -190,14 +192,14 @@ class ParallelTextDataLayer(DataLayer):
         return list(corpus.padded(lines, self._max_tokens, self.params["use_start_token"], self._multiple))
 
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
-        """Makes a batch of source sentences, cut to ``max_length``.
+        """Returns a batch of source sentences, truncated to ``max_length``.
 
         Raises:
-          DataError: no sentences, or values that are not strings.
+          DataError: there are no sentences, or one is not a string.
         """
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         if not lines or not all(isinstance(line, str) for line in lines):
-            raise DataError("Interactive inference takes a list of sentences, each one a string.")
+            raise DataError("The input of interactive inference must be a non-empty list of strings.")
         corpus = corpus_of_lines([" ".join(line.split("\n")) for line in lines], self._source_tokenizer)
         numbers = np.arange(len(corpus))
         return {"source_tensors": self._side(corpus, numbers), "ids": numbers}
@@ -209,51 +211,51 @@ class ParallelTextDataLayer(DataLayer):
         return {**fields, "target_tensors": side} if self.mode in ("train", "eval") else fields
 
     def line_number(self, example: int) -> int:
-        """Returns the line of an example in its files, counted from 1."""
+        """Returns the line number of an example in its files, from 1."""
         return int(example if self._lines is None else self._lines[example]) + 1
 
     def describe_example(self, example: int) -> str:
         return f"{self.params['source_file']}:{self.line_number(example)}"
 
     def ids_to_text(self, ids: Any) -> str:
-        """Returns the text of target ids ``[time]``, up to EOS and without special tokens."""
+        """Returns the text of target ids ``[time]`` up to EOS, without special tokens."""
         return self._target_tokenizer.decode(ids)
 
     def source_to_text(self, ids: Any) -> str:
-        """Returns the text of source ids ``[time]``, up to EOS and without special tokens."""
+        """Returns the text of source ids ``[time]`` up to EOS, without special tokens."""
         return self._source_tokenizer.decode(ids)
 
     def reference_text(self, example: int) -> str:
-        """Returns the text of an example's target file, detokenised if ``detokenize`` is set.
+        """Returns an example's line of the target file, detokenised if ``detokenize`` is set.
 
         Raises:
-          DataError: there are no targets in inference.
+          DataError: the layer is used for inference, where the target file is not read.
         """
         if self._target is None:
-            raise DataError("There are no reference texts in inference: no target file is read.")
+            raise DataError("Reference texts are not available in inference, because no target file is read.")
         return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
 
     def examine(self) -> list[str]:
-        """Compares whole indexes with their checksums and with the texts; wrong ones are made again."""
+        """Verifies the checksums of all indexes and compares the indexes with the texts; rebuilds those that differ."""
         self._load(thorough=True)
-        cut = [f"cut to max_length: {self._num_cut:,}"] if self._num_cut else []
+        cut = [f"truncated to max_length: {self._num_cut:,}"] if self._num_cut else []
         return cut + [f"the index of {corpus.path} was compared with the whole text"
                       for corpus in dict.fromkeys([self._source, self._target])
                       if corpus is not None and corpus.is_indexed]
 
     def report_dropped(self) -> dict[str, int]:
-        """Returns how many training pairs were dropped, by reason."""
+        """Returns the number of training pairs that were dropped for each reason."""
         reasons = {"an empty side": self._num_empty,
                    f"longer than max_length {self.params['max_length']}": self._num_long}
         return {reason: count for reason, count in reasons.items() if count}
 
     @property
     def num_cut(self) -> int:
-        """Number of pairs of an evaluation or inference set that are cut to ``max_length``."""
+        """Number of pairs that are truncated to ``max_length``; 0 in training, which drops them instead."""
         return self._num_cut
 
     def assets(self) -> dict[str, str]:
-        """Returns the vocabulary files, or the SentencePiece models: asset name → path."""
+        """Returns a dict of asset name → path of the vocabulary files or of the SentencePiece models."""
         pieces = (self.params["tokenizer"] or {}).get("type") == "sentencepiece"
         return {name: path for name, path in super().assets().items() if name.startswith("tokenizer_") == pieces}
 
@@ -266,46 +268,48 @@ class ParallelTextDataLayer(DataLayer):
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
-        """Returns the parameters with which inference reads text files one after another, one sentence a line.
+        """Returns the parameters that make inference read the given text files in order, one sentence per line.
 
         Raises:
-          UserError: a file does not exist, or standard input is empty.
+          UserError: a file does not exist, or stdin is empty.
           DataError: one of several files is empty or not UTF-8.
         """
         check_given(files)
         path = one_text(files)
-        # No index is left behind in the user's folder, nor in that of the config.
+        # An index goes to a temporary folder, not to those of the user or the config.
         index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 
 def max_length_param() -> dict[str, Any]:
-    """The parameter ``max_length``, which every text-to-text layer requires."""
-    return {"max_length": Param(int, doc="Longest sentence, special tokens included: training drops longer pairs, "
-                                "evaluation and inference cut them.", unit="tokens", minimum=1, maximum=10**6)}
+    """Returns the parameter ``max_length``, which every text-to-text layer requires."""
+    return {"max_length": Param(int, doc="Maximum length of a sentence, special tokens included. Training drops pairs "
+                                "with a longer sentence; evaluation and inference truncate it.", unit="tokens",
+                                minimum=1, maximum=10**6)}
 
 
 def shared_params() -> dict[str, Any]:
-    """The optional parameters that all text-to-text layers have."""
+    """Returns the optional parameters that all text-to-text layers share."""
     return {
-        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token a line; not used with SentencePiece.",
+        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token per line; not used with SentencePiece.",
                                 file=ASSET),
-        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token a line; not used with SentencePiece.",
+        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token per line; not used with SentencePiece.",
                                 file=ASSET),
-        "tokenizer": Param((dict, type(None)), None, "How lines become tokens: {'type': 'delimiter'} (the default), or "
-                           "{'type': 'sentencepiece', 'model': path} (or source_model and target_model) for raw text.",
+        "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'delimiter'} (the default) for tokenised "
+                           "text; {'type': 'sentencepiece', 'model': path} for raw text, with source_model and "
+                           "target_model instead of model if they differ.",
                            file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
-        "delimiter": Param(str, " ", "What separates tokens in a line.", on_change=REFUSE),
-        "detokenize": Param(bool, False, "Whether texts in SentencePiece pieces are joined to plain text in results.",
+        "delimiter": Param(str, " ", "Separator of tokens in a line.", on_change=REFUSE),
+        "detokenize": Param(bool, False, "Whether to join SentencePiece pieces to plain text in results.",
                             on_change=FREE),
         "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "
-                                                 "if not, ids 0 to 3 are put before them.", on_change=REFUSE),
-        "pad_vocab_to_eight": Param(bool, False, "Whether vocabulary sizes are rounded up to a multiple of 8."),
-        "index_dir": Param(PATH, None, "Folder for tokenised text. By default large files have theirs in .os2s_index "
-                           "beside them, and small ones none.", on_change=FREE),
-        "map_parallel_calls": Param(int, 8, "Threads that tokenise, where the tokenizer can use them.", "threads",
-                                    minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Batches made ahead of the step; without it, or if "
-                                      "negative, as many as all data layers have.", "batches", maximum=10**4,
+                                                 "if False, these tokens are added as ids 0 to 3.", on_change=REFUSE),
+        "pad_vocab_to_eight": Param(bool, False, "Whether to round vocabulary sizes up to a multiple of 8."),
+        "index_dir": Param(PATH, None, "Folder for indexes of tokenised text. By default, the index of a large file is "
+                           "in .os2s_index beside the file, and small files have no index.", on_change=FREE),
+        "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
+                                    "threads", minimum=1, maximum=1024, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; if None or not "
+                                      "positive, the same as for other data layers.", "batches", maximum=10**4,
                                       on_change=FREE),
     }

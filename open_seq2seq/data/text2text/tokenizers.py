@@ -1,4 +1,4 @@
-"""Tokenizers: lines of text to ids and back."""
+"""Tokenizers, which convert lines of text to ids and back."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from open_seq2seq.utils.data_files import read_data
 from open_seq2seq.utils.errors import ConfigError, DataError
 
 _KINDS = ("delimiter", "sentencepiece")
-# What SentencePiece writes for a blank.
+# SentencePiece's symbol for a space.
 _BLANK = "\u2581"
 
 
 class Tokenizer(Protocol):
-    """The interface of tokenizers.
+    """Protocol of tokenizers.
 
     Attributes:
       vocab_size: number of ids.
-      fingerprint: of everything that ids depend on.
+      fingerprint: digest of everything that the ids depend on.
     """
 
     vocab_size: int
     fingerprint: str
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the concatenated ids of all lines ``[tokens]``, and their number in each line ``[lines]``."""
+        """Returns the concatenated ids of all lines ``[tokens]``, and the number of ids in each line ``[lines]``."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -42,20 +42,20 @@ class Tokenizer(Protocol):
 
 
 class DelimiterTokenizer:
-    """Splits tokenised lines at a delimiter, and looks the tokens up in a vocabulary.
+    """Splits tokenised lines at a delimiter, and looks up the tokens in a vocabulary.
 
     Args:
-      vocabulary: known tokens; others become UNK.
-      delimiter: between tokens.
-      detokenize: whether decoding joins SentencePiece pieces to plain text.
+      vocabulary: the known tokens; all others become UNK.
+      delimiter: the separator of tokens.
+      detokenize: whether ``decode`` joins SentencePiece pieces to plain text.
 
     Raises:
-      ConfigError: an empty delimiter.
+      ConfigError: the delimiter is empty.
     """
 
     def __init__(self, vocabulary: Vocabulary, delimiter: str = " ", detokenize: bool = False) -> None:
         if not delimiter:
-            raise ConfigError(["'data_layer_params/delimiter' is empty but has to be what separates tokens."])
+            raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
         self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
         self.vocab_size = len(vocabulary)
         self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
@@ -73,21 +73,21 @@ class DelimiterTokenizer:
         return self.to_text(self.delimiter.join(tokens))
 
     def to_text(self, tokenised: str) -> str:
-        """Returns a tokenised line as ``decode`` would write it."""
+        """Returns a tokenised line in the form that ``decode`` returns."""
         if not self.detokenize:
             return tokenised
         return "".join(tokenised.split(self.delimiter)).replace(_BLANK, " ").strip()
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece model (Kudo and Richardson 2018, https://arxiv.org/abs/1808.06226) on raw text.
+    """Tokenizes raw text with a SentencePiece model (Kudo and Richardson 2018, https://arxiv.org/abs/1808.06226).
 
     Args:
-      path: the ``.model`` file. Its special ids have to be those of ``SpecialTextTokens``.
-      pad_vocab_to_eight: whether ``vocab_size`` is rounded up to a multiple of 8.
+      path: the ``.model`` file; its special ids must be those of ``SpecialTextTokens``.
+      pad_vocab_to_eight: whether to round ``vocab_size`` up to a multiple of 8.
 
     Raises:
-      DataError: a file that is missing, not a SentencePiece model, or has other special ids.
+      DataError: the file is missing, is not a SentencePiece model, or has other special ids.
     """
 
     def __init__(self, path: str, pad_vocab_to_eight: bool = False) -> None:
@@ -98,7 +98,7 @@ class SentencePieceTokenizer:
         if ids != list(range(NUM_SPECIAL)):
             raise DataError(
                 f"The SentencePiece model {path} has the ids pad {ids[0]}, eos {ids[1]}, bos {ids[2]}, unk {ids[3]}, "
-                "but they have to be 0, 1, 2, 3: train it with scripts/tokenizer_wrapper.py --mode=train.")
+                "but they must be 0, 1, 2, 3: train a model with scripts/tokenizer_wrapper.py --mode=train.")
         self._pieces = self._processor.get_piece_size()
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         self.fingerprint = hashlib.sha256(content).hexdigest()
@@ -113,12 +113,12 @@ class SentencePieceTokenizer:
         return self._processor.decode(known)
 
     def to_text(self, line: str) -> str:
-        """Returns a line of a file as ``decode`` would write it: as it is."""
+        """Returns a line of a file in the form that ``decode`` returns, which is the unchanged line."""
         return line
 
 
 def visible_ids(ids: Iterable[int]) -> list[int]:
-    """Returns ids up to the first EOS, without PAD and start tokens."""
+    """Returns the ids before the first EOS, without PAD and start tokens."""
     kept = []
     for i in np.asarray(ids).reshape(-1).tolist():
         if i == SpecialTextTokens.EOS_ID:
@@ -129,11 +129,11 @@ def visible_ids(ids: Iterable[int]) -> list[int]:
 
 
 def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") -> tuple[Any, Any]:
-    """Makes the source's and the target's tokenizer; one object if both are the same.
+    """Returns the tokenizers of the source and the target; the same object twice if they use the same file.
 
     Args:
-      params: ``tokenizer``, ``src_vocab_file``, ``tgt_vocab_file``, ``delimiter``… of a text data layer.
-      path: of these parameters in the config, for messages.
+      params: the parameters of a text data layer: ``tokenizer``, ``src_vocab_file``, ``delimiter``…
+      path: path of the parameters in the config, for messages.
 
     Raises:
       ConfigError: a parameter is missing or unknown.
@@ -142,7 +142,7 @@ def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") 
     settings = dict(params["tokenizer"] or {"type": "delimiter"})
     kind = settings.pop("type", None)
     if kind not in _KINDS:
-        raise ConfigError([f"'{path}/tokenizer/type' is {kind!r} but has to be 'delimiter' or 'sentencepiece'."])
+        raise ConfigError([f"'{path}/tokenizer/type' must be 'delimiter' or 'sentencepiece', got {kind!r}."])
     allowed = ("model", "source_model", "target_model") if kind == "sentencepiece" else ()
     settings, problems = check_params(settings, {}, dict.fromkeys(allowed, Param((str, type(None)))),
                                       f"{path}/tokenizer")
@@ -156,7 +156,7 @@ def _sentencepiece_pair(params: Mapping[str, Any], settings: Mapping[str, Any], 
     source = settings.get("source_model") or settings.get("model")
     target = settings.get("target_model") or settings.get("model")
     if not source or not target:
-        raise ConfigError([f"'{path}/tokenizer' names no SentencePiece model: give 'model', or 'source_model' and "
+        raise ConfigError([f"'{path}/tokenizer' names no SentencePiece model: set 'model', or 'source_model' and "
                            "'target_model'."])
     if os.path.abspath(source) == os.path.abspath(target):
         both = SentencePieceTokenizer(source, params["pad_vocab_to_eight"])
@@ -165,7 +165,7 @@ def _sentencepiece_pair(params: Mapping[str, Any], settings: Mapping[str, Any], 
 
 
 def _delimiter_pair(params: Mapping[str, Any], settings: Mapping[str, Any], path: str) -> tuple[Any, Any]:
-    missing = [f"'{path}/{name}' is missing: give the vocabulary file, or a 'tokenizer' of type 'sentencepiece'."
+    missing = [f"'{path}/{name}' is missing: name the vocabulary file, or set a 'tokenizer' of type 'sentencepiece'."
                for name in ("src_vocab_file", "tgt_vocab_file") if not params[name]]
     if missing:
         raise ConfigError(missing)

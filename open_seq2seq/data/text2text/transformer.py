@@ -1,4 +1,4 @@
-"""The data layer of Transformer configs: the same text files, batched by tokens."""
+"""The data layer of Transformer configs: parallel text, batched by number of tokens."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from open_seq2seq.utils.errors import ConfigError, DataError
 
 
 class TransformerDataLayer(ParallelTextDataLayer):
-    """Sentence pairs as ``tokens + [EOS]``, by default in batches of so many tokens.
+    """Sentence pairs as ``tokens + [EOS]``; by default, the batch size counts tokens.
 
-    The original read TFRecord files of one subtoken scheme. This one reads text: set
-    ``source_file`` and ``target_file`` (relative to ``data_dir`` when that is given).
+    The original layer read TFRecord files of one subtoken scheme. This layer reads text: set ``source_file`` and
+    ``target_file``, relative to ``data_dir`` if that is set.
 
     Raises:
-      ConfigError: no ``source_file``.
-      DataError: ``data_dir`` and ``file_pattern`` name TFRecord files; and see
-        ``ParallelTextDataLayer``.
+      ConfigError: ``source_file`` is missing.
+      DataError: ``data_dir`` and ``file_pattern`` name TFRecord files; see also ``ParallelTextDataLayer``.
     """
 
     @staticmethod
@@ -35,19 +34,19 @@ class TransformerDataLayer(ParallelTextDataLayer):
         return {
             **DataLayer.get_optional_params(),
             **shared_params(),
-            "repeat": Param((bool, int, type(None)), None, "Accepted for old configs; training repeats, evaluation "
-                            "never does.", on_change=FREE),
+            "repeat": Param((bool, int, type(None)), None, "Ignored; accepted so that old configs load. Training "
+                            "always repeats the data, evaluation never does.", on_change=FREE),
             "data_dir": Param(PATH, None, "Folder of source_file and target_file.", on_change=FREE),
-            "file_pattern": Param(PATH, None, "Accepted for old configs, whose TFRecord files are not read: give "
+            "file_pattern": Param(PATH, None, "Accepted for old configs, but TFRecord files are not supported: set "
                                   "source_file and target_file.", on_change=FREE),
-            "source_file": Param(PATH, None, "Text file with one source sentence a line.", file=DATA),
-            "target_file": Param(PATH, None, "Text file with one target sentence a line; not read in inference.",
+            "source_file": Param(PATH, None, "Text file with one source sentence per line.", file=DATA),
+            "target_file": Param(PATH, None, "Text file with one target sentence per line; not read in inference.",
                                  file=DATA),
-            "num_cpu_cores": Param(int, 2, "Threads that tokenise, where the tokenizer can use them.", "threads",
-                                   minimum=1, maximum=1024, on_change=FREE),
-            "pad_data_to_eight": Param(bool, False, "Whether the padded length of a batch is a multiple of 8."),
-            "batch_in_tokens": Param(bool, True, "Whether the batch size counts padded tokens of the longer side; "
-                                     "sentences otherwise."),
+            "num_cpu_cores": Param(int, 2, "Number of threads for tokenising, if the tokenizer supports threads.",
+                                   "threads", minimum=1, maximum=1024, on_change=FREE),
+            "pad_data_to_eight": Param(bool, False, "Whether to pad the length of a batch to a multiple of 8."),
+            "batch_in_tokens": Param(bool, True, "Whether the batch size counts tokens of the longer side, padding "
+                                     "included; if False, it counts sentences."),
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +73,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
         pattern = os.path.join(params["data_dir"] or "", params["file_pattern"] or "")
         records = sorted(glob.glob(pattern)) if params["file_pattern"] else []
         if records:
-            raise DataError(f"{records[0]} and the other files of '{params['file_pattern']}' are TFRecords, which are "
-                            "not read: give text files, one sentence a line, as source_file and target_file.")
-        raise ConfigError([f"'{self.params_path}/source_file' is missing: give a text file with one source sentence a "
-                           "line (file_pattern, for TFRecords, is not read)."])
+            raise DataError(f"The files of '{params['file_pattern']}', such as {records[0]}, are TFRecord files, which "
+                            "are not supported: set source_file and target_file to text files with one sentence per "
+                            "line.")
+        raise ConfigError([f"'{self.params_path}/source_file' is missing: name a text file with one source sentence "
+                           "per line (file_pattern is ignored, because TFRecord files are not supported)."])

@@ -1,4 +1,4 @@
-"""Vocabularies with one token a line, and the ids of special tokens."""
+"""Vocabularies, and the ids of special tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from open_seq2seq.utils.errors import DataError
 
 
 class SpecialTextTokens(enum.IntEnum):
-    """Ids that mean the same in every vocabulary and SentencePiece model of the toolkit."""
+    """Ids of the special tokens, the same in every vocabulary and SentencePiece model of the toolkit."""
 
     PAD_ID = 0
     EOS_ID = 1
@@ -32,15 +32,16 @@ NUM_SPECIAL = len(SpecialTextTokens)
 
 
 def rounded_up(size: int, multiple: int = 8) -> int:
-    """Returns ``size`` rounded up to a multiple."""
+    """Returns ``size`` rounded up to a multiple of ``multiple``."""
     return -(-size // multiple) * multiple
 
 
 class Vocabulary:
-    """Tokens and their ids.
+    """Mapping between tokens and ids.
 
     Args:
-      tokens: in the order of their ids, the special ones first.
+      tokens: the tokens in the order of their ids, special tokens first.
+      path: the file that the tokens were read from.
     """
 
     def __init__(self, tokens: Iterable[str], path: str = "") -> None:
@@ -57,27 +58,26 @@ class Vocabulary:
         """Reads a vocabulary file.
 
         Args:
-          path: a text file with one token a line, such as the ``.vocab`` file of a SentencePiece model. Empty lines,
-            text after a TAB and a byte-order mark are ignored.
-          special_tokens_already_in_vocab: whether the file begins with the four special tokens; otherwise they are
+          path: a text file with one token per line, such as the ``.vocab`` file of a SentencePiece model. Empty lines,
+            text after a tab, and a byte-order mark are ignored.
+          special_tokens_already_in_vocab: whether the file begins with the four special tokens; if False, they are
             inserted as ids 0 to 3.
-          pad_to_eight: whether tokens ``<$0$>``, ``<$1$>``… are added up to a multiple of 8.
+          pad_to_eight: whether to append tokens ``<$0$>``, ``<$1$>``… until the size is a multiple of 8.
 
         Raises:
-          DataError: the file is missing, has no tokens, is not UTF-8, has a token twice, or does not begin with
-            special tokens although it should.
+          DataError: the file is missing, not UTF-8 or has no tokens, a token occurs twice, or the special tokens that
+            ``special_tokens_already_in_vocab`` promises are missing.
         """
         tokens = _read_tokens(path)
         if special_tokens_already_in_vocab:
             if not all(_looks_special(token) for token in tokens[:NUM_SPECIAL]) or len(tokens) < NUM_SPECIAL:
                 raise DataError(
-                    f"{path} does not begin with the four special tokens <PAD> </S> <S> <UNK> (it begins with "
-                    f"{' '.join(tokens[:NUM_SPECIAL])}): set special_tokens_already_in_vocab to False to have them "
-                    "added.")
+                    f"{path} must begin with the four special tokens <PAD> </S> <S> <UNK>, but begins with "
+                    f"{' '.join(tokens[:NUM_SPECIAL])}: set special_tokens_already_in_vocab to False to add them.")
         else:
             tokens = [SpecialTextTokens.to_string(i) for i in SpecialTextTokens] + tokens
         if len(tokens) == NUM_SPECIAL:
-            raise DataError(f"The vocabulary file {path} holds no tokens but the special ones.")
+            raise DataError(f"The vocabulary file {path} has only special tokens: add the tokens of the text.")
         _check_unique(tokens, path)
         if pad_to_eight:
             tokens += [f"<${i}$>" for i in range(rounded_up(len(tokens)) - len(tokens))]
@@ -89,12 +89,12 @@ def _read_tokens(path: str) -> list[str]:
     for number, line in enumerate(read_lines(path, "The vocabulary file", unpack=False), 1):
         token = line.split("\t")[0].strip(" ")
         if "\r" in token or "\0" in token:
-            raise DataError(f"{path}:{number}: {token[:60]!r} is no token: give a UTF-8 text with one token a "
-                            "line, and line ends as Linux or Windows has them.")
+            raise DataError(f"{path}:{number}: {token[:60]!r} is not a token: the vocabulary must be UTF-8 text with "
+                            "one token per line, and line ends of Linux or Windows.")
         if token:
             tokens.append(token)
     if not tokens:
-        raise DataError(f"The vocabulary file {path} is empty: give one token a line.")
+        raise DataError(f"The vocabulary file {path} is empty: write one token per line.")
     return tokens
 
 
@@ -106,6 +106,6 @@ def _check_unique(tokens: list[str], path: str) -> None:
     seen: set[str] = set()
     for token in tokens:
         if token in seen:
-            raise DataError(f"The vocabulary file {path} has the token {token!r} more than once: remove all but one"
-                            " (and set special_tokens_already_in_vocab to True if it is a special one).")
+            raise DataError(f"The vocabulary file {path} has the token {token!r} more than once: remove the duplicates "
+                            "or, for special tokens, set special_tokens_already_in_vocab to True.")
         seen.add(token)

@@ -127,7 +127,7 @@ def test_an_example_longer_than_a_batch_is_named(unit):
     layer = LongLines(unit)
     with pytest.raises(DataError) as caught:
         BatchStream(layer.lengths, batch_size=layer.batch_budget, costs=layer.costs, explain=layer.explain_too_costly)
-    assert str(caught.value) == (f"line 3 has 90 {unit}, padding included, but a batch holds only 80: raise "
+    assert str(caught.value) == (f"line 3 has 90 {unit}, padding included, but the batch size is 80: raise "
                                  "batch_size_per_gpu or lower max_length.")
 
 
@@ -206,7 +206,7 @@ def test_batches_of_like_costs_and_like_lengths_are_made_of_them():
 @pytest.mark.parametrize("costs", [
     np.ones(9, np.int64), np.ones(10, np.float32), np.full(10, -1), np.ones([10, 1], np.int64)])
 def test_costs_are_one_integer_for_each_example(costs):
-    with pytest.raises(DataError, match="integers of 0 or more, one for each of the 10 examples"):
+    with pytest.raises(DataError, match="non-negative integers, one for each of the 10 examples"):
         plan_epoch(random_lengths(10), batch_size=4, costs=costs)
 
 
@@ -267,7 +267,7 @@ def test_an_update_larger_than_an_epoch_is_refused():
 
 
 def test_a_batch_size_below_1_is_refused():
-    with pytest.raises(ConfigError, match="is 0 but has to be at least 1"):
+    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
         plan_epoch(random_lengths(10), batch_size=0)
 
 

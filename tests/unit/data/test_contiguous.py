@@ -141,4 +141,4 @@ def test_examples_that_continue_one_another_are_not_shuffled_by_default():
     assert layer.params["shuffle"] is False
     assert not contiguous_problems(layer)
     problems = contiguous_problems(Pieces({"shuffle": True, "batch_size_unit": "tokens"}), 3)
-    assert len(problems) == 3 and all("Pieces" in problem and "leave it out" in problem for problem in problems)
+    assert len(problems) == 3 and all("Pieces" in problem and ": remove '" in problem for problem in problems)

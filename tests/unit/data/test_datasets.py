@@ -194,7 +194,7 @@ def raising(error):
 def test_errors_are_in_the_words_of_what_failed(function, words):
     with pytest.raises(DataError) as caught:
         failing(function).make_batch(np.array([4]))
-    assert re.fullmatch(rf"vectors.csv:5 cannot be read: {words}\. Correct it or leave it out\.", str(caught.value))
+    assert re.fullmatch(rf"vectors.csv:5 cannot be read: {words}\. Correct or remove it\.", str(caught.value))
 
 
 def test_a_mistake_in_python_is_no_fault_of_the_data():
@@ -222,7 +222,7 @@ def test_batches_that_are_not_the_plan_s_are_refused(change):
         def make_dataset(self, plan, training):
             return change(super().make_dataset(plan, training))
 
-    with evaluation_batches(Other()) as batches, pytest.raises(ConfigError, match="one batch of each element"):
+    with evaluation_batches(Other()) as batches, pytest.raises(ConfigError, match="make one batch of each element"):
         list(batches)
 
 
@@ -237,8 +237,8 @@ def test_batches_of_another_form_are_refused():
     with pytest.raises(ConfigError) as caught:
         Other().make_batch(np.arange(2))
     first, second = caught.value.problems
-    assert "Other.make_dataset gives source_tensors/0 as float64 (None, None), but its fields say float32" in first
-    assert "gives source_tensors/1 as nothing" in second
+    assert "source_tensors/0: Other.make_dataset makes float64 (None, None), but the layer's fields declare" in first
+    assert "source_tensors/1: Other.make_dataset makes nothing" in second
 
 
 def test_a_layer_without_any_way_to_make_a_batch_says_so():

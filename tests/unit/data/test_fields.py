@@ -103,7 +103,7 @@ def test_fields_follow_from_a_signature_by_convention(shape, other, timed):
 
 @pytest.mark.parametrize("axis", [0, 2, -1])
 def test_time_is_an_axis_of_the_array(axis):
-    with pytest.raises(ConfigError, match="one of its axes after the batch's, 1 to 1"):
+    with pytest.raises(ConfigError, match="an axis after the batch axis, from 1 to 1"):
         Field(tf.float32, (None, None), time=axis)
 
 
@@ -160,5 +160,5 @@ def test_what_a_mixin_has_decides_too():
 
 @pytest.mark.parametrize("name", ["fields", "input_signature"])
 def test_a_layer_without_either_says_so(name):
-    with pytest.raises(NotImplementedError, match="by the property fields"):
+    with pytest.raises(NotImplementedError, match="must define the property fields"):
         getattr(DataLayer({}), name)

@@ -91,16 +91,16 @@ def test_a_run_meets_no_more_shapes_than_allowed():
 
 def test_lengths_that_are_not_the_batches_are_named():
     shapes = [StaticShape(8, (20, 10))]
-    with pytest.raises(ConfigError, match=r"cannot be used with Layer: its lengths promise .*\(20, 10\)"):
+    with pytest.raises(ConfigError, match=r"cannot be used with Layer: according to its lengths, .*\(20, 10\)"):
         StaticBatches(Layer(), shapes).make_batch(np.arange(8))
-    with pytest.raises(ConfigError, match="needs a column of lengths"):
+    with pytest.raises(ConfigError, match="needs a column"):
         StaticBatches(Layer(), [StaticShape(8, (50,))]).make_batch(np.arange(8))
 
 
 def test_the_description_adds_up():
     shapes = [StaticShape(10, (4, 4)), StaticShape(5, (8, 8))]
     lines = describe_shapes(shapes, arrange([20, 5], shapes), positions=180)
-    assert lines[0] == "XLA buckets: 2 shapes, 3 batches an epoch, 25.0% of positions are padding"
+    assert lines[0] == "XLA buckets: 2 shapes, 3 batches per epoch, 25.0% of positions are padding"
     assert lines[1].split() == "10 examples × (4 + 4): 2 batches, 66.7% of positions".split()
 
 

@@ -56,7 +56,7 @@ def test_case_counts_and_punctuation_is_split():
 def test_what_cannot_be_judged():
     with pytest.raises(ValueError, match="2 hypotheses but 1 references"):
         corpus_bleu(["a", "b"], ["a"])
-    with pytest.raises(DataError, match="no sentences"):
+    with pytest.raises(DataError, match="BLEU cannot be computed"):
         corpus_bleu([], [])
 
 

@@ -92,7 +92,7 @@ def test_empty_and_white_space():
     assert error_rates(["", "a"], ["x", "a"]).wer == 1.0
     assert error_rates([""], ["x"]).wer == float("inf")
     assert ErrorCounts().rate == 0.0
-    with pytest.raises(DataError, match="no utterances"):
+    with pytest.raises(DataError, match="WER cannot be computed"):
         error_rates([], [])
     with pytest.raises(ValueError):
         error_rates(["a"], ["a", "b"])

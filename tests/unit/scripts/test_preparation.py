@@ -42,7 +42,7 @@ def test_bad_files_are_refused(tmp_path, name, content, message):
 @pytest.mark.parametrize("counts", [(3, 5), (5, 3), (0, 1)])
 def test_pairs_of_unequal_files(tmp_path, counts):
     one, other = (write(tmp_path / str(i), ["x"] * count) for i, count in enumerate(counts))
-    with pytest.raises(DataError, match=f"has {counts[0]} lines but .* has {counts[1]}"):
+    with pytest.raises(DataError, match=f"has {counts[0]} lines, but .* has {counts[1]}"):
         list(preparation.read_pairs(one, other))
 
 

@@ -33,7 +33,7 @@ def test_nothing_gives_nothing():
 
 
 @pytest.mark.parametrize(("piece", "message"), [
-    (np.array([0.1, np.nan], np.float32), "1 sample NaN or infinite"),
+    (np.array([0.1, np.nan], np.float32), "1 NaN or infinite sample"),
     (np.zeros([2, 2, 2], np.float32), r"\[2, 2, 2\]"), (np.float32(0.1), r"\[\]"),
 ])
 def test_what_is_no_audio_is_refused(piece: np.ndarray, message: str):
@@ -43,5 +43,5 @@ def test_what_is_no_audio_is_refused(piece: np.ndarray, message: str):
 
 @pytest.mark.parametrize("rate", [0, -8000, 10, 10_000_000])
 def test_impossible_rates_are_refused(rate: int):
-    with pytest.raises(AudioError, match="samples a second"):
+    with pytest.raises(AudioError, match="The sampling rate of the audio"):
         AudioPieces(rate, 16000)

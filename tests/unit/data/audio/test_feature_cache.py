@@ -132,7 +132,7 @@ def test_a_recording_of_equal_size_and_time_is_another(recording, folder, capsys
     os.utime(recording, ns=(times.st_atime_ns, times.st_mtime_ns))
     for _ in range(2):
         assert cache.load(recording) is None
-    assert capsys.readouterr().out.count("their recordings have changed since") == 1
+    assert capsys.readouterr().out.count("their recordings have changed") == 1
     cache.store(recording, VALUES)
     assert cache.load(recording) is not None and len(list(Path(folder).rglob("*.npy"))) == 1
 

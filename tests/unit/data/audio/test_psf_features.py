@@ -79,12 +79,12 @@ def test_expected_power_of_dither_is_that_of_dither(kind, backend):
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"num_features": 200, "input_type": "spectrogram"}, "only 161 frequencies"),
-    ({"num_fft": 256}, "at least the 320 samples"),
+    ({"num_fft": 256}, "number of samples in a window, 320"),
     ({"window_stride": 0.0}, "at least one sample"),
     ({"window_size": 0.0}, "at least 2 samples"),
-    ({"mean": np.zeros(3)}, "64 of them"),
-    ({"std_dev": np.zeros(())}, "above 0"),
-    ({"pad_signal": True}, "backend 'psf' only"),
+    ({"mean": np.zeros(3)}, "list of 64 numbers"),
+    ({"std_dev": np.zeros(())}, "greater than 0"),
+    ({"pad_signal": True}, "only by the backend 'psf'"),
 ])
 def test_settings_that_do_not_fit(changes, words):
     settings = FeatureSettings(**{"num_features": 64, "input_type": "logfbank", "backend": "librosa", **changes})
@@ -92,5 +92,5 @@ def test_settings_that_do_not_fit(changes, words):
 
 
 def test_empty_filters_are_noticed():
-    assert "hold no frequency" in FeatureSettings(128, "logfbank", "psf").describe_empty_filters()
+    assert "contain no frequency" in FeatureSettings(128, "logfbank", "psf").describe_empty_filters()
     assert FeatureSettings(64, "logfbank", "librosa").describe_empty_filters() is None

@@ -92,7 +92,8 @@ def test_the_old_name_of_speed(capsys):
 @pytest.mark.parametrize(("params", "words"), [
     ({"speed_perturbation": 0.1}, "speed_perturbation_ratio"), ({"speed_perturbation_ratio": 1.0}, "below 0.9"),
     ({"speed_perturbation_ratio": [0.0]}, "from 0.1 to 10"), ({"speed_perturbation_ratio": []}, "from 0.1 to 10"),
-    ({"noise_level_min": -90}, "give both"), ({"noise_level_min": -60, "noise_level_max": -90}, "has to be below"),
+    ({"noise_level_min": -90}, "set both or neither"),
+    ({"noise_level_min": -60, "noise_level_max": -90}, "must be below"),
     ({"n_freq_mask": 1, "width_freq_mask": 21}, "only 20"), ({"n_time_mask": -1}, "from 0 to 1000"),
 ])
 def test_parameters_that_do_not_fit(params, words):

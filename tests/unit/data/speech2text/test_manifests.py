@@ -36,15 +36,15 @@ def test_csv_of_inference_needs_no_transcript(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("wav_filename\n1.wav\n")
     assert rows_of(path, needs_text=False)[0].text is None
-    with pytest.raises(DataError, match="does not name transcript"):
+    with pytest.raises(DataError, match="lacks transcript"):
         rows_of(path)
 
 
 @pytest.mark.parametrize(("content", "words"), [
-    ("1.wav,5,hello\n", r"a\.csv:1: the header '1.wav,5,hello' does not name wav_filename"),
+    ("1.wav,5,hello\n", r"a\.csv:1: the header '1.wav,5,hello' lacks wav_filename"),
     ("wav_filename,wav_filesize,transcript\n1.wav,5,a\n2.wav,5,a,b\n", r"a\.csv:3: the row has 4 columns"),
     ("wav_filename,wav_filesize,transcript\n", "lists no recordings"),
-    ("", "does not name"),
+    ("", "lacks wav_filename"),
 ])
 def test_csv_that_is_wrong(tmp_path, content, words):
     path = tmp_path / "a.csv"
@@ -55,7 +55,7 @@ def test_csv_that_is_wrong(tmp_path, content, words):
 
 def test_a_quote_that_is_not_closed(tmp_path):
     (tmp_path / "a.csv").write_text('wav_filename,wav_filesize,transcript\n1.wav,1,a\n"2.wav,1,' + "a" * 200_000 + "\n")
-    with pytest.raises(DataError, match=r"a\.csv:3: .* double quote that is not closed"):
+    with pytest.raises(DataError, match=r"a\.csv:3: .* unclosed double quote"):
         rows_of(tmp_path / "a.csv")
 
 
@@ -81,9 +81,9 @@ def test_a_mark_of_utf8_is_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    ("{", "is not JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio"),
-    ('{"audio_filepath": "2.wav", "text": ["a", "b"]}', r"'text' of 2\.wav is \[\"a\", \"b\"\] but"),
-    ('{"audio_filepath": "2.wav", "text": 7}', r"'text' of 2\.wav is 7 but"),
+    ("{", "is not valid JSON"), ("[]", "audio_filepath"), ('{"text": ""}', "audio"),
+    ('{"audio_filepath": "2.wav", "text": ["a", "b"]}', r"'text' of 2\.wav must be a string, got \[\"a\", \"b\"\]"),
+    ('{"audio_filepath": "2.wav", "text": 7}', r"'text' of 2\.wav must be a string, got 7"),
     ('{"audio_filepath": "2.wav", "offset": 3.5, "duration": 2, "text": "b"}', r"'offset' 3\.5 of 2\.wav"),
 ])
 def test_json_that_is_wrong(tmp_path, line, words):
@@ -163,20 +163,20 @@ def test_names_that_are_not_utf8(tmp_path):
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"audio_filepath": "a", "offset": ' + "9" * 5000 + "}"])
 def test_json_without_end(tmp_path, line):
     (tmp_path / "a.json").write_text(line + "\n")
-    with pytest.raises(DataError, match=r"a\.json:1: the line is not JSON"):
+    with pytest.raises(DataError, match=r"a\.json:1: the line is not valid JSON"):
         rows_of(tmp_path / "a.json")
 
 
 def test_a_column_that_comes_twice(tmp_path):
     (tmp_path / "a.csv").write_text("wav_filename,transcript,wav_filename\na.wav,a,b.wav\n")
-    with pytest.raises(DataError, match=r"a\.csv:1: the header names wav_filename twice"):
+    with pytest.raises(DataError, match=r"a\.csv:1: the header has the column wav_filename more than once"):
         rows_of(tmp_path / "a.csv")
 
 
 def test_a_million_columns(tmp_path):
     header = ["wav_filename", "transcript", *(f"c{i}" for i in range(10 ** 6))]
     (tmp_path / "a.csv").write_text(",".join(header) + "\n1.wav,a" + "," * 10 ** 6 + "\n2.wav,b\n")
-    with pytest.raises(DataError, match=r"a\.csv:3: the row has 2 columns but the header 1000002"):
+    with pytest.raises(DataError, match=r"a\.csv:3: the row has 2 columns, but the header has 1000002"):
         rows_of(tmp_path / "a.csv")
 
 

@@ -159,7 +159,7 @@ def test_static_shapes_keep_the_duration(make_layer, backend, unit, size):
 def test_a_recording_of_more_seconds_than_a_batch(make_layer):
     layer = make_layer(batch_size_unit="seconds", batch_size=1)
     words = layer.explain_too_costly(3)
-    assert re.search(r"train.csv:\d+ .* has \d\.\d\d seconds, padding included, but a batch holds only 1: ", words)
+    assert re.search(r"train.csv:\d+ .* has \d\.\d\d seconds, padding included, but the batch size is 1: ", words)
     assert float(words.split(" has ")[1].split()[0]) == pytest.approx(layer.duration(3), abs=0.1)
 
 
@@ -182,7 +182,7 @@ def test_duration_limits(make_layer, capsys):
     kept = [layer.file_name(example) for example in range(10)]
     assert kept == [everything.file_name(e) for e in ALL if least <= seconds[e] <= most]
     assert make_layer("infer", min_duration=float(least)).num_examples == 16
-    with pytest.raises(DataError, match="Nothing is left"):
+    with pytest.raises(DataError, match="were left out"):
         make_layer(min_duration=100.0)
 
 
@@ -247,9 +247,9 @@ def test_interactive_input(make_layer, toy):
     assert same(features[:1], make_layer("eval").make_batch(ALL[:1])["source_tensors"][0])
     with pytest.raises(DataError, match="no_such.wav does not exist"):
         layer.make_interactive_batch(["no_such.wav"])
-    with pytest.raises(DataError, match="list of recordings"):
+    with pytest.raises(DataError, match="no recordings"):
         layer.make_interactive_batch([])
-    with pytest.raises(DataError, match="passed one by one"):
+    with pytest.raises(DataError, match="pass recordings to"):
         _ = layer.num_examples
 
 
@@ -259,7 +259,7 @@ def test_inference_on_files(make_layer, toy):
     assert layer.file_name(20) == str(toy / "wav" / "dev-0001.wav")
     assert layer.describe_example(20) == layer.file_name(20)
     assert "target_tensors" not in layer.make_batch(ALL[:2])
-    with pytest.raises(DataError, match="no transcripts in inference"):
+    with pytest.raises(DataError, match="not available in inference"):
         layer.reference_text(0)
 
 
@@ -281,7 +281,7 @@ def test_assets(make_layer, params):
 @pytest.mark.parametrize(("changes", "words"), [
     ({"dataset_files": []}, "dataset_files' is missing"), ({"dataset_files": [3]}, "list of file names"),
     ({"map_parallel_calls": 0}, "map_parallel_calls"), ({"encoder_stride": 0}, "encoder_stride"),
-    ({"min_duration": 5.0, "max_duration": 2.0}, "at most max_duration"), ({"dtype": tf.int32}, "floating-point"),
+    ({"min_duration": 5.0, "max_duration": 2.0}, "not exceed max_duration"), ({"dtype": tf.int32}, "floating-point"),
     ({"backend": "kaldi"}, "backend"), ({"features_mean": ["a"]}, "features_mean"),
     ({"precompute_mel_basis": True}, "Unknown parameter"), ({"window": "kaiser"}, "window"),
     ({"augmentation": {"n_freq_mask": 1, "width_freq_mask": 99}}, "only 20"),

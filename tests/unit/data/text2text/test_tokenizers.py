@@ -80,7 +80,7 @@ def test_sentencepiece_with_other_ids_is_refused(sentences, tmp_path):
 
 def test_not_a_sentencepiece_model(tmp_path):
     (tmp_path / "x.vocab").write_text("<pad>\t0\n")
-    with pytest.raises(DataError, match="give the .model file"):
+    with pytest.raises(DataError, match="name the .model file"):
         SentencePieceTokenizer(str(tmp_path / "x.vocab"))
     with pytest.raises(DataError, match="does not exist"):
         SentencePieceTokenizer(str(tmp_path / "none.model"))
@@ -126,5 +126,5 @@ def test_damaged_sentencepiece_models(tmp_path, model_path, kind):
     content = {"empty": b"", "cut": whole[:len(whole) // 2], "text": b"a\nb\n" * 100, "zeros": bytes(len(whole)),
                "of another kind": b"\x93NUMPY" + whole}[kind]
     (tmp_path / "m.model").write_bytes(content)
-    with pytest.raises(DataError, match=r"m\.model cannot be read as a SentencePiece model"):
+    with pytest.raises(DataError, match=r"m\.model is not a valid SentencePiece model"):
         load_sentencepiece(str(tmp_path / "m.model"))

@@ -41,7 +41,7 @@ def test_tfrecords_are_refused_with_advice(params, tmp_path):
     for i in range(2):
         (tmp_path / f"wmt32k-train-0000{i}-of-00002").write_bytes(b"")
     old = {**params, "source_file": None, "file_pattern": "wmt32k-train-*-of-*"}
-    with pytest.raises(DataError, match=r"wmt32k-train-00000-of-00002 .*TFRecords.* source_file and target_file"):
+    with pytest.raises(DataError, match=r"wmt32k-train-00000-of-00002, .*TFRecord files.* source_file and target_file"):
         TransformerDataLayer(old)
     with pytest.raises(ConfigError, match="source_file' is missing"):
         TransformerDataLayer({**old, "file_pattern": "nothing-*"})

@@ -62,8 +62,8 @@ def test_missing_file(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "words"), [
-    ("a\rb\rc\r", r"v:1: 'a\\rb\\rc' is no token"), ("a\nb\0\n", r"v:2: 'b\\x00' is no token"),
-    ("a\0\n\0b\0\n", "v:1: .* is no token"),  # UTF-16
+    ("a\rb\rc\r", r"v:1: 'a\\rb\\rc' is not a token"), ("a\nb\0\n", r"v:2: 'b\\x00' is not a token"),
+    ("a\0\n\0b\0\n", "v:1: .* is not a token"),  # UTF-16
 ])
 def test_what_is_no_token(tmp_path, content, words):
     (tmp_path / "v").write_bytes(content.encode())
@@ -73,5 +73,5 @@ def test_what_is_no_token(tmp_path, content, words):
 
 def test_special_tokens_alone_are_no_vocabulary(tmp_path):
     (tmp_path / "v").write_text("<PAD>\n</S>\n<S>\n<UNK>\n \n\n")
-    with pytest.raises(DataError, match="holds no tokens but the special ones"):
+    with pytest.raises(DataError, match="has only special tokens"):
         Vocabulary.load(str(tmp_path / "v"))

@@ -69,7 +69,7 @@ def test_parameters_follow_from_the_data(make):
 def test_labels_longer_than_the_encoders_steps_are_found(make):
     stride = {"convnet_layers": [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 40, "num_channels": 24,
                                   "padding": "SAME"}], "activation_fn": "relu", "dropout_keep_prob": 1.0}
-    with pytest.raises(DataError, match="40 to a step"):
+    with pytest.raises(DataError, match="40 per encoder step"):
         make(encoder_params=stride)
 
 
@@ -206,7 +206,7 @@ def test_attention_tells_no_times_of_words(make):
 def test_a_joint_decoders_ctc_needs_its_steps_too(make):
     few = {"convnet_layers": [{"type": "conv1d", "repeat": 1, "kernel_size": 7, "stride": 40, "num_channels": 24,
                                "padding": "SAME"}], "activation_fn": "relu", "dropout_keep_prob": 1.0}
-    with pytest.raises(DataError, match="40 to a step"):
+    with pytest.raises(DataError, match="40 per encoder step"):
         joint(make, mode="train", encoder_params=few)
 
 

@@ -86,7 +86,7 @@ def test_mistakes_in_texts_name_the_file(tmp_path):
 
 
 def test_a_layer_that_reads_no_files_says_so():
-    with pytest.raises(UserError, match="the data layer DataLayer takes no files by that flag"):
+    with pytest.raises(UserError, match="the data layer DataLayer does not support this flag"):
         given(["some.file"], DataLayer)
 
 
