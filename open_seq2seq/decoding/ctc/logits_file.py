@@ -26,7 +26,7 @@ class LogitsDump(NamedTuple):
       logits: maps each utterance's name to logits ``[time, vocabulary]``, the blank last.
       labels: the alphabet without the blank.
       step_seconds: time between two frames of the logits, in seconds.
-      normalization: the data layer's parameters (name to value) for normalising references; empty in old files.
+      normalization: the data layer's parameters (name to value) for normalising transcripts; empty in old files.
     """
 
     logits: dict[str, np.ndarray]
