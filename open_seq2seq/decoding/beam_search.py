@@ -56,7 +56,7 @@ class BeamResult(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What changes from step to step.
+    """The variables of the search loop.
 
     Attributes:
       step: number of ids in each alive hypothesis.
@@ -82,7 +82,7 @@ class _State(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What does not change from step to step; see ``beam_search``."""
+    """The constants of the search loop; see ``beam_search``."""
 
     step_fn: StepFunction
     max_lengths: tf.Tensor

@@ -27,7 +27,7 @@ class Sampling(NamedTuple):
     Attributes:
       temperature: divisor of the logits, above 0; 1 keeps the model's own probabilities.
       top_k: number of likeliest ids to draw from; None for all.
-      top_p: draws from the smallest set of likeliest ids whose probabilities sum to at least this; None for all ids.
+      top_p: ids are drawn from the smallest set of likeliest ids whose probabilities sum to this; None for all.
       seed: random seed; the draws also depend on the example, the sample's number and the step.
     """
 
@@ -38,7 +38,7 @@ class Sampling(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What changes from step to step.
+    """The variables of the decoding loop.
 
     Attributes:
       step: number of ids in each hypothesis.
@@ -169,7 +169,7 @@ def _inverse(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
 
 def uniform_numbers(seed: int, examples: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
-    """Returns uniform random numbers in [0, 1), ``[batch, count]`` FP32, one stream for each example.
+    """Returns uniform random numbers in [0, 1), ``[batch, count]`` FP32, that do not depend on a row's position.
 
     TensorFlow's stateless ops draw for a whole batch, so a row's numbers depend on its position in the batch. Here
     each number is a hash (the finaliser of SplitMix64, Steele et al. 2014) of seed, example, step and column.

@@ -14,12 +14,10 @@ from open_seq2seq.utils.errors import ConfigError
 def allocate_carried_states(model: Model) -> None:
     """Creates the variables of a model's carried states.
 
-    In training, a replica has one state for each of the ``iter_size`` micro-batches of an update; otherwise it has a
-    single state.
+    In training, a replica has one state for each of the ``iter_size`` micro-batches of an update, otherwise only one.
 
     Raises:
-      ConfigError: the data layer is not contiguous, has parameters that prevent this, or the states do not fit into
-        memory.
+      ConfigError: the data layer or its parameters do not allow this, or the states do not fit into memory.
     """
     layer, states = model.data_layer, carried_states(model)
     name, training = type(layer).__name__, model.mode == "train"

@@ -140,7 +140,7 @@ class Model(Component):
         return True
 
     def num_objects(self, batch: dict[str, Any]) -> int:
-        """Counts the objects, such as tokens, in a batch of NumPy arrays; speed is reported in these objects."""
+        """Counts the objects, such as tokens, in a batch of NumPy arrays; speed is reported in objects per second."""
         return int(np.count_nonzero(np.asarray(batch["ids"]) >= 0))  # without the empty rows of xla_buckets
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
@@ -258,7 +258,7 @@ def _run_params() -> dict[str, Any]:
 def _optimization_params() -> dict[str, Any]:
     return {
         "dtype": Param((str, tf.DType), "float32", "Precision: float32, mixed_float16, mixed_bfloat16, or mixed "
-                       "(float16 on GPUs; on CPUs, bfloat16 for operations that are faster in it)."),
+                       "(float16 on GPUs; on CPUs, bfloat16 for the operations that it speeds up)."),
         "mixed_choice": Param((list, tuple, type(None)), None, "Kinds of operations that mixed computes in bfloat16 on "
                               "a CPU: product, recurrence, convolution. By default, those that are measured to be "
                               "faster in bfloat16."),
@@ -270,15 +270,15 @@ def _optimization_params() -> dict[str, Any]:
         "lr_scale_with_world": Param(bool, False, "Whether to multiply the policy's learning rate by the number of "
                                      "replicas."),
         "max_grad_norm": Param((float, type(None)), None, "Maximum global norm of the gradient; larger gradients are "
-                               "scaled down to it. None is off.", above=0.0),
-        "decoupled_weight_decay": Param((float, type(None)), None, "With any optimizer: fraction, multiplied by the "
-                                        "learning rate, by which each update reduces the weights.", above=0.0),
+                               "scaled down. None disables this.", above=0.0),
+        "decoupled_weight_decay": Param((float, type(None)), None, "Weight decay with any optimizer: each update "
+                                        "reduces the weights by this fraction times the learning rate.", above=0.0),
         "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables whose names "
                                                 "contain a match do not decay."),
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
                            "inference use; for example 0.999.", above=0.0, below=1.0),
         "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
-                             "variable; None is off."),
+                             "variable; None disables it."),
         "loss_scaling": Param((float, str, type, type(None)), None, "Loss scaling in half precision: a number, "
                               "Backoff, LogMax, or a subclass of LossScaler. By default Backoff for float16 and 1.0 "
                               "for bfloat16.", above=0.0),
@@ -291,7 +291,8 @@ def _optimization_params() -> dict[str, Any]:
                                      "number is raised if Backoff may need more to get from scale_max to scale_min.",
                                      "updates", minimum=1, on_change=FREE),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
-                                        "first losses count as divergence; None is off.", above=1.0, on_change=FREE),
+                                        "first losses count as divergence; None disables this check.", above=1.0,
+                                        on_change=FREE),
         "divergence_lr_factor": Param(float, 0.5, "Factor by which each roll_back multiplies the learning rate.",
                                       above=0.0, below=1.0, on_change=FREE),
         "max_recoveries": Param(int, 5, "Maximum number of recoveries; after these, divergence stops the run.",
@@ -311,21 +312,24 @@ def _optimization_params() -> dict[str, Any]:
 
 def _reporting_params() -> dict[str, Any]:
     return {
-        "save_summaries_steps": Param(_STEPS, None, "Interval of TensorBoard summaries; None is off.", "updates",
+        "save_summaries_steps": Param(_STEPS, None, "Interval of TensorBoard summaries; None disables them.", "updates",
                                       minimum=1),
-        "print_loss_steps": Param(_STEPS, None, "Interval of progress lines; None is off.", "updates", minimum=1),
-        "print_samples_steps": Param(_STEPS, None, "Interval of samples of a training batch; None is off.", "updates",
-                                     minimum=1),
-        "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None is off.", "updates", minimum=1),
-        "save_checkpoint_steps": Param(_STEPS, None, "Interval of checkpoints; None is off.", "updates", minimum=1),
+        "print_loss_steps": Param(_STEPS, None, "Interval of progress lines; None disables them.", "updates",
+                                  minimum=1),
+        "print_samples_steps": Param(_STEPS, None, "Interval of samples of training batches; None disables them.",
+                                     "updates", minimum=1),
+        "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None disables them.", "updates",
+                                        minimum=1),
+        "save_checkpoint_steps": Param(_STEPS, None, "Interval of checkpoints; None disables them.", "updates",
+                                       minimum=1),
         "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
                                  minimum=1),
         "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
         "best_metric": Param(str, "val_loss", "Metric that determines the best checkpoints: val_loss, or a metric that "
                              "the model's evaluation returns."),
         "best_metric_mode": Param(["min", "max"], "min", "Whether a smaller or a larger metric is better."),
-        "average_checkpoints": Param(_STEPS, None, "Number of last checkpoints that are averaged at the end of "
-                                     "training; evaluation and inference then use the average.", minimum=1),
+        "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
+                                     "of training; evaluation and inference then use the average.", minimum=1),
         "bench_start": Param(int, 10, "First step that is timed.", "updates", minimum=0),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
                                   "gradient_overflows", "gradient_underflow"],

@@ -33,7 +33,7 @@ class ResultWriter:
         raise NotImplementedError("A result writer must implement write(example, result).")
 
     def finish(self) -> None:
-        """Writes the end of the outputs; not called after an error."""
+        """Writes what follows the last result; not called after an error."""
 
     def write_batches(self, results_per_batch: list[Any]) -> None:
         """Writes the results of several batches, whose examples follow those written before and may be in any order.

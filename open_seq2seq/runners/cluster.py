@@ -116,12 +116,7 @@ class ClusterRunner(TowerRunner):
 
 
 class _Guarded(Compiled):
-    """A compiled function that is called within a context manager.
-
-    Args:
-      function: the compiled function.
-      guard: makes the context manager.
-    """
+    """A compiled function that is called within a context manager from ``guard``."""
 
     def __init__(self, function: Compiled, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
         super().__init__(function)

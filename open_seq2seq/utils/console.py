@@ -97,7 +97,7 @@ class EnduringStream:
 
 @contextlib.contextmanager
 def enduring_output(needed: bool = False) -> Iterator[None]:
-    """Context manager in which no print statement of any code can end the process; a closed stdin reads as empty.
+    """Context manager in which errors of printing do not end the process, and a closed stdin reads as empty.
 
     Args:
       needed: whether stdout is the purpose of the command; see ``need_output``.

@@ -23,7 +23,7 @@ _PATIENCE = 5.0
 
 
 def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
-    """Raises UserError if a file that a flag names does not exist, or if it names standard input twice."""
+    """Raises UserError if a flag names a file that does not exist, or standard input more than once."""
     missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
     if missing:
         raise UserError(f"{flag} names {shown(missing[0])}, which does not exist.")

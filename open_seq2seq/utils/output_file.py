@@ -345,8 +345,8 @@ def _check_folder(place: str, name: str) -> None:
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
         raise UserError(f"The results are a folder, but {name} is not a folder: remove it, or choose another path.")
     if os.path.isdir(place) and not _is_replaceable(place):
-        raise UserError(f"The folder {name} contains new or changed files that inference did not write: choose another "
-                        "folder, or remove it.")
+        raise UserError(f"The folder {name} contains files that inference did not write, or that have changed since: "
+                        "choose another folder, or remove it.")
 
 
 def _sync(pending: _Pending) -> None:

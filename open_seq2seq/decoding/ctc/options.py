@@ -1,4 +1,4 @@
-"""The options of CTC decoding, declared once for configs and programs."""
+"""Options of CTC decoding, shared by configs and scripts."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Hannun et al. 2014, "First-Pass Large Vocabulary Continuous Speech Recognition u
 the beam holds label sequences (prefixes), each with the probability of all paths to it that end in a blank and of
 all those that do not. If extensions of several prefixes give the same prefix, their probabilities are summed.
 
-In most frames of a trained model only one symbol is likely enough to consider. Runs of such frames are processed at
-once.
+In most frames of a trained model only one symbol is considered. Runs of such frames are processed at once.
 """
 
 from __future__ import annotations
@@ -175,8 +174,7 @@ class PrefixSearch:
     def _candidates(self, log_probs: np.ndarray, blank: float, symbols: np.ndarray) -> _Candidates:
         """Returns the prefixes after a frame, unchanged or extended.
 
-        Beams are narrow most of the time, so the cost is in the number of NumPy calls; ``take`` takes half the time of
-        indexing.
+        Beams are usually narrow, so the number of NumPy calls determines the time; ``take`` is faster than indexing.
 
         Args:
           log_probs: log probabilities of the symbols ``[vocabulary]``; -inf where not considered, and for the blank.
@@ -224,7 +222,7 @@ class PrefixSearch:
             extended[parent, column] = -_INFINITY
 
     def _choose(self, scores: np.ndarray) -> np.ndarray | None:
-        """Returns the indices of the best scores among ``[n]``, or None if all are -inf."""
+        """Returns the indices of the scores ``[n]`` that are kept by the pruning, or None if all are -inf."""
         best = scores[scores.argmax()]
         if best == -_INFINITY:
             return None

@@ -44,7 +44,7 @@ class _Reader:
 
 
 def read_arpa(path: str) -> NgramModel:
-    """Reads a model.
+    """Reads a model from an ARPA file.
 
     Raises:
       DataError: the file does not exist, or is not a valid ARPA file; the message names the line.
@@ -168,7 +168,7 @@ def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[i
 
 
 def write_arpa(path: str, model: NgramModel) -> None:
-    """Writes a model, gzipped if the path ends in ``.gz``."""
+    """Writes a model to an ARPA file, gzipped if the path ends in ``.gz``."""
     with OutputFiles() as outputs, _text_to(outputs.open(path, "wb"), path) as out:
         out.write("\n\\data\\\n")
         out.writelines(f"ngram {n}={count}\n" for n, count in enumerate(model.counts, 1))

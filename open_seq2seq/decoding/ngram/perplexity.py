@@ -30,7 +30,7 @@ class Perplexity(NamedTuple):
 
 
 def sentence_scores(model: LanguageModel, words: Iterable[int]) -> tuple[list[float], float]:
-    """Returns the natural log probabilities of each word id of a sentence, and that of the end of the sentence."""
+    """Returns the natural log probability of each word id of a sentence, and that of the end of the sentence."""
     state, scores = np.array([model.start_state()]), []
     for word in words:
         score, state = model.score(state, np.array([word]))

@@ -16,7 +16,7 @@ def peaks(tensors: list[tf.Tensor]) -> tf.Tensor:
 
 
 def wire_scales(bounds: tf.Tensor) -> tf.Tensor:
-    """Returns the largest powers of two that scale values up to the bounds to less than 2¹⁵.
+    """Returns the largest powers of two whose products with values up to the bounds are below 2¹⁵.
 
     They are computed from the exponents' bits, so they are exact, and so is division by them.
 

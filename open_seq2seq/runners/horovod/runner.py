@@ -16,9 +16,9 @@ from open_seq2seq.runners.runner import Gradients, Runner
 from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 
-# Our defaults for settings of Horovod and Open MPI if ranks compute on CPUs. In each cycle, Horovod's thread
-# communicates with the other ranks, which takes time from the core that computes; Horovod's default cycle of 1 ms suits
-# steps of a few ms.
+# Default settings of Horovod and Open MPI for ranks that compute on CPUs. In each cycle, Horovod's thread communicates
+# with the other ranks, which takes time from the core that computes. Horovod's own default of 1 ms suits steps of a few
+# milliseconds.
 CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5"}
 # Tensors above the fusion threshold are sent without copies to and from a buffer. Gloo does not get this setting: it is
 # faster with few large messages. Processes that wait in MPI yield the processor.

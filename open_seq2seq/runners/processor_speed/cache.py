@@ -33,7 +33,7 @@ def cache_folder() -> Path | None:
 
 
 def speeds_file(identity: Identity) -> Path | None:
-    """Returns the file for a machine and its settings, or None; each combination has its own file, without a lock."""
+    """Returns the file for a machine and its settings, or None; each has its own file, so no lock is needed."""
     folder = cache_folder()
     name = hashlib.sha256(json.dumps(sorted(identity.items())).encode()).hexdigest()[:16]
     return None if folder is None else folder / f"speeds-{name}.json"

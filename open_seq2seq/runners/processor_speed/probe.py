@@ -29,7 +29,7 @@ _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
 # gradient.
 _FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
-_SECONDS, _MOST_ROUNDS = 0.12, 12  # limits for starting another round of a kind
+_SECONDS, _MOST_ROUNDS = 0.12, 12  # no new round of a kind starts after this time or number
 _CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured again, as other load may change the choice
 
 

@@ -1,4 +1,4 @@
-"""Writing, replacing and deleting files: all other packages go through this one.
+"""Writes, replaces and deletes files; all other packages use this one for it.
 
 Only files that this package has created are deleted or overwritten; they are recognised by their content. Nothing is
 written through a symbolic link, content is never changed in place, and creating a file fails if it exists.

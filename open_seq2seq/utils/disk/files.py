@@ -48,7 +48,7 @@ def always(file: BinaryIO) -> bool:
 
 @contextlib.contextmanager
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
-    """Yields a new, empty file, which is renamed to ``path`` when the context is left, and removed after an error.
+    """Yields a new, empty file, which is renamed to ``path`` at the end of the context, or removed after an error.
 
     The new file has the suffix of ``path``, because some libraries choose a format by it.
 

@@ -136,7 +136,7 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator[Path]:
-    """Yields a new folder, which is renamed to ``place`` when the context is left, and removed after an error.
+    """Yields a new folder, which is renamed to ``place`` at the end of the context, or removed after an error.
 
     Args:
       place: final path; ``Workplace.put`` describes what happens if it exists.
@@ -199,7 +199,7 @@ def move_aside(place: Path, target: Path) -> Path:
 
 
 def free_name(place: Path) -> Path:
-    """Returns a path that does not exist: the given path, or this path with the suffix ``-2``, ``-3``, …"""
+    """Returns a path that does not exist: the given path, or that path with a suffix: ``-2``, ``-3`` and so on."""
     number, free = 1, place
     while os.path.lexists(free):
         number += 1

@@ -55,7 +55,7 @@ class ListedFolder:
 
     @contextlib.contextmanager
     def putting(self, name: str, checksum: str = "") -> Iterator[Path]:
-        """Yields an empty file, which is renamed into the folder and added to the list when the context is left.
+        """Yields an empty file, which is renamed into the folder and added to the list at the end of the context.
 
         Args:
           name: path below the folder; a listed file with this path is replaced.
