@@ -76,7 +76,7 @@ class Runner:
         return []
 
     def scope(self) -> AbstractContextManager[None]:
-        """Returns the context in which variables are created: models, optimizers, training steps."""
+        """Returns the context in which variables must be created: those of models, optimizers and training steps."""
         return contextlib.nullcontext()
 
     def compile(self, function: Callable[..., Any], signature: Sequence[Any] | None = None,

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from open_seq2seq.utils.errors import UserError
 
-# With less, importing TensorFlow fails with hundreds of lines of errors.
+# With less address space, importing TensorFlow fails with hundreds of lines of errors.
 _LEAST_ADDRESS_SPACE = 3 << 29
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _INSTALLED = (_PACKAGE, sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages())

@@ -80,7 +80,7 @@ def announce_by(announcer: Announcer) -> Callable[[], None]:
 
 
 def announce(problem: str, code: int) -> None:
-    """Reports to the other processes why this one ends, with a non-zero exit code."""
+    """Reports to the other processes that this one ends because of a problem, with a non-zero exit code."""
     for announcer in list(_announcers):
         announcer(problem, code)
 

@@ -288,7 +288,7 @@ class PrefixSearch:
         return True
 
     def _repeats(self, symbol: int) -> bool | None:
-        """Returns whether all paths end in this symbol, so that it is a repetition; None if only some do."""
+        """Returns whether all paths end in this symbol, so that it repeats (True), none do (False), or some (None)."""
         if symbol == self._blank:
             return False
         repeating = self._tree.last.take(self._beam.nodes) == symbol

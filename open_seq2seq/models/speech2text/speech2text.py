@@ -103,7 +103,7 @@ class Speech2Text(EncoderDecoderModel):
                                "joint CTC and attention, set use_language_model in ctc_decoder_params to True."])
 
     def _check_names(self) -> None:
-        """Raises DataError if two recordings have the same name, by which output files distinguish them."""
+        """Raises DataError if two recordings have the same name, because output files identify recordings by name."""
         names = Counter(self.data_layer.file_name(example) for example in range(self.data_layer.num_examples))
         name, count = names.most_common(1)[0]
         if count > 1:

@@ -28,7 +28,7 @@ _VERDICT_SECONDS = 10.0
 _DOUBTFUL_SECONDS = 3.0
 # How long processes wait for one another by default when they join, in seconds.
 _START_SECONDS = 600
-# Text in errors of Horovod and Gloo that another process caused, independent of the operation that raises them.
+# Messages of the errors that Horovod and Gloo raise, in any operation, because of another process.
 _FROM_OTHERS = re.compile(r"Horovod has been shut down|gloo/(?:transport|rendezvous|common)|HorovodInternalError")
 _DOUBTFUL = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError,
              tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
