@@ -52,7 +52,7 @@ def _check_place(name: str, flag: str) -> None:
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
         if not os.access(place, os.W_OK):
-            raise UserError(f"{flag} is {name}, but {place} is not writable: choose another path.")
+            raise UserError(f"{flag} is {name}, but {place} cannot be written: choose another path.")
     if not passes_through(name) and _is_full(beside):
         raise UserError(f"{flag} is {name}, but there is no space left in {beside}: free some, or choose another path.")
 

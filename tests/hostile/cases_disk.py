@@ -207,7 +207,7 @@ def of_inputs() -> Iterator[Case]:
                                                  "--no_dir_check"), Works(), fault=copy("config.py", "run/config.py"))
     yield Case("the text to translate is what the results would be written beside", (
         *INFER, "--infer_params/data_layer_params/source_file=.out.txt.unfinished"),
-        Refused(".out.txt.unfinished, where"), fault=copy("dev.src", ".out.txt.unfinished"))
+        Refused(".out.txt.unfinished, the temporary folder"), fault=copy("dev.src", ".out.txt.unfinished"))
 
 
 def of_results() -> Iterator[Case]:
