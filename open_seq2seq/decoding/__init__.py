@@ -1,1 +1,1 @@
-"""Decoding: from step-by-step scores to sequences."""
+"""Decoding: turns step-by-step scores into sequences."""

@@ -17,17 +17,18 @@ StepFunction = Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """What a search needs to know, whatever is decoded.
+    """Settings of a search, independent of the model.
 
     Attributes:
       vocab_size: number of ids.
-      start_id: the id that the first step gets.
+      start_id: the id that is fed to the first step.
       eos_id: the id that ends a hypothesis.
-      alpha: exponent of the length penalty; 0 is none.
-      beam_size: hypotheses that beam search keeps for each sentence.
-      n_best: how many hypotheses of each sentence are returned: at most ``beam_size``, or any number of samples.
-      are_log_probs: whether the step function returns log probabilities, or sums of several models' weighted ones, none
-        above 0, that count as they are.
+      alpha: exponent of the length penalty; 0 disables the penalty.
+      beam_size: number of hypotheses that beam search keeps for each sentence.
+      n_best: number of hypotheses returned for each sentence: at most ``beam_size`` in beam search, any number in
+        sampling.
+      are_log_probs: whether the step function returns log probabilities, or weighted sums of several models' log
+        probabilities, all at most 0, which are used without normalisation; otherwise it returns logits.
     """
 
     vocab_size: int
@@ -43,10 +44,10 @@ class BeamResult(NamedTuple):
     """The best hypotheses of each sentence, best first.
 
     Attributes:
-      ids: ``[batch, n_best, length]`` int32 without the start id; EOS is kept, 0 follows it.
-      scores: ``[batch, n_best]`` FP32: log probability / length penalty; -inf (and no ids)
+      ids: ``[batch, n_best, length]`` int32, without the start id, with EOS, padded with 0.
+      scores: ``[batch, n_best]`` FP32: log probability / length penalty; -inf (with length 0)
         where a sentence has fewer hypotheses.
-      lengths: ``[batch, n_best]`` int32, EOS included.
+      lengths: ``[batch, n_best]`` int32, including EOS.
     """
 
     ids: tf.Tensor
@@ -55,18 +56,18 @@ class BeamResult(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What changes from step to step.
+    """The variables of the search loop.
 
     Attributes:
-      step: how many ids each alive hypothesis has.
-      last_ids: newest id of each ``[batch, beam]``.
+      step: number of ids in each alive hypothesis.
+      last_ids: newest id of each hypothesis ``[batch, beam]``.
       alive_ids: ``[batch, beam, step]``.
       alive_log_probs: ``[batch, beam]``, best first.
       finished_ids: ``[batch, beam, step]``, 0 after EOS.
-      finished_scores: ``[batch, beam]``, best first; -inf where there is none yet.
+      finished_scores: ``[batch, beam]``, best first; -inf in unused entries.
       finished_lengths: ``[batch, beam]``.
-      done: ``[batch]``: sentences whose result can no longer change.
-      cache: the decoder's.
+      done: ``[batch]``: whether a sentence's result can no longer change.
+      cache: the decoder's cache.
     """
 
     step: tf.Tensor
@@ -81,7 +82,7 @@ class _State(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What does not change from step to step; see ``beam_search``."""
+    """The constants of the search loop; see ``beam_search``."""
 
     step_fn: StepFunction
     max_lengths: tf.Tensor
@@ -97,21 +98,22 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
                 settings: SearchSettings) -> BeamResult:
     """Searches for the sequences of highest log probability / length penalty.
 
-    Each step keeps the ``beam_size`` best unfinished hypotheses, and the best finished
-    ones apart. A sentence is done when none of its unfinished hypotheses can still beat
-    its ``n_best``-th finished one, or at its own maximal length; so its result does not
-    depend on the rest of the batch. Where fewer than ``n_best`` hypotheses have finished
-    by then, unfinished ones follow them, scored alike (the original OpenSeq2Seq returned
-    bare log probabilities for those). With a beam of 1 this is greedy search (a sentence
-    ends where EOS is likeliest), which ``decoding.sampling.greedy_search`` does sooner.
+    Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best
+    finished ones. A sentence is done when none of its unfinished hypotheses can still beat
+    its ``n_best``-th finished one, or when its own maximum length is reached, so its result
+    does not depend on the rest of the batch. If fewer than ``n_best`` hypotheses have
+    finished by then, unfinished ones follow, scored in the same way (the original
+    OpenSeq2Seq returned their plain log probabilities). With a beam of 1 this is greedy
+    search (a sentence ends where EOS is the likeliest id), for which
+    ``decoding.sampling.greedy_search`` is faster.
 
     Args:
-      step_fn: ``(ids [batch, beam], step, cache) → (logits [batch, beam, vocab], cache)``:
-        the newest ids and how many came before them.
+      step_fn: ``(ids [batch, beam], step, cache) → (logits [batch, beam, vocab], cache)``,
+        where ``ids`` are the newest ids and ``step`` is the number of ids before them.
       initial_cache: nest of tensors ``[batch, beam, …]``, reordered along the beam after
-        each step; further dimensions may grow. What is the same for all hypotheses of a
-        sentence belongs into ``step_fn``.
-      max_lengths: ``[batch]`` int32, longest hypothesis in tokens, EOS included.
+        each step; the remaining dimensions may grow. Tensors that are the same for all
+        hypotheses of a sentence belong in ``step_fn`` instead.
+      max_lengths: ``[batch]`` int32, maximum length of a hypothesis in tokens, including EOS.
       settings: sizes and ids.
 
     Raises:
@@ -132,7 +134,7 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
 def _initial_state(search: _Search, cache: Any) -> _State:
     settings = search.settings
     batch, beam = tf.shape(search.max_lengths)[0], settings.beam_size
-    # At first all hypotheses of a sentence are the same one: only the first may be continued.
+    # All hypotheses of a sentence start out identical, so only the first one may be extended.
     first = tf.concat([tf.zeros([1]), tf.fill([beam - 1], NEGATIVE_INFINITY)], 0)
     hypotheses = tf.stack([batch, beam])
     no_ids = tf.zeros(tf.stack([batch, beam, 0]), tf.int32)
@@ -143,7 +145,7 @@ def _initial_state(search: _Search, cache: Any) -> _State:
 
 
 def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
-    """Returns the part of a shape ``[batch, beam, …]`` that is constant from step to step: the rank, and the beam."""
+    """Returns what stays constant in a shape ``[batch, beam, …]`` from step to step: the rank and the beam size."""
     rank = tensor.shape.rank
     return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
 
@@ -166,7 +168,7 @@ def _advance(search: _Search, state: _State) -> _State:
     finished = _merge_finished(search, state, sequences, tf.where(
         is_eos, log_probs / length_penalty(length, search.settings.alpha), NEGATIVE_INFINITY), length)
     done = state.done | (length >= search.max_lengths) | _cannot_improve(search, finished[1], alive_log_probs, length)
-    # The loop continues for other sentences of the batch; the results of a done one stay.
+    # The loop may continue for other sentences of the batch; results of done sentences do not change.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
     alive_ids = tf.where(state.done[:, tf.newaxis, tf.newaxis], _one_longer(state.alive_ids), alive_ids)
     return _State(
@@ -175,11 +177,11 @@ def _advance(search: _Search, state: _State) -> _State:
 
 
 def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
-    """Returns for each hypothesis the values ``[batch, beam, …]`` of its parent ``[batch, beam]``."""
+    """Reorders a tensor ``[batch, beam, …]`` so that each hypothesis gets the values of its parent."""
     beam = parents.shape[1]
     if beam == 1:
         return tensor
-    # One gather of rows: on a CPU twice as fast as a gather with batch_dims.
+    # On a CPU, a single gather of rows is twice as fast as a gather with batch_dims.
     rows = parents + beam * tf.range(tf.shape(parents)[0])[:, tf.newaxis]
     shape = tf.shape(tensor)
     flat = tf.reshape(tensor, tf.concat([[shape[0] * beam], shape[2:]], 0))
@@ -187,9 +189,10 @@ def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
 
 
 def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-    """Returns the 2·beam best continuations: log probabilities, parents, ids ``[batch, 2·beam]``; and the cache.
+    """Returns the log probabilities, parents and ids of the best continuations ``[batch, 2·beam]``, and the new cache.
 
-    At most ``beam`` of them end, so ``beam`` go on. A beam of 1 has one candidate: it ends or goes on.
+    At most ``beam`` of these continuations end with EOS, so at least ``beam`` do not. A beam of 1 needs only the best
+    continuation.
     """
     beam = search.settings.beam_size
     logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
@@ -209,8 +212,8 @@ def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, t
 def highest_probability(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns the probability ``[batch, beam, 1]`` of the likeliest id, ``ids[:, :, 0]``.
 
-    It is at least 1 / vocabulary, so its logarithm is exact enough to get those of the
-    others by differences of logits; softmax takes half the time of log-softmax.
+    This probability is at least 1 / vocabulary, so its logarithm is accurate enough to compute the other log
+    probabilities from it and differences of logits. Softmax takes half the time of log-softmax.
     """
     return tf.gather(tf.nn.softmax(logits), ids[:, :, :1], batch_dims=2)
 
@@ -221,10 +224,10 @@ def _one_longer(ids: tf.Tensor) -> tf.Tensor:
 
 def _merge_finished(search: _Search, state: _State, sequences: tf.Tensor, scores: tf.Tensor,
                     length: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns ids, scores and lengths of the best finished hypotheses, old and new; those of done sentences stay."""
+    """Returns ids, scores and lengths of the best finished hypotheses, old or new; done sentences keep theirs."""
     scores = tf.where(state.done[:, tf.newaxis], NEGATIVE_INFINITY, scores)
     all_scores = tf.concat([state.finished_scores, scores], 1)
-    best, index = tf.math.top_k(all_scores, search.settings.beam_size)  # of equal scores the older one comes first
+    best, index = tf.math.top_k(all_scores, search.settings.beam_size)  # on equal scores, older ones come first
     ids = tf.gather(tf.concat([_one_longer(state.finished_ids), sequences], 1), index, batch_dims=1)
     lengths = tf.concat([state.finished_lengths, tf.fill(tf.shape(scores), length)], 1)
     return ids, best, tf.gather(lengths, index, batch_dims=1)
@@ -232,11 +235,10 @@ def _merge_finished(search: _Search, state: _State, sequences: tf.Tensor, scores
 
 def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs: tf.Tensor,
                     length: tf.Tensor) -> tf.Tensor:
-    """Whether the last returned hypothesis is at least as good as anything still to come, ``[batch]``.
+    """Returns whether no unfinished hypothesis can still enter the ``n_best`` results of a sentence, ``[batch]``.
 
-    Log probabilities only fall, and the penalty is monotonous in the length: the best that
-    an unfinished hypothesis can reach is its log probability by the penalty of the next or
-    of the maximal length.
+    Log probabilities only decrease, and the penalty is monotonic in the length, so the best score that an unfinished
+    hypothesis can reach is its log probability divided by the penalty of the next length or of the maximum length.
     """
     best = alive_log_probs[:, 0]
     bound = tf.maximum(best / length_penalty(length + 1, search.settings.alpha),
@@ -245,7 +247,7 @@ def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs
 
 
 def _result(search: _Search, state: _State) -> BeamResult:
-    """Returns the finished hypotheses, followed by unfinished ones where there are too few."""
+    """Returns the finished hypotheses, followed by unfinished ones if there are fewer than ``n_best``."""
     found = state.finished_scores > NEGATIVE_INFINITY
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
     ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))

@@ -1,4 +1,4 @@
-"""Greedy search and sampling: hypotheses that are extended independently of one another."""
+"""Greedy search and sampling, which extend hypotheses independently of one another."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Sampling(NamedTuple):
     """How ids are drawn.
 
     Attributes:
-      temperature: what logits are divided by: 1 for the model's own probabilities, above 0.
-      top_k: only so many of the likeliest ids are drawn; None for all.
-      top_p: only the likeliest ids are drawn whose probabilities, from the likeliest on, reach this sum; None for all.
-      seed: what the draws follow from, beside the example, the sample's number and the step.
+      temperature: divisor of the logits, above 0; 1 keeps the model's own probabilities.
+      top_k: number of likeliest ids to draw from; None for all.
+      top_p: ids are drawn from the smallest set of likeliest ids whose probabilities sum to this; None for all.
+      seed: random seed; the draws also depend on the example, the sample's number and the step.
     """
 
     temperature: float = 1.0
@@ -38,17 +38,17 @@ class Sampling(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What changes from step to step.
+    """The variables of the decoding loop.
 
     Attributes:
-      step: how many ids each hypothesis has.
-      last_ids: newest id of each ``[batch, hypotheses]``.
+      step: number of ids in each hypothesis.
+      last_ids: newest id of each hypothesis ``[batch, hypotheses]``.
       ids: ``[batch, hypotheses, step]``, 0 after the end.
       log_probs: ``[batch, hypotheses]``.
-      scores: ``[batch, hypotheses]``; -inf until the end id comes.
-      lengths: ``[batch, hypotheses]``, the end id included; 0 until it comes.
-      done: ``[batch, hypotheses]``: those that ended, or are as long as they may become.
-      cache: the decoder's.
+      scores: ``[batch, hypotheses]``; -inf until EOS.
+      lengths: ``[batch, hypotheses]``, including EOS; 0 until EOS.
+      done: ``[batch, hypotheses]``: whether a hypothesis has ended or reached its maximum length.
+      cache: the decoder's cache.
     """
 
     step: tf.Tensor
@@ -63,33 +63,32 @@ class _State(NamedTuple):
 
 def greedy_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
                   settings: SearchSettings) -> BeamResult:
-    """Takes the likeliest id at each step: gives what ``beam_search`` gives with a beam of 1, without its bookkeeping.
+    """Takes the likeliest id at each step, like ``beam_search`` with a beam of 1, but without its bookkeeping.
 
-    Args: those of ``beam_search``; ``beam_size`` and ``n_best`` do not count.
+    The arguments are those of ``beam_search``; ``beam_size`` and ``n_best`` are ignored.
     """
     return _one_by_one(step_fn, initial_cache, max_lengths, settings, 1, lambda logits, best, step: best)
 
 
 def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
            sampling: Sampling, examples: tf.Tensor) -> BeamResult:
-    """Draws hypotheses from the model's distribution, each id given those before it.
+    """Draws hypotheses from the model's distribution, each id given the ids before it.
 
-    What is drawn for an example follows from the seed and the example's number alone, so it depends neither on the
-    rest of the batch nor on the order in which examples come.
+    An example's random numbers depend only on the seed and the example's number, so its samples depend neither on the
+    rest of the batch nor on the order of the examples.
 
     Args:
       step_fn: see ``beam_search``.
       initial_cache: see ``beam_search``.
-      max_lengths: longest hypothesis ``[batch]``.
-      settings: of these ``n_best`` is how many hypotheses are drawn for each example; two may be alike. ``alpha``
-        changes scores and their order, not what is drawn. With ``are_log_probs``, sums of several models' weighted log
-        probabilities are normalised to be drawn from.
+      max_lengths: maximum length of a hypothesis ``[batch]``.
+      settings: ``n_best`` is the number of hypotheses drawn for each example, which may contain duplicates. ``alpha``
+        changes the scores and their order, not the draws. With ``are_log_probs``, weighted sums of several models' log
+        probabilities are normalised before drawing.
       sampling: how ids are drawn.
       examples: number of each example, ``[batch]`` integers.
 
     Returns:
-      The samples, those of the highest score first. Scores are by the model's own probabilities, whatever the
-      temperature.
+      The samples, highest score first. Scores use the model's own probabilities, without the temperature.
     """
     examples = tf.cast(examples, tf.int64)
 
@@ -103,7 +102,10 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
 
 def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, settings: SearchSettings, hypotheses: int,
                 choose: _ChooseFunction) -> BeamResult:
-    """Extends so many hypotheses of each example by what ``choose(logits, likeliest ids, step)`` returns."""
+    """Extends each example's hypotheses by the ids that ``choose(logits, likeliest_ids, step)`` returns.
+
+    The argument ``hypotheses`` is their number for each example.
+    """
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
 
     def advance(state: _State) -> _State:
@@ -141,15 +143,15 @@ def _initial_state(shape: tf.Tensor, max_lengths: tf.Tensor, start_id: int, cach
 
 
 def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tensor:
-    """Returns ids ``[batch, hypotheses]`` drawn from ``[batch, hypotheses, vocabulary]`` by one number each.
+    """Draws ids ``[batch, hypotheses]`` from logits ``[batch, hypotheses, vocabulary]``.
 
-    The inverse of the cumulated probabilities needs one random number for a hypothesis, instead of one for each id.
+    Inverting the cumulative distribution needs one random number per hypothesis, instead of one per id.
     """
     size = logits.shape[-1]
     kept = min(sampling.top_k or size, size)
     if kept == size and sampling.top_p is None:
         return _inverse(tf.nn.softmax(logits / sampling.temperature), uniform)
-    # Sorted before the division, which may make neighbours equal.
+    # Sorts before dividing, because the division may round adjacent values to the same number.
     values, ids = top_k(logits, kept)
     probabilities = tf.nn.softmax(values / sampling.temperature)
     if sampling.top_p is not None:
@@ -159,24 +161,24 @@ def _draw(logits: tf.Tensor, uniform: tf.Tensor, sampling: Sampling) -> tf.Tenso
 
 
 def _inverse(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
-    """Returns the index at which cumulated probabilities pass ``uniform`` times their sum, ``[batch, hypotheses]``."""
+    """Returns the first index where the cumulative sum exceeds ``uniform`` times the total, ``[batch, hypotheses]``."""
     cumulated = tf.cumsum(probabilities, axis=2)
     targets = (uniform * cumulated[:, :, -1])[:, :, tf.newaxis]
-    # The sum itself is never passed: uniform is at most 1 - 2^-24. An impossible id adds nothing, so none is drawn.
+    # The target is below the total, because uniform is at most 1 - 2^-24. Ids of probability 0 are never drawn.
     return tf.math.count_nonzero(cumulated <= targets, axis=2, dtype=tf.int32)
 
 
 def uniform_numbers(seed: int, examples: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
-    """Returns numbers from 0 to 1 (exclusive) ``[batch, count]`` FP32 that follow from their place alone.
+    """Returns uniform random numbers in [0, 1), ``[batch, count]`` FP32, that do not depend on a row's position.
 
-    TensorFlow's stateless ops draw for a batch as a whole, so that a row's numbers depend on where in it the row is.
-    Here each comes from a hash (the finaliser of SplitMix64, Steele et al. 2014) of seed, example, step and column.
+    TensorFlow's stateless ops draw for a whole batch, so a row's numbers depend on its position in the batch. Here
+    each number is a hash (the finaliser of SplitMix64, Steele et al. 2014) of seed, example, step and column.
 
     Args:
       seed: any integer.
       examples: number of each row's example, ``[batch]`` int64.
       step: int32 scalar.
-      count: how many columns.
+      count: number of columns.
     """
     word = _plus(_mixed(tf.constant(seed % 2 ** 64, tf.uint64)), tf.cast(examples, tf.uint64))
     word = _plus(_mixed(word), tf.cast(step, tf.uint64))

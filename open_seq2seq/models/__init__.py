@@ -1,4 +1,4 @@
-"""Models: the tasks that a config can name as ``base_model``."""
+"""Models: the tasks that a config can select as ``base_model``."""
 
 import sys
 

@@ -27,14 +27,14 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 @dataclass
 class ModelSpec:
-    """A model described but not built: classes and parameters of one mode.
+    """Description of a model that is not built yet: its classes and parameters for one mode.
 
     Attributes:
       model_class: a ``Model`` subclass.
-      params: the model's parameters, classes resolved, defaults not filled in.
+      params: the model's parameters, with classes resolved but without default values.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
-      given: parameters of the mode's own section, without the inherited ones.
-      data_config: the config file if it is not trusted, so that it may not name code outside the package; otherwise
+      given: parameters of the mode's own section, without inherited ones.
+      data_config: the config file if it is not trusted and therefore must not name code outside the package; otherwise
         None.
     """
 
@@ -56,7 +56,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     """Resolves the classes of a config section and checks all parameters that can be checked without data.
 
     Raises:
-      ConfigError: all problems together.
+      ConfigError: there are problems; the message lists all of them.
     """
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
@@ -83,7 +83,7 @@ def describe_section(config: ResolvedConfig, section: str) -> ModelSpec:
 
 
 def _resolve_model_names(spec: ModelSpec) -> list[str]:
-    """Replaces names in the model's parameters by what they name; returns problems."""
+    """Replaces names in the model's parameters by the objects that they name; returns problems."""
     problems: list[str] = []
     parts = spec.model_class.all_parts()
     for name, part in parts.items():
@@ -119,15 +119,15 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
     if not isinstance(params.get("summaries"), list):
         return []
     names = [str(name) for name in params["summaries"]]
-    problems = [f"'summaries' names '{name}', which is unknown." + did_you_mean(name, SUMMARIES)
+    problems = [f"'summaries' contains the unknown name '{name}'." + did_you_mean(name, SUMMARIES)
                 for name in names if name not in SUMMARIES]
     if "larc_summaries" in names and not params.get("larc_params"):
-        problems.append("'summaries' names 'larc_summaries', but LARC is off: give 'larc_params', or remove the name.")
+        problems.append("'summaries' contains 'larc_summaries', but LARC is off: set 'larc_params', or remove it.")
     return problems
 
 
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
-    """Returns a part's parameters, without inherited ones that the mode's own class does not have."""
+    """Returns a part's parameters, without inherited parameters that the mode's own class does not declare."""
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
         required, optional = part_class.declared_params()
@@ -140,7 +140,7 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
     """Resolves names in a part's parameters and checks them; returns problems."""
     required, optional = part_class.declared_params()
     params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
-    if params:  # inherited ones that this mode's class does not have are removed when the part is built
+    if params:  # _part_params removes the inherited parameters that this mode's class does not declare
         spec.params[f"{part}_params"] = {**spec.params[f"{part}_params"], **params}
     derived = {name: value for name, value in required.items()
                if as_param(value).derived or name in _customarily_derived(issubclass(part_class, DataLayer))}
@@ -150,9 +150,9 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
 
 @functools.cache
 def _customarily_derived(of_data: bool) -> frozenset[str]:
-    """Returns the names of derived parameters of the package's parts.
+    """Returns the names of the parameters that parts of this package declare as derived.
 
-    Users' parts may declare them as plain types: ``"src_vocab_size": int``.
+    Users' parts may declare these parameters as plain types: ``"src_vocab_size": int``.
     """
     rooms = (encoders, decoders, losses)
     classes = [DataLayer] if of_data else [getattr(room, name) for room in rooms for name in room.__all__]
@@ -161,10 +161,10 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
 
 
 def check_model(spec: ModelSpec) -> None:
-    """Makes a model's data layer, and checks that its variables fit into memory, without making them.
+    """Creates a model's data layer, and checks that the model's variables fit into memory, without creating them.
 
     Raises:
-      UserError: the parameters or the data are wrong, or the variables do not fit into memory.
+      UserError: the parameters or the data are invalid, or the variables do not fit into memory.
     """
     with untrusted(spec.data_config):
         model = _without_parts(spec)
@@ -175,7 +175,8 @@ def build_model(spec: ModelSpec, seed: int = 0, variables_of: Model | None = Non
     """Builds a model.
 
     Args:
-      seed: of the initial values.
+      spec: description of the model.
+      seed: seed of the initial values.
       variables_of: a built model whose variables the new model shares.
 
     Raises:
@@ -215,7 +216,7 @@ def _add_part(model: Model, spec: ModelSpec, name: str) -> None:
 
 
 def _build_keras_layers(model: Model) -> None:
-    """Traces the forward pass once: Keras layers make their variables when they are first called."""
+    """Traces the forward pass once, because Keras layers create their variables when they are first called."""
     def forward(batch: dict[str, Any]) -> None:
         if model.mode in ("train", "eval"):
             model.loss_terms(batch, training=False)
@@ -251,10 +252,10 @@ def _component_params(model: Model, spec: ModelSpec, name: str, part: Part, poli
 
 
 def make_schedule_and_optimizer(model: Model, last_step: int, steps_per_epoch: int | None) -> tuple[Any, Any]:
-    """Makes the learning-rate schedule and the optimizer that a model's parameters name.
+    """Creates the learning-rate schedule and the optimizer that a model's parameters name.
 
     Raises:
-      ConfigError: neither is given, or their arguments do not fit.
+      ConfigError: one of them is missing, or has invalid arguments.
     """
     params = model.params
     missing = [f"'{key}' is missing: training needs it." for key in ("optimizer", "lr_policy") if params[key] is None]

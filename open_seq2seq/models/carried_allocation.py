@@ -1,4 +1,4 @@
-"""Allocation of a model's carried states, whose size depends on the batch."""
+"""Allocates a model's carried states, whose size depends on the batch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def allocate_carried_states(model: Model) -> None:
-    """Makes the variables of a model's carried states.
+    """Creates the variables of a model's carried states.
 
-    In training, a replica has a state for each of the ``iter_size`` micro-batches of an update; otherwise it has one.
+    In training, a replica has one state for each of the ``iter_size`` micro-batches of an update, otherwise only one.
 
     Raises:
-      ConfigError: the data layer is not contiguous, or has parameters that exclude this.
+      ConfigError: the data layer or its parameters do not allow this, or the states do not fit into memory.
     """
     layer, states = model.data_layer, carried_states(model)
     name, training = type(layer).__name__, model.mode == "train"
@@ -25,7 +25,7 @@ def allocate_carried_states(model: Model) -> None:
         problems = contiguous_problems(layer, model.params["xla_buckets"] if training else None)
     elif states and model.mode != "interactive_infer":
         problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
-                    "not continue one another: name a data layer whose attribute 'contiguous' is True."]
+                    "not continue one another: use a data layer whose attribute 'contiguous' is True."]
     else:
         problems = []
     if problems:

@@ -1,4 +1,4 @@
-"""Models made of an encoder, a decoder and a loss."""
+"""Models that consist of an encoder, a decoder and a loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class EncoderDecoderModel(Model):
-    """A model whose forward pass is encoder, decoder, loss."""
+    """A model whose forward pass consists of encoder, decoder and loss."""
 
     encoder: Encoder
     decoder: Decoder
@@ -47,5 +47,5 @@ class EncoderDecoderModel(Model):
         return self.prediction_tensors(self.decoder.decode(inputs, False))
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
-        """Picks what evaluation and inference need from the decoder's output."""
+        """Selects the tensors that evaluation and inference need from the decoder's output."""
         return list(decoded["outputs"])

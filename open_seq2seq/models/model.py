@@ -1,4 +1,4 @@
-"""The base of models: a task, its parameters, its forward pass and its evaluation."""
+"""Base class of models: a task with its parameters, forward pass and evaluation."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
              "gradient_underflow")
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
-# Parts of models that have them as parameters and do not declare them by get_parts.
+# Parts of models that declare these names as parameters instead of with get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 
 
 class Model(Component):
-    """Base of models. The builder gives a model its parts after creating it.
+    """Base class of models. The builder creates a model and then adds its parts.
 
     Subclasses declare their parts (``get_parts``), and implement the forward pass (``loss_terms``, ``predict``) and
     how results are evaluated, shown and written (``evaluate``, ``finalize_evaluation``, ``report_sample``, ``infer``,
@@ -76,14 +76,14 @@ class Model(Component):
     def get_parts() -> dict[str, Part]:
         """Returns the model's parts by name, in order of construction.
 
-        A subclass adds its own to those of its base class. They determine the keys of a config (``<name>``,
-        ``<name>_params``), its checks and what is built.
+        A subclass adds its own parts to those of its base class. The parts determine the keys of a config (``<name>``,
+        ``<name>_params``), the checks of the config, and what is built.
         """
         return {"data_layer": Part(DataLayer, follows_dtype=False, inherits=False)}
 
     @classmethod
     def all_parts(cls) -> dict[str, Part]:
-        """Returns the data layer, parts that are declared only as parameters, and those of ``get_parts``."""
+        """Returns the data layer, parts that are declared only as parameters, and the parts of ``get_parts``."""
         required = cls.get_required_params()
         customary = {name: dataclasses.replace(part, optional=name not in required)
                      for name, part in _CUSTOMARY.items() if name in {**required, **cls.get_optional_params()}}
@@ -91,7 +91,7 @@ class Model(Component):
 
     @classmethod
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns (required, optional) parameters: those of ``get_…_params`` and the keys of the parts."""
+        """Returns (required, optional) parameters: those of ``get_…_params``, and the keys of the parts."""
         required, optional = dict(cls.get_required_params()), dict(cls.get_optional_params())
         declared = {**optional, **required}
         for name, part in cls.all_parts().items():
@@ -101,19 +101,19 @@ class Model(Component):
 
     @property
     def precision(self) -> PrecisionPolicy:
-        """The arithmetic of the model's parts."""
+        """The precision policy of the model's parts."""
         return precision_of(self.params)
 
     def derived_params(self, part: str) -> dict[str, Any]:
-        """Returns parameters of a part, not the data layer, that depend on the model or its data layer.
+        """Returns parameters of a part, other than the data layer, that depend on the model or its data layer.
 
-        A part declares them by ``Param(…, derived=True)``, so that a config need not give them. Those that a part does
-        not declare are ignored, so a model may return the same for all parts.
+        A part declares these parameters with ``Param(…, derived=True)``, so that configs need not set them. Parameters
+        that a part does not declare are ignored, so a model may return the same parameters for all parts.
         """
         return {}
 
     def connect(self) -> None:
-        """Called when all parts exist, so that one part can get information from another."""
+        """Called after all parts exist, so that parts can get information from one another."""
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -123,24 +123,24 @@ class Model(Component):
 
     @property
     def parts_of_other_modes(self) -> frozenset[str]:
-        """Names of parts that are declared, but not for this model's mode."""
+        """Names of the parts that are declared for other modes only."""
         return frozenset(name for name, part in self.all_parts().items() if self.mode not in part.modes)
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
         """Computes the loss of a batch; returns (terms, the decoder's output)."""
-        raise NotImplementedError("A model implements loss_terms(batch, training).")
+        raise NotImplementedError("A model must implement loss_terms(batch, training).")
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Computes the outputs for evaluation and inference from the source tensors alone."""
-        raise NotImplementedError("A model implements predict(batch).")
+        """Computes the outputs for evaluation and inference from the source tensors only."""
+        raise NotImplementedError("A model must implement predict(batch).")
 
     @property
     def predicts_in_evaluation(self) -> bool:
-        """Whether evaluation needs ``predict``'s outputs besides the loss."""
+        """Whether evaluation needs the outputs of ``predict`` in addition to the loss."""
         return True
 
     def num_objects(self, batch: dict[str, Any]) -> int:
-        """Counts the objects that speed is measured in, such as tokens, in a batch of NumPy arrays."""
+        """Counts the objects, such as tokens, in a batch of NumPy arrays; speed is reported in objects per second."""
         return int(np.count_nonzero(np.asarray(batch["ids"]) >= 0))  # without the empty rows of xla_buckets
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
@@ -149,7 +149,7 @@ class Model(Component):
         Args:
           batch: NumPy arrays.
           outputs: the decoder's outputs for the batch, given the target.
-          reporter: takes text, scalars, images, figures, sound and files.
+          reporter: receives text, scalars, images, figures, sound and files.
         """
 
     def maybe_print_logs(self, input_values: dict[str, Any], output_values: list[np.ndarray],
@@ -172,19 +172,19 @@ class Model(Component):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
         """Converts one inference batch to rows (example, result) for the writer of ``open_results``."""
-        raise NotImplementedError("A model that can infer implements infer(input_values, output_values).")
+        raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
 
     def answer(self, result: Any) -> str:
         """Returns one of ``infer``'s results as text for interactive inference."""
         return str(result)
 
     def open_results(self, output_file: str) -> ResultWriter:
-        """Returns the writer of inference results, which gets them in the order of the input; called on rank 0 only.
+        """Returns the writer of inference results, which receives them in input order; called on rank 0 only.
 
         Args:
-          output_file: the file or folder that the user named.
+          output_file: path of the file or folder, as given by the user.
         """
-        raise NotImplementedError("A model that can infer implements open_results(output_file).")
+        raise NotImplementedError("For inference, a model must implement open_results(output_file).")
 
     def finalize_inference(self, results_per_batch: list[Any], output_file: str) -> None:
         """Writes the results of all batches at the end.
@@ -198,124 +198,142 @@ class Model(Component):
 
 def _run_params() -> dict[str, Any]:
     return {
-        "use_horovod": Param(bool, False, "Run on all processes that mpiexec or horovodrun started, one device each."),
-        "num_gpus": Param(_STEPS, None, "GPUs that a process trains on, a replica on each; 1 by default, or as many as "
-                          "gpu_ids names. With use_horovod each process has one.", "GPUs", minimum=1, maximum=1024),
-        "gpu_ids": Param((list, type(None)), None, "Which of the machine's GPUs a process uses, like [0, 2]; the first "
-                         "ones by default."),
-        "num_cpu_towers": Param(_STEPS, None, "Number of replicas on the CPU, to try several devices without GPUs.",
-                                "replicas", minimum=1, maximum=1024),
+        "use_horovod": Param(bool, False, "Whether to use all processes started by mpiexec or horovodrun, with one "
+                             "device each."),
+        "num_gpus": Param(_STEPS, None, "Number of GPUs that a process uses, with one replica on each; by default the "
+                          "number of gpu_ids, or 1. With use_horovod, each process has one GPU.", "GPUs", minimum=1,
+                          maximum=1024),
+        "gpu_ids": Param((list, type(None)), None, "Indices of the machine's GPUs that a process uses, such as "
+                         "[0, 2]; by default the first ones."),
+        "num_cpu_towers": Param(_STEPS, None, "Number of replicas on the CPU, to test training on several devices "
+                                "without GPUs.", "replicas", minimum=1, maximum=1024),
         "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves the network traffic of "
-                                 "gradients; they are added up in FP16, and each tensor is scaled by a power of two. "
-                                 "Not available for several replicas without Horovod."),
-        "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait for all ranks to connect at the "
-                                 "start, before they end with a message; None is no limit.", "seconds", above=0.0,
+                                 "gradients. Each tensor is scaled by a power of two and summed in FP16. Not "
+                                 "available for several replicas without Horovod."),
+        "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait at the start for all ranks to "
+                                 "connect, before they exit with an error; None is no limit.", "seconds", above=0.0,
                                  maximum=10.0**7),
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one of them has not responded for "
                                   "this time because it is stopped, stuck or disconnected. A rank that dies is "
-                                  "noticed at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
-        "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the statistics of all "
-                                 "their batches together.", on_change=SAY),
-        "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates after which the run's state is "
-                                      "copied to host memory, and processes may join; after the loss of a process, "
-                                      "later updates are made again.", "updates", minimum=1),
+                                  "detected at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
+        "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the joint statistics of "
+                                 "all replicas' batches.", on_change=SAY),
+        "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates between copies of the run's state "
+                                      "to host memory, after which processes may join. After the loss of a process, "
+                                      "training resumes from the last copy and repeats the updates made since.",
+                                      "updates", minimum=1),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens",
                                          minimum=1, maximum=10**9),
         "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: number of parallel "
-                            "batches into which evaluation and inference divide the data, and greatest number of "
-                            "devices that share the work. Results depend on it, but not on the number of devices.",
-                            "batches", minimum=1, maximum=10**6, on_change=SAY),
-        "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "Whether a run with carried state, resumed "
-                                         "with another number of batches an update (devices × iter_size) or another "
-                                         "batch size, refuses to run, or resets the states, which belong to other "
-                                         "rows."),
+                            "batches into which evaluation and inference divide the data, and maximum number of "
+                            "devices that share the work. Results depend on this number, but not on the number of "
+                            "devices.", "batches", minimum=1, maximum=10**6, on_change=SAY),
+        "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run with carried state does if it is "
+                                         "resumed with another number of batches per update (devices × iter_size) or "
+                                         "another batch size, so that its states belong to other rows. refuse: it "
+                                         "ends with an error. reset: it resets the states."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
-        "load_model": Param((str, type(None)), None, "Logdir or checkpoint whose weights start the training."),
-        "restore_best_checkpoint": Param(bool, False, "Evaluate and infer with the best checkpoint, not the newest."),
-        "random_seed": Param((int, type(None)), None, "Seed of everything random; the time by default.", minimum=0,
-                             maximum=LARGEST_SEED),
-        "num_epochs": Param(_STEPS, None, "Length of training; exclusive with max_steps.", "epochs",
+        "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
+                            "weights."),
+        "restore_best_checkpoint": Param(bool, False, "Whether evaluation and inference use the best checkpoint "
+                                         "instead of the newest."),
+        "random_seed": Param((int, type(None)), None, "Seed of all random numbers; by default derived from the time.",
+                             minimum=0, maximum=LARGEST_SEED),
+        "num_epochs": Param(_STEPS, None, "Length of training; cannot be combined with max_steps.", "epochs",
                             minimum=1, maximum=10**9),
-        "max_steps": Param(_STEPS, None, "Length of training; exclusive with num_epochs.", "updates",
+        "max_steps": Param(_STEPS, None, "Length of training; cannot be combined with num_epochs.", "updates",
                            minimum=1, maximum=10**15),
-        "hooks": Param(list, [], "Hook classes or their names; made as Hook(train_model=…, eval_model=…).",
+        "hooks": Param(list, [], "Hook classes or their names; created as Hook(train_model=…, eval_model=…).",
                        names="hook"),
-        "use_xla_jit": Param(bool, False, "Compile the training step by XLA."),
+        "use_xla_jit": Param(bool, False, "Whether to compile the training step with XLA."),
         "xla_buckets": Param(_STEPS, None, "With use_xla_jit: number of static shapes, chosen from the data's lengths, "
-                             "that training batches are padded to; XLA compiles the step once for each.", "shapes",
-                             minimum=1, maximum=1000, on_change=SAY),
+                             "to which training batches are padded; XLA compiles the step once for each shape.",
+                             "shapes", minimum=1, maximum=1000, on_change=SAY),
         "tf32": Param((bool, type(None)), None, "Whether GPUs may multiply float32 matrices in TensorFloat-32; None "
-                      "is the system's setting. It holds for the whole process.", on_change=SAY),
+                      "keeps the system's setting. The setting applies to the whole process.", on_change=SAY),
     }
 
 
 def _optimization_params() -> dict[str, Any]:
     return {
-        "dtype": Param((str, tf.DType), "float32", "float32; mixed (float16 on GPUs; on CPUs bfloat16 where that is "
-                       "faster); mixed_float16; mixed_bfloat16."),
+        "dtype": Param((str, tf.DType), "float32", "Precision: float32, mixed_float16, mixed_bfloat16, or mixed "
+                       "(float16 on GPUs; on CPUs, bfloat16 for the operations that it speeds up)."),
         "mixed_choice": Param((list, tuple, type(None)), None, "Kinds of operations that mixed computes in bfloat16 on "
-                              "a CPU: product, recurrence, convolution. By default those that a measurement finds "
+                              "a CPU: product, recurrence, convolution. By default, those that are measured to be "
                               "faster in bfloat16."),
         "optimizer": Param((type, str, type(None)), None, "Optimizer class or name.", names="optimizer"),
         "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name.",
                            names="lr_policy"),
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
-        "lr_scale_with_world": Param(bool, False, "Multiply the policy's learning rate by the number of replicas."),
-        "max_grad_norm": Param((float, type(None)), None, "Largest global norm of the gradient.", above=0.0),
-        "decoupled_weight_decay": Param((float, type(None)), None, "At each update weights are reduced by this share, "
-                                        "times the learning rate, with any optimizer.", above=0.0),
-        "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables with a match "
-                                                "in their name do not decay."),
+        "lr_scale_with_world": Param(bool, False, "Whether to multiply the policy's learning rate by the number of "
+                                     "replicas."),
+        "max_grad_norm": Param((float, type(None)), None, "Maximum global norm of the gradient; larger gradients are "
+                               "scaled down. None disables this.", above=0.0),
+        "decoupled_weight_decay": Param((float, type(None)), None, "Weight decay with any optimizer: each update "
+                                        "reduces the weights by this fraction times the learning rate.", above=0.0),
+        "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables whose names "
+                                                "contain a match do not decay."),
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
-                           "inference use; 0.999 for example.", above=0.0, below=1.0),
-        "larc_params": Param((dict, type(None)), None, "Arguments of LARC, a rate for each variable; None is off."),
-        "loss_scaling": Param((float, str, type, type(None)), None, "A number, Backoff, LogMax, or a subclass of "
-                              "LossScaler; used with half-precision arithmetic. By default Backoff for float16 and "
-                              "1.0 for bfloat16.", above=0.0),
+                           "inference use; for example 0.999.", above=0.0, below=1.0),
+        "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
+                             "variable; None disables it."),
+        "loss_scaling": Param((float, str, type, type(None)), None, "Loss scaling in half precision: a number, "
+                              "Backoff, LogMax, or a subclass of LossScaler. By default Backoff for float16 and 1.0 "
+                              "for bfloat16.", above=0.0),
         "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
-        "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges: "
-                               "stop; return to the last good checkpoint with a lower learning rate; or return to it "
-                               "and use the next of mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
-        "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that mean divergence; more if "
-                                     "Backoff may need more from scale_max to scale_min.", "updates", minimum=1,
-                                     on_change=FREE),
+        "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges. "
+                               "stop: it stops. roll_back: it returns to the last good checkpoint with a lower "
+                               "learning rate. lower_precision: it returns to that checkpoint and uses the next of "
+                               "mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
+        "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that count as divergence. The "
+                                     "number is raised if Backoff may need more to get from scale_max to scale_min.",
+                                     "updates", minimum=1, on_change=FREE),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
-                                        "first losses mean divergence; None is off.", above=1.0, on_change=FREE),
-        "divergence_lr_factor": Param(float, 0.5, "Factor of the learning rate in each roll_back.", above=0.0,
-                                      below=1.0, on_change=FREE),
-        "max_recoveries": Param(int, 5, "Number of recoveries after which a run stops.", minimum=0, on_change=FREE),
-        "iter_size": Param(int, 1, "Gradient accumulation.", "micro-batches an update", minimum=1, maximum=10**6),
-        "freeze_variables_regex": Param((str, type(None)), None, "Variables whose name starts with a match stay "
-                                        "fixed."),
-        "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of encoder and decoder.",
-                             names="initializer", on_change=FREE),
+                                        "first losses count as divergence; None disables this check.", above=1.0,
+                                        on_change=FREE),
+        "divergence_lr_factor": Param(float, 0.5, "Factor by which each roll_back multiplies the learning rate.",
+                                      above=0.0, below=1.0, on_change=FREE),
+        "max_recoveries": Param(int, 5, "Maximum number of recoveries; after these, divergence stops the run.",
+                                minimum=0, on_change=FREE),
+        "iter_size": Param(int, 1, "Number of micro-batches whose gradients are accumulated in each update.",
+                           "micro-batches per update", minimum=1, maximum=10**6),
+        "freeze_variables_regex": Param((str, type(None)), None, "Regular expression; variables whose names begin "
+                                        "with a match are not trained."),
+        "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of the encoder and the "
+                             "decoder.", names="initializer", on_change=FREE),
         "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
-        "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of encoder and decoder.",
-                             names="regularizer"),
+        "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of the encoder and the "
+                             "decoder.", names="regularizer"),
         "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
     }
 
 
 def _reporting_params() -> dict[str, Any]:
     return {
-        "save_summaries_steps": Param(_STEPS, None, "TensorBoard summaries; None is off.", "updates", minimum=1),
-        "print_loss_steps": Param(_STEPS, None, "Progress lines; None is off.", "updates", minimum=1),
-        "print_samples_steps": Param(_STEPS, None, "Samples of a training batch; None is off.", "updates", minimum=1),
-        "print_bench_info_steps": Param(_STEPS, None, "Speed lines; None is off.", "updates", minimum=1),
-        "save_checkpoint_steps": Param(_STEPS, None, "Checkpoints; None is off.", "updates", minimum=1),
-        "num_checkpoints": Param(int, 5, "Number of regular, and of best, checkpoints that are kept.", minimum=1),
-        "eval_steps": Param(_STEPS, None, "Evaluation during train_eval.", "updates", minimum=1),
-        "best_metric": Param(str, "val_loss", "Metric that chooses the best checkpoints: val_loss, or a name that "
+        "save_summaries_steps": Param(_STEPS, None, "Interval of TensorBoard summaries; None disables them.", "updates",
+                                      minimum=1),
+        "print_loss_steps": Param(_STEPS, None, "Interval of progress lines; None disables them.", "updates",
+                                  minimum=1),
+        "print_samples_steps": Param(_STEPS, None, "Interval of samples of training batches; None disables them.",
+                                     "updates", minimum=1),
+        "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None disables them.", "updates",
+                                        minimum=1),
+        "save_checkpoint_steps": Param(_STEPS, None, "Interval of checkpoints; None disables them.", "updates",
+                                       minimum=1),
+        "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
+                                 minimum=1),
+        "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
+        "best_metric": Param(str, "val_loss", "Metric that determines the best checkpoints: val_loss, or a metric that "
                              "the model's evaluation returns."),
         "best_metric_mode": Param(["min", "max"], "min", "Whether a smaller or a larger metric is better."),
-        "average_checkpoints": Param(_STEPS, None, "At the end of training, average this many of the last checkpoints; "
-                                     "evaluation and inference then use the average.", minimum=1),
+        "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
+                                     "of training; evaluation and inference then use the average.", minimum=1),
         "bench_start": Param(int, 10, "First step that is timed.", "updates", minimum=0),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
                                   "gradient_overflows", "gradient_underflow"],
-                           "What goes to TensorBoard: " + ", ".join(SUMMARIES) + "."),
+                           "Summaries written to TensorBoard, any of " + ", ".join(SUMMARIES) + "."),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a model declares of its parts."""
+"""Declarations of a model's parts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ MODES = ("train", "eval", "infer", "interactive_infer")
 
 @dataclass(frozen=True)
 class Part:
-    """Declaration of one part of a model; ``Model.get_parts`` returns them by name.
+    """Declaration of one part of a model; ``Model.get_parts`` returns the declarations by name.
 
-    The part called ``speaker_encoder`` is named in configs by ``speaker_encoder``, has its parameters in
-    ``speaker_encoder_params``, and becomes the model's attribute ``speaker_encoder``, which is where the names of its
-    variables begin.
+    For example, configs give the class of the part ``speaker_encoder`` under the key ``speaker_encoder`` and its
+    parameters under ``speaker_encoder_params``. The part becomes the model's attribute ``speaker_encoder``, and the
+    names of its variables begin with ``speaker_encoder``.
 
     Attributes:
-      base: class that the part's class has to be a subclass of.
+      base: required base class of the part's class.
       doc: one sentence for the parameter reference.
-      optional: whether configs may leave it out; the attribute is not there then.
-      follows_dtype: whether its parameter ``dtype`` is by default the arithmetic type of the model; if not, it is what
-        the part itself declares.
-      inherits: whether it uses the model's initialiser and regulariser where it is given none.
-      modes: the modes in which it is built.
+      optional: whether configs may omit the part; without the part, the model does not have the attribute.
+      follows_dtype: whether the part's parameter ``dtype`` is by default the model's compute dtype; if not, the part's
+        own default is used.
+      inherits: whether the part uses the model's initialiser and regulariser if it has none of its own.
+      modes: the modes in which the part is built.
     """
 
     base: type
@@ -38,12 +38,12 @@ class Part:
 
     @property
     def kind(self) -> str:
-        """The kind of its name: ``encoder`` if ``base`` is ``Encoder`` or a subclass; "" for a new kind of part."""
+        """The kind of name in configs: ``encoder`` if ``base`` is ``Encoder`` or a subclass; "" for a new kind."""
         return kind_of(self.base)
 
     def required_params(self, name: str) -> dict[str, Any]:
         """Returns the keys that a model with this part requires in configs."""
-        # None is for modes in which it is not built.
+        # None is allowed for modes in which the part is not built.
         return {} if self.optional else {name: Param((type, str, type(None)), doc=self._text(name), names=self.kind)}
 
     def optional_params(self, name: str) -> dict[str, Any]:

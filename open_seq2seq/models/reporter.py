@@ -1,4 +1,4 @@
-"""Reporters, by which a model shows samples during training: text, numbers, images, figures, sound and files."""
+"""Reporters, which show a model's samples during training: text, numbers, images, figures, sound and files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from open_seq2seq.utils.contracts import comes_first
 
 
 class Reporter:
-    """Takes what ``Model.report_sample`` shows, and prints it on the console.
+    """Receives samples from ``Model.report_sample``, and prints them on the console.
 
-    ``training.loop.samples.RunReporter`` also writes it to TensorBoard and to the log directory. What a reporter cannot
-    show is ignored. The console prints a name like ``sample_target`` as ``Sample target``.
+    ``training.loop.samples.RunReporter`` also writes them to TensorBoard and to the log directory. Samples that a
+    reporter cannot show are ignored. The console shows a name such as ``sample_target`` as ``Sample target``.
 
     Args:
       step: number of the update after which the sample is taken.
@@ -37,7 +37,7 @@ class Reporter:
         self.texts({name: text})
 
     def texts(self, texts: Mapping[str, str]) -> None:
-        """Shows texts to be compared, such as target and prediction, one below the other."""
+        """Shows texts below one another for comparison, such as target and prediction."""
         labels = [f"{_label(name)}:" for name in texts]
         width = max(map(len, labels), default=0)
         for label, text in zip(labels, texts.values(), strict=True):
@@ -59,11 +59,11 @@ class Reporter:
         """Shows a matplotlib figure, which the model creates and closes."""
 
     def sound(self, name: str, samples: np.ndarray, rate: int) -> None:
-        """Shows a sound ``[samples]``, floats clipped to -1 to 1, of ``rate`` samples a second."""
+        """Shows a sound ``[samples]``, floats that are clipped to [-1, 1], with ``rate`` samples per second."""
 
     @contextlib.contextmanager
     def file(self, name: str, suffix: str) -> Iterator[Path]:
-        """Gives the path of a file to be written in this context, like ``reporter.file("attention", ".npy")``.
+        """Context manager that yields the path of a file to write, as in ``reporter.file("attention", ".npy")``.
 
         The file gets its name when it is complete. Without a log directory it is discarded.
         """

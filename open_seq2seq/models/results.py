@@ -1,4 +1,4 @@
-"""Writers of inference results, which get them in the order of the input."""
+"""Writers of inference results, which receive the results in the order of the input."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from open_seq2seq.utils.output_file import OutputFiles, check_not_protected
 
 
 class ResultWriter:
-    """Base of the writers that ``Model.open_results`` returns: a context manager, used on rank 0 only.
+    """Base class of the writers that ``Model.open_results`` returns: a context manager, used on rank 0 only.
 
-    A subclass opens its files in ``begin`` by ``self.outputs``, writes one example's result in ``write``, and the rest
-    in ``finish``. All files get their names when the context is left. After an error, or if the process is killed,
-    files that existed before are unchanged. See ``utils.output_file``.
+    A subclass opens its files with ``self.outputs`` in ``begin``, writes the result of one example in ``write``, and
+    the rest in ``finish``. All files get their names at the end of the context. After an error, or if the process is
+    killed, files that existed before are unchanged. See ``utils.output_file``.
 
     Attributes:
       outputs: opens files and folders.
@@ -29,27 +29,27 @@ class ResultWriter:
         """Opens the outputs; called before the first batch is computed."""
 
     def write(self, example: int, result: Any) -> None:
-        """Writes a result of ``Model.infer``; numbers of examples increase, and bad examples are missing."""
-        raise NotImplementedError("A writer of results implements write(example, result).")
+        """Writes a result of ``Model.infer``; example numbers increase, and bad examples are left out."""
+        raise NotImplementedError("A result writer must implement write(example, result).")
 
     def finish(self) -> None:
-        """Writes the end of the outputs; not called after an error."""
+        """Writes what follows the last result; not called after an error."""
 
     def write_batches(self, results_per_batch: list[Any]) -> None:
-        """Writes the results of some batches, which hold consecutive examples in any order.
+        """Writes the results of several batches, whose examples follow those written before and may be in any order.
 
         Args:
-          results_per_batch: of each batch, rows (example, result) from ``Model.infer``.
+          results_per_batch: for each batch, rows (example, result) from ``Model.infer``.
 
         Raises:
-          DataError: an example comes after a later one, because the batches' ids are not the examples' numbers.
+          DataError: an example precedes one already written, because the batches' ids are not the examples' numbers.
         """
         with self.outputs.guarded():
             for example, result in sorted((row for batch in results_per_batch for row in batch),
                                           key=lambda row: row[0]):
                 if example < self._last:
                     raise DataError(f"The result of example {example} came after that of example {self._last}: the "
-                                    "'ids' of a data layer's batches have to be the numbers of its examples.")
+                                    "'ids' of a data layer's batches must be the numbers of its examples.")
                 self._last = int(example)
                 self.write(self._last, result)
 
@@ -76,8 +76,8 @@ class LineWriter(ResultWriter):
     """Writes a text file.
 
     Args:
-      output_file: its name.
-      text_of: function of (example, result) that returns the text to write, with line ends.
+      output_file: path of the file.
+      text_of: function of (example, result) that returns the text to write, with line endings.
     """
 
     def __init__(self, output_file: str, text_of: Callable[[int, Any], str]) -> None:
@@ -92,7 +92,7 @@ class LineWriter(ResultWriter):
 
 
 class CollectingWriter(ResultWriter):
-    """Keeps all results in memory for a model that writes them by ``finalize_inference``."""
+    """Keeps all results in memory for a model that writes them in ``finalize_inference``."""
 
     def __init__(self, model: Any, output_file: str) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class CollectingWriter(ResultWriter):
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:
-    """Returns the model's writer, or one for its ``finalize_inference``; see ``utils.contracts.comes_first``.
+    """Returns the model's writer, or one that calls ``finalize_inference``; see ``utils.contracts.comes_first``.
 
     Raises:
       UserError: the output is a file that this run reads or keeps.

@@ -1,4 +1,4 @@
-"""The check that a model's variables fit into memory, before they are made."""
+"""Checks that a model's variables fit into memory before they are created."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from open_seq2seq.utils.memory import GIB, available_bytes
 
 Shapes = dict[str, tuple[int, ...]]
 
-# TensorFlow does not say how much memory a GPU has; none has more.
+# TensorFlow does not report how much memory a GPU has; no GPU has more than this.
 _LARGEST_GPU = 512 * GIB
 _NAMED = 3
 
 
 def check_size(model: Model, make_parts: Callable[[], None]) -> None:
-    """Checks that a model's variables, and what training keeps of each, fit into memory.
+    """Checks that a model's variables, and what training stores for each, fit into memory.
 
     Args:
-      model: with its data layer, without its parts.
-      make_parts: gives the model its parts, whose variables are not made.
+      model: the model with its data layer, but without its other parts.
+      make_parts: adds the parts to the model; their variables are not created.
 
     Raises:
-      ConfigError: they do not fit.
+      ConfigError: the variables do not fit into memory.
     """
     try:
         shapes = describe_variables(model, make_parts)
     except UserError:
         raise
-    except Exception:  # a component needs the values of its variables while it is made, so shapes are unknown
+    except Exception:  # a component needs the values of its variables while it is created, so shapes are unknown
         return
     check_shapes(model, shapes)
 
 
 def check_shapes(model: Model, shapes: Shapes) -> None:
-    """Checks that variables of these shapes, and what training keeps of each, fit into memory.
+    """Checks that variables of these shapes, and what training stores for each, fit into memory.
 
     Raises:
-      ConfigError: they do not fit; it names the largest ones.
+      ConfigError: the variables do not fit into memory; the message names the largest ones.
     """
     left = _memory_left()
     needed = {what: bytes_ for what, bytes_ in _bytes_by_use(model, shapes).items() if bytes_}
@@ -53,34 +53,34 @@ def check_shapes(model: Model, shapes: Shapes) -> None:
     largest = sorted(shapes.items(), key=lambda item: -math.prod(item[1]))[:_NAMED]
     parts = ", ".join(f"{what} {_gib(bytes_)}" for what, bytes_ in needed.items())
     raise ConfigError([
-        f"The model's variables need {_gib(sum(needed.values()))} of memory ({parts}), but {_gib(left)} are left: make "
-        "the largest smaller, which are "
+        f"The model's variables need {_gib(sum(needed.values()))} of memory ({parts}), but only {_gib(left)} are left: "
+        "reduce the size of the largest ones, which are "
         + ", ".join(f"{name} {list(shape)} of {_gib(4 * math.prod(shape))}" for name, shape in largest) + "."])
 
 
 def check_carried(model: Model, needed: int) -> None:
-    """Checks that a model's carried states, of so many bytes on each replica, fit into memory.
+    """Checks that a model's carried states, which need ``needed`` bytes on each replica, fit into memory.
 
     Raises:
-      ConfigError: they do not fit.
+      ConfigError: the states do not fit into memory.
     """
     left, needed = _memory_left(), needed * (model.params["num_cpu_towers"] or 1)
     if left is not None and needed > left:
         raise ConfigError([f"The state that the model carries from batch to batch needs {_gib(needed)} of memory, but "
-                           f"{_gib(left)} are left: give a smaller batch_size_per_gpu or iter_size."])
+                           f"only {_gib(left)} are left: reduce batch_size_per_gpu or iter_size."])
 
 
 def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
-    """Returns the shapes by name of the variables that a model's parts would make, without making them.
+    """Returns the shapes, by name, of the variables that a model's parts would create, without creating them.
 
-    Variables that a component makes without ``weight``, such as those of Keras layers, are not included.
+    Variables that a component creates without ``weight``, such as those of Keras layers, are not included.
 
     Args:
-      model: with its data layer, without its parts.
-      make_parts: gives the model its parts.
+      model: the model with its data layer, but without its other parts.
+      make_parts: adds the parts to the model.
 
     Raises:
-      UserError: the parameters of the parts are wrong.
+      UserError: the parameters of the parts are invalid.
     """
     with creating_variables(shared=True):
         make_parts()
@@ -88,7 +88,7 @@ def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
 
 
 def _bytes_by_use(model: Model, shapes: Shapes) -> dict[str, int]:
-    """Returns the bytes of weights, gradients and optimizer, in FP32, on all towers of this process."""
+    """Returns the bytes used for weights, gradients, optimizer and average, in FP32, on all towers of this process."""
     params, copies = model.params, 4 * (model.params["num_cpu_towers"] or 1)
     weights = sum(map(math.prod, shapes.values()))
     if model.mode != "train":

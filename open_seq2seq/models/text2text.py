@@ -1,4 +1,4 @@
-"""Text to text: translation and every other task from token sequence to token sequence."""
+"""Text-to-text models, for translation and other tasks that map token sequences to token sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from open_seq2seq.utils.console import deco_print
 
 
 class Text2Text(EncoderDecoderModel):
-    """Translation, evaluated by sacreBLEU and chrF on detokenised text, and written line by line."""
+    """Translation, evaluated with sacreBLEU and chrF on detokenised text; results are written line by line."""
 
     object_name = "tokens"
     interactive_hint = "Type a line to translate"
@@ -25,10 +25,10 @@ class Text2Text(EncoderDecoderModel):
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
-            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the set and prints BLEU and chrF.",
+            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the data and prints BLEU and chrF.",
                                      on_change=FREE),
             "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
-                                  "the decoder's n_best hypotheses instead of the best text alone.", on_change=FREE),
+                                  "the decoder's n_best hypotheses, instead of only the best text.", on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:

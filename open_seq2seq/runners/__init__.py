@@ -1,4 +1,4 @@
-"""Runners: which devices and processes compute, and how gradients and results are combined."""
+"""Runners define which devices and processes compute, and how gradients and results are combined."""
 
 from open_seq2seq.runners.build import make_runner
 from open_seq2seq.runners.devices import one_device

@@ -1,4 +1,4 @@
-"""Makes the runner that a config asks for."""
+"""Makes the runner that a config requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _INSTALL = "run make horovod, or scripts/install_horovod.sh path/to/python"
 
 
 def make_runner(params: Mapping[str, Any]) -> Runner:
-    """Returns the runner that a model's parameters ask for; call it before TensorFlow uses a device.
+    """Returns the runner that a model's parameters request. Call this before TensorFlow uses a device.
 
     Raises:
       UserError: Horovod or a device is missing, or several processes were started without Horovod.
-      ConfigError: parameters that do not work on several ranks.
+      ConfigError: a parameter does not work with several ranks.
     """
     task = cluster_task()
     if params.get("use_horovod"):
@@ -52,8 +52,8 @@ def _own_runner(params: Mapping[str, Any]) -> Runner:
 
 def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
     if (params.get("num_cpu_towers") or 1) > 1:
-        raise ConfigError([f"'num_cpu_towers' is {params['num_cpu_towers']}, but with TF_CONFIG a process has one "
-                           "replica on the CPU: leave it out, and start more processes."])
+        raise ConfigError([f"'num_cpu_towers' is {params['num_cpu_towers']}, but with TF_CONFIG each process has only "
+                           "one replica on the CPU: leave it out, and start more processes instead."])
     take_devices(params)
     from open_seq2seq.runners.cluster import ClusterRunner
 
@@ -72,24 +72,24 @@ def _horovod_runner(params: Mapping[str, Any]) -> Runner:
 def load_horovod() -> Any:
     """Returns the module ``horovod.tensorflow``; raises UserError if it is not installed or fails to load."""
     if importlib.util.find_spec("horovod") is None:
-        raise UserError(f"'use_horovod' is True but Horovod is not installed for this Python: {_INSTALL}.")
+        raise UserError(f"'use_horovod' is True, but Horovod is not installed for this Python: {_INSTALL}.")
     try:
         import horovod.tensorflow as hvd
     except ImportError as error:
-        raise UserError(f"'use_horovod' is True but Horovod does not load ({str(error).splitlines()[0]}); it has to be "
-                        f"built for this TensorFlow: {_INSTALL}.") from error
+        raise UserError(f"'use_horovod' is True, but Horovod cannot be loaded ({str(error).splitlines()[0]}). It must "
+                        f"be built for this TensorFlow: {_INSTALL}.") from error
     return hvd
 
 
 def check_params(params: Mapping[str, Any], runner: Runner) -> None:
-    """Raises ConfigError for parameters that do not work with the runner's number of ranks."""
+    """Raises ConfigError if a parameter does not work with the runner's number of ranks."""
     if runner.world_size > 1 and params.get("sync_batch_norm") and params.get("use_xla_jit"):
         raise ConfigError(["'sync_batch_norm' and 'use_xla_jit' are both True, but a function compiled by XLA cannot "
                            "communicate with other replicas: set one of them to False."])
     if runner.world_size > 1 and params.get("hvd_compression") and not params.get("use_horovod"):
-        raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but only Horovod compresses them: "
-                           "leave it out, or start one process for each device with --use_horovod=True."])
+        raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but only Horovod compresses "
+                           "gradients: leave it out, or start one process per device with --use_horovod=True."])
     policy = params.get("on_divergence", "stop")
     if runner.num_processes > 1 and policy != "stop":
-        raise ConfigError([f"'on_divergence' is {policy!r}, but several processes can only stop: leave it out, and "
-                           "resume from a checkpoint with --continue_learning."])
+        raise ConfigError([f"'on_divergence' is {policy!r}, but with several processes training can only stop: leave "
+                           "it out, and resume from a checkpoint with --continue_learning."])

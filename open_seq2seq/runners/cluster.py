@@ -18,19 +18,19 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.launcher import let_others_speak
 from open_seq2seq.utils.tf_config import ClusterTask
 
-# What collective operations raise when a process has ended, is stopped or cannot be reached.
+# Errors of collective operations when a process has ended, is stopped or cannot be reached.
 _LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
 _TASK = re.compile(r"/job:(chief|worker)/replica:0/task:(\d+)")
 
 
 class ClusterRunner(TowerRunner):
-    """The processes that ``TF_CONFIG`` names, with their towers; see ``Runner``.
+    """The processes that ``TF_CONFIG`` lists, with their towers; see ``Runner``.
 
-    The constructor waits for all processes, and has to be called before TensorFlow uses a device. Only rank 0 prints;
+    The constructor waits for all processes and must be called before TensorFlow uses a device. Only rank 0 prints;
     errors appear on all ranks.
 
     Args:
-      task: which of the processes this is.
+      task: this process's task in the cluster.
     """
 
     def __init__(self, task: ClusterTask) -> None:
@@ -56,7 +56,7 @@ class ClusterRunner(TowerRunner):
 
     @contextlib.contextmanager
     def _naming_the_lost(self) -> Iterator[None]:
-        """Context that turns errors caused by the end of another process into one sentence."""
+        """Context manager that converts errors caused by the loss of another process to a UserError."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -67,8 +67,8 @@ class ClusterRunner(TowerRunner):
             ranks = [self._task.rank_of(job, int(index)) for job, index in _TASK.findall(str(error))]
             lost = next((rank for rank in ranks if rank != own and rank < len(self._task.hosts)), None)
             which = "another process of the cluster" if lost is None else (
-                f"another process of the cluster, it seems rank {lost} ({self._task.hosts[lost]}),")
-            raise UserError(f"Stopped, because {which} ended or does not answer: see its output for the cause. Start "
+                f"another process of the cluster, probably rank {lost} ({self._task.hosts[lost]}),")
+            raise UserError(f"Stopped because {which} ended or does not respond: see its output for the cause. Start "
                             "all processes again; --continue_learning resumes from the last checkpoint.") from error
 
     def gather(self, results: list[Any]) -> list[Any]:
@@ -97,7 +97,7 @@ class ClusterRunner(TowerRunner):
         self.compile(assign_first, [])()
 
     def _gather_objects(self, value: Any) -> list[Any]:
-        """Returns the values of all processes: any Python objects that can be pickled."""
+        """Gathers one picklable Python object from each process and returns them in rank order."""
         data = pickle.dumps(value)
         words = np.frombuffer(data + b"\0" * (-len(data) % 8), np.int64)  # collective operations do not support bytes
         sizes = self._concatenate(np.array([len(words)], np.int64))
@@ -105,7 +105,7 @@ class ClusterRunner(TowerRunner):
         return [pickle.loads(piece.tobytes()) for piece in pieces]
 
     def _concatenate(self, values: np.ndarray) -> np.ndarray:
-        """Returns the concatenation of all processes' values, int64 ``[n]`` of each, in order of rank."""
+        """Concatenates int64 values ``[n]`` of all processes in rank order; n may differ between processes."""
         with self._naming_the_lost():
             return self._join(values).numpy()
 
@@ -116,7 +116,7 @@ class ClusterRunner(TowerRunner):
 
 
 class _Guarded(Compiled):
-    """A compiled function whose errors become sentences."""
+    """A compiled function that is called within a context manager from ``guard``."""
 
     def __init__(self, function: Compiled, guard: Callable[[], contextlib.AbstractContextManager[None]]) -> None:
         super().__init__(function)

@@ -1,4 +1,4 @@
-"""Chooses the devices of this machine that a process uses."""
+"""Selects the devices of this machine that a process uses."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import tensorflow as tf
 
 from open_seq2seq.utils.errors import UserError
 
-_STARTED = ("TensorFlow has already started in this process with other devices than the config asks for: set num_gpus, "
+_STARTED = ("TensorFlow has already started in this process with other devices than the config requests: set num_gpus, "
             "gpu_ids and num_cpu_towers before anything else uses TensorFlow.")
 
 
 def one_device(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a model's parameters changed to ask for one device."""
+    """Returns a copy of a model's parameters that requests a single device."""
     ids = params.get("gpu_ids")
     return {**params, "num_gpus": None, "num_cpu_towers": None, "gpu_ids": ids[:1] if ids else None}
 
 
 def take_devices(params: Mapping[str, Any]) -> list[str]:
-    """Selects the devices that a config asks for, and hides the other GPUs from this process.
+    """Selects the devices that a config requests, and hides the other GPUs from this process.
 
-    Call it before TensorFlow uses a device.
+    Call this before TensorFlow uses a device.
 
     Args:
-      params: the model's: ``num_gpus``, ``gpu_ids``, ``num_cpu_towers``.
+      params: the model's parameters, of which ``num_gpus``, ``gpu_ids`` and ``num_cpu_towers`` are used.
 
     Returns:
-      Their names within this process: ``["GPU:0", "GPU:1"]``; ``["CPU:0"]`` where there is no GPU.
+      The devices' names within this process: ``["GPU:0", "GPU:1"]``, or ``["CPU:0"]`` if there is no GPU.
 
     Raises:
-      UserError: there are fewer devices.
+      UserError: the machine lacks a requested device, or TensorFlow has already started with other devices.
     """
     towers = params.get("num_cpu_towers")
     if towers:
@@ -41,19 +41,19 @@ def take_devices(params: Mapping[str, Any]) -> list[str]:
     gpus = tf.config.list_physical_devices("GPU")
     ids = params.get("gpu_ids") or list(range(params.get("num_gpus") or 1))
     if not gpus and (len(ids) > 1 or params.get("gpu_ids")):
-        raise UserError(f"{_asked(params)}, but TensorFlow finds no GPU on this machine; to try several replicas "
-                        f"without GPUs, give --num_cpu_towers={len(ids)} instead.")
+        raise UserError(f"{_asked(params)}, but TensorFlow finds no GPU on this machine. To try several replicas "
+                        f"without GPUs, use --num_cpu_towers={len(ids)} instead.")
     if not gpus:
         return ["CPU:0"]
     if max(ids) >= len(gpus):
-        raise UserError(f"{_asked(params)}, but TensorFlow finds {len(gpus)} on this machine, number 0 to "
+        raise UserError(f"{_asked(params)}, but TensorFlow finds only {len(gpus)} on this machine, numbered 0 to "
                         f"{len(gpus) - 1}.")
     return _show_gpus([gpus[number] for number in ids])
 
 
 def _asked(params: Mapping[str, Any]) -> str:
     ids = params.get("gpu_ids")
-    return f"'gpu_ids' asks for the GPUs {ids}" if ids else f"'num_gpus' asks for {params.get('num_gpus')} GPUs"
+    return f"'gpu_ids' requests the GPUs {ids}" if ids else f"'num_gpus' requests {params.get('num_gpus')} GPUs"
 
 
 def _show_gpus(chosen: list[Any]) -> list[str]:
@@ -69,7 +69,7 @@ def _show_gpus(chosen: list[Any]) -> list[str]:
 
 
 def _divide_cpu(towers: int) -> None:
-    """Splits the CPU into so many logical devices, which share the threads."""
+    """Splits the CPU into ``towers`` logical devices, which share its threads."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     if len(tf.config.get_logical_device_configuration(cpu) or [None]) >= towers:
         return

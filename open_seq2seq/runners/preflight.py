@@ -1,4 +1,4 @@
-"""Checks before any data is loaded: all ranks have joined, and run the same code and config."""
+"""Checks, before any data is loaded, that all ranks have joined and have the same code and config."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.launcher import end_all, launched_as, say, who
 
 NETWORK_HINTS = (
-    "look for ranks that did not start (their own words may stand above), for a firewall between the hosts, and for "
-    "code of another version on one of them; where hosts have several networks, choose one: mpiexec --mca "
-    "btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0, or horovodrun --network-interfaces eth0 "
+    "check that all ranks have started (see their output above), that no firewall separates the hosts, and that all "
+    "hosts have the same version of the code. If hosts have several networks, choose one with mpiexec --mca "
+    "btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0, or with horovodrun --network-interfaces eth0 "
     "(HOROVOD_GLOO_IFACE=eth0)")
 _TURN_SECONDS = 0.5
 _MOST_TURNS = 10
@@ -31,12 +31,13 @@ _SHOWN = 3
 
 @contextlib.contextmanager
 def time_limit(seconds: float | None) -> Iterator[None]:
-    """Context in which ranks wait for one another; after so many seconds the process prints an error and ends.
+    """Context manager that limits the time for which ranks wait for one another.
 
-    It ends even where it is stuck in a library, in which no exception could be raised.
+    After the limit the process prints an error and exits, even if it is stuck in a library, where no exception could
+    be raised.
 
     Args:
-      seconds: the limit; None for none.
+      seconds: the limit; None for no limit.
     """
     rank, size = launched_as()
     if seconds is None or size == 1:
@@ -44,11 +45,11 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         return
 
     def give_up() -> None:
-        say(f"Error{who()}: not all of the {size} ranks have come together within {seconds:g} s: {NETWORK_HINTS}. "
-            "'connect_seconds' says how long they wait.\n")
+        say(f"Error{who()}: not all of the {size} ranks joined within {seconds:g} s: {NETWORK_HINTS}. "
+            "'connect_seconds' sets how long they wait.\n")
         end_all(1)
 
-    # The launcher ends all ranks when one of them gives up; the delay keeps most of them from printing the same.
+    # The launcher ends all ranks when one of them exits. The delay keeps most ranks from printing the same error.
     timer = threading.Timer(seconds + min(rank, _MOST_TURNS) * _TURN_SECONDS, give_up)
     timer.daemon = True
     timer.start()
@@ -63,11 +64,11 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
 
     Args:
       runner: the runner; only ``gather`` is used.
-      config: everything that decides what is computed, as plain values.
-      dtype: the type of numbers that is computed in.
+      config: everything that determines what is computed, as plain values.
+      dtype: the dtype of the computation.
 
     Returns:
-      Lines for the log about differences that change results at most in their last digits.
+      Log lines about differences that change results at most in their last digits.
 
     Raises:
       UserError: the processes would not compute the same; raised on all of them.
@@ -78,11 +79,11 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
     devices = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     return compare(runner, facts(dtype, flat), flat, {
-        "device": devices, "processor": platform.machine(), "threads for an operation": str(threads or "default")})
+        "device": devices, "processor": platform.machine(), "threads per operation": str(threads or "default")})
 
 
 def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
-    """Returns name and value of everything that has to be the same on all ranks."""
+    """Returns everything that must be the same on all ranks, name to value."""
     return {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash(), "TensorFlow": tf.__version__,
             "Python": platform.python_version(), "dtype": dtype,
             "config": hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()}
@@ -90,13 +91,13 @@ def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
 
 def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, str],
             wished: Mapping[str, str]) -> list[str]:
-    """Compares this rank's facts with those of the others; see ``check_agreement``.
+    """Compares this rank's facts with those of the other ranks; see ``check_agreement``.
 
     Args:
       runner: the runner.
-      required: name → value of what has to be the same; ``config`` is the hash of the config.
-      config: its keys and values, which are exchanged only if the hash differs.
-      wished: name → value of what should be the same.
+      required: name → value of facts that must be the same; ``config`` is the config's hash.
+      config: the config's keys and values, which are exchanged only if the hashes differ.
+      wished: name → value of facts that should be the same.
     """
     hosts, all_required, all_wished = zip(*runner.gather([(socket.gethostname(), required, wished)]), strict=True)
     different = differences(all_required)
@@ -105,24 +106,24 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
     if different:
         rank, name = different[0]
         raise UserError(f"Rank {rank} on host {hosts[rank]} differs from rank 0 on host {hosts[0]}: {name} is "
-                        f"{all_required[rank][name][:12]} there and {all_required[0][name][:12]} here. All ranks need "
+                        f"{all_required[rank][name][:12]} instead of {all_required[0][name][:12]}. All ranks need "
                         "the same code, the same libraries and the same config.")
-    return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} there "
-            f"and {all_wished[0][name]} here. Sums may round otherwise there, so that ranks could drift apart in the "
-            "last digits." for rank, name in differences(all_wished)[:_SHOWN]]
+    return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} "
+            f"instead of {all_wished[0][name]}. Sums may be rounded differently there, so that ranks could drift apart "
+            "in the last digits." for rank, name in differences(all_wished)[:_SHOWN]]
 
 
 def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:
-    """Checks that all ranks have the same examples, since each makes its own plan; a collective operation.
+    """Checks that all ranks have the same examples, because each rank plans its own batches; a collective operation.
 
     Args:
       runner: the runner; only ``gather`` is used.
-      section: whose data they are: ``train``, ``eval``, ``infer``.
-      lengths: of the examples, from the data layer.
-      costs: of the examples, from the data layer.
+      section: what the examples are for: ``train``, ``eval``, ``infer``.
+      lengths: the examples' lengths, from the data layer.
+      costs: the examples' costs, from the data layer.
 
     Raises:
-      UserError: they differ; raised on all ranks.
+      UserError: the examples differ; raised on all ranks.
     """
     if runner.num_processes == 1:
         return
@@ -130,10 +131,10 @@ def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndar
            "what they cost": "" if costs is None else _hash(costs)}
     hosts, all_ranks = zip(*runner.gather([(socket.gethostname(), own)]), strict=True)
     for rank, name in differences(all_ranks):
-        what = (f"{all_ranks[rank][name]} examples there and {all_ranks[0][name]} on rank 0" if name == "examples" else
-                "as many examples as on rank 0, but of other " + ("lengths" if name == "lengths" else "costs"))
-        raise UserError(f"Rank {rank} on host {hosts[rank]} has other data for {section}: {what} (host {hosts[0]}). "
-                        "All ranks need the same files.")
+        what = (f"{all_ranks[rank][name]} examples instead of {all_ranks[0][name]}" if name == "examples" else
+                "the same number of examples, but different " + ("lengths" if name == "lengths" else "costs"))
+        raise UserError(f"Rank {rank} on host {hosts[rank]} differs from rank 0 on host {hosts[0]} in the data for "
+                        f"{section}: {what}. All ranks need the same files.")
 
 
 def _hash(array: np.ndarray) -> str:
@@ -145,22 +146,22 @@ def _refuse_configs(hosts: tuple[str, ...], configs: list[dict[str, str]]) -> No
     words = [f"'{name}' is {configs[rank].get(name, 'absent')} on rank {rank} (host {hosts[rank]}) and "
              f"{configs[0].get(name, 'absent')} on rank 0 (host {hosts[0]})" for rank, name in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN} more differences" if len(found) > _SHOWN else ""
-    raise UserError(f"The ranks have different configs: {'; '.join(words)}{more}. Give all of them the same file and "
-                    "the same command line.")
+    raise UserError(f"The ranks have different configs: {'; '.join(words)}{more}. Start all ranks with the same config "
+                    "file and the same command line.")
 
 
 def differences(ranks: Any) -> list[tuple[int, str]]:
-    """Returns (rank, name) of everything that differs from rank 0.
+    """Returns (rank, name) of every value that differs from rank 0's.
 
     Args:
-      ranks: name → value for each rank.
+      ranks: a mapping name → value for each rank.
     """
     return [(rank, name) for rank, own in enumerate(ranks) for name in sorted({*own, *ranks[0]})
             if own.get(name) != ranks[0].get(name)]
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields (path, text) of all values in nested dicts; a path is ``base_params/encoder_params/hidden_size``."""
+    """Yields (path, text) of all values in nested dicts, with paths like ``base_params/encoder_params/hidden_size``."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flatten(item, f"{path}/{key}" if path else str(key))
@@ -169,7 +170,7 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def source_hash() -> str:
-    """Returns a hash of the package's own source."""
+    """Returns a hash of the package's source files."""
     root = Path(__file__).parents[1]
     total = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

@@ -18,7 +18,7 @@ class Compiled:
     """A function that each of this process's replicas runs on its own arguments.
 
     Args:
-      function: compiled; it takes one replica's arguments.
+      function: the compiled function, whose arguments are those of one replica.
     """
 
     def __init__(self, function: Any) -> None:
@@ -32,29 +32,29 @@ class Compiled:
             collective operations accept shorter lists.
 
         Returns:
-          The results of the replicas that got values, in order.
+          The results of the replicas that were given values, in order.
         """
         return [self._function(*(values[0] for values in arguments))]
 
     @property
     def traces(self) -> int:
-        """How often the function was traced."""
+        """Number of times the function was traced."""
         return int(self._function.experimental_get_tracing_count())
 
 
 class Runner:
-    """One process, one device: every collective operation is the identity.
+    """One process with one device, for which every collective operation is the identity.
 
-    All processes have to call the collective operations (``reduce``, ``agree``, ``gather``, ``share``, ``broadcast``)
-    in the same order.
+    All processes must call the collective operations (``reduce``, ``agree``, ``gather``, ``share``, ``broadcast``) in
+    the same order.
 
     Attributes:
-      process_rank: number of this process.
-      num_processes: how many processes there are.
-      replica_rank: number of the replica that is running or being traced; outside of a replica, number of the first one
-        of this process.
-      local_replicas: how many replicas this process has; their numbers are consecutive.
-      world_size: number of replicas in all processes; each takes one micro-batch in a step.
+      process_rank: rank of this process.
+      num_processes: number of processes.
+      replica_rank: number of the replica that is running or being traced; outside of a replica, number of this
+        process's first replica.
+      local_replicas: number of replicas in this process, which are numbered consecutively.
+      world_size: number of replicas in all processes; each gets one micro-batch per step.
       overlaps: whether ``reduce`` and ``agree`` may be called in the function that computes the gradients, so that
         communication overlaps with computation.
     """
@@ -72,11 +72,11 @@ class Runner:
         return self.process_rank == 0
 
     def describe(self) -> list[str]:
-        """Returns lines for the log that describe devices and processes; none for one process with one device."""
+        """Returns log lines that describe devices and processes; none for one process with one device."""
         return []
 
     def scope(self) -> AbstractContextManager[None]:
-        """Returns the context in which variables are created: models, optimizers, training steps."""
+        """Returns the context in which variables must be created: those of models, optimizers and training steps."""
         return contextlib.nullcontext()
 
     def compile(self, function: Callable[..., Any], signature: Sequence[Any] | None = None,
@@ -85,54 +85,54 @@ class Runner:
 
         Args:
           function: what one replica computes; it may call the collective operations.
-          signature: the specs of its arguments; by default they follow from the first call.
-          use_xla_jit: compile it with XLA; then it may not call the collective operations.
+          signature: the specs of the arguments; by default they are inferred from the first call.
+          use_xla_jit: whether to compile with XLA; the function must not call the collective operations then.
 
         Returns:
-          A ``Compiled``.
+          The compiled function as a ``Compiled``.
         """
         return Compiled(compiled_graph(function, signature, use_xla_jit))
 
     def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Runs a function that assigns variables, each replica its own; to be called within a compiled function.
+        """Runs a function that assigns each replica's own variables. Call this within a compiled function.
 
         Args:
-          function: it may not call the collective operations.
+          function: the function, which must not call the collective operations.
           arguments: tensors, or nests of them, equal on all replicas.
         """
         return function(*arguments)
 
     def local_copies(self, variable: tf.Variable) -> list[tf.Variable]:
-        """Returns the copies of a variable that this process's replicas have, which can be read and assigned."""
+        """Returns the copies of a variable on this process's replicas, which can be read and assigned."""
         return [variable]
 
     def check_ranks(self) -> None:
-        """Raises an error if another process is lost; to be called during long work without collective operations."""
+        """Raises an error if another process was lost. Call this during long work without collective operations."""
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         """Returns the sums of tensors over all replicas.
 
         Args:
           tensors: FP32, dense or ``IndexedSlices``, by name; the same names on all replicas.
-          name: of this reduction; reductions that may run at the same time need different names.
-          exact: use FP32, whatever compression is set for gradients.
+          name: name of this reduction; reductions that may run at the same time need different names.
+          exact: whether to send FP32 even if gradients are compressed.
         """
         return tensors
 
     def agree(self, condition: tf.Tensor) -> tf.Tensor:
-        """Returns whether a condition holds on every replica."""
+        """Returns whether a condition is true on every replica."""
         return condition
 
     def gather(self, results: list[Any]) -> list[Any]:
         """Collects the results of all processes, in the order of their batches.
 
         Args:
-          results: rank r has those of the batches r, r + world size, …
+          results: this process's results; replica r has those of the batches r, r + world size, …
         """
         return results
 
     def share(self, value: Any) -> Any:
-        """Returns rank 0's value on all ranks: any Python object that can be pickled."""
+        """Returns rank 0's value, which may be any picklable Python object, on all ranks."""
         return value
 
     def broadcast(self, variables: Mapping[str, tf.Variable]) -> None:
@@ -140,6 +140,6 @@ class Runner:
 
 
 def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None, use_xla_jit: bool = False) -> Any:
-    """Returns the ``tf.function`` of a function, traced once for all sizes."""
+    """Wraps a function in a ``tf.function`` that is traced once for all sizes."""
     return tf.function(function, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,
                        reduce_retracing=signature is None)

@@ -17,8 +17,8 @@ class TowerRunner(Runner):
 
     Each replica reads and updates its own copy of every variable: gradients are summed over all replicas, and every
     device computes the same update from these sums, so weights are never sent. Variables that are not trained (moving
-    statistics, counters, carried states) may be assigned anywhere in a replica. Reading one outside of a replica gives
-    the first replica's value; ``local_copies`` gives all.
+    statistics, counters, carried states) may be assigned anywhere in a replica. Reading one outside of a replica
+    returns the first replica's value; ``local_copies`` returns all copies.
 
     Args:
       strategy: a strategy with at least one device in this process.
@@ -31,13 +31,13 @@ class TowerRunner(Runner):
         self.local_replicas = len(strategy.extended.worker_devices)
         self.world_size = strategy.num_replicas_in_sync
         self.num_processes = self.world_size // self.local_replicas
-        # Updates run where the copies of this variable are.
+        # Updates run on the devices that have copies of this variable.
         with self.scope():
             self._anchor = tf.Variable(0.0, trainable=False)
 
     @property
     def replica_rank(self) -> Any:  # type: ignore[override]
-        """Number of the replica that is being traced; outside of a replica, of the first one of this process."""
+        """Number of the replica that is being traced; outside of a replica, of this process's first replica."""
         context = tf.distribute.get_replica_context()
         inside = context is not None and context.strategy is self._strategy
         return context.replica_id_in_sync_group if inside else self._first
@@ -64,7 +64,8 @@ class TowerRunner(Runner):
             outputs = self._strategy.run(lambda *own: inner(*own), args=[self._deal(values) for values in arguments])
             return self._strategy.experimental_local_results(outputs)
 
-        # TensorFlow identifies functions by their code, and would report all of these as one that is retraced.
+        # TensorFlow identifies functions by their code. Without this, it would report all functions compiled here as
+        # retracings of one function.
         functools.update_wrapper(replicas, function)
         everyone = None if signature is None else [[spec] * self.local_replicas for spec in signature]
         return _Towers(compiled_graph(replicas, everyone), self.local_replicas)
@@ -84,12 +85,12 @@ class TowerRunner(Runner):
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
         options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=GROUP_BYTES)
-        # all_reduce groups tensors by device, but arguments of the function have none.
+        # all_reduce groups tensors by device, but function arguments have no device.
         here = tf.nest.map_structure(tf.identity, list(tensors.values()), expand_composites=True)
         sums = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, here, options)
         return dict(zip(tensors, sums, strict=True))
 
-    # ``agree`` stays the identity: conditions depend on reduced sums, which are the same bits on all replicas.
+    # ``agree`` is still the identity: conditions depend on reduced sums, which are bitwise equal on all replicas.
 
     def _deal(self, values: Sequence[Any]) -> Any:
         """Distributes the values to the replicas of this process."""
@@ -99,7 +100,7 @@ class TowerRunner(Runner):
 
 
 class _Towers(Compiled):
-    """A function that runs all replicas; each argument is the list of the replicas' values."""
+    """A function that runs all replicas; each argument is a list with one value per replica."""
 
     def __init__(self, function: Any, replicas: int) -> None:
         super().__init__(function)
@@ -109,7 +110,7 @@ class _Towers(Compiled):
         held = min((len(values) for values in arguments), default=self._replicas)
         # Replicas without a value repeat the last one.
         full = [[*values, *[values[-1]] * (self._replicas - len(values))] for values in arguments]
-        with tf.device("CPU:0"):  # batches are copied from the host to each device directly
+        with tf.device("CPU:0"):  # copies batches directly from the host to each device
             return list(self._function(*full))[:held]
 
 

@@ -1,1 +1,1 @@
-"""Console output and errors: what every other room may use."""
+"""Console output, errors and files: utilities that all other packages may use."""

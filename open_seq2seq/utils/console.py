@@ -1,4 +1,4 @@
-"""Printing: lines that start with ``*** ``, and standard streams whose failures do not end a run."""
+"""Prints lines that start with ``*** ``, and keeps failures of standard streams from ending a run."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
     """Prints one line with the toolkit's prefix.
 
     Args:
-      line: the text; further lines of a multi-line text get the prefix too.
+      line: the text; if it has several lines, each gets the prefix.
       offset: indentation in steps of three spaces.
-      end: what follows the text.
+      end: printed after the text.
     """
     prefix = "*** " + "   " * offset
     text = ("\n" + prefix).join(line.split("\n"))
@@ -27,17 +27,17 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
 
 
 class EnduringStream:
-    """A text stream whose failures do not end a run: no reader, a full disk, or a stream that was never open.
+    """A text stream whose failures (no reader, a full disk, a stream that was never open) do not end a run.
 
-    Text that cannot be written is lost, and one warning says so. Characters that the encoding lacks are escaped.
+    Text that cannot be written is lost, with a single warning. Characters that the encoding lacks are escaped.
 
     Args:
-      stream: where text goes; None if it is closed.
-      name: for the warning.
+      stream: the underlying stream; None if it is closed.
+      name: name of the stream, for the warning.
 
     Attributes:
-      needed: whether the output is the purpose of the command; then a failure ends it, silently if the reader closed
-        the pipe, as ``head`` does.
+      needed: whether the output is the purpose of the command. If so, a failure ends the command, silently if the
+        reader closed the pipe, as ``head`` does.
     """
 
     def __init__(self, stream: TextIO | None, name: str) -> None:
@@ -47,14 +47,14 @@ class EnduringStream:
         self.needed = False
 
     def write(self, text: str) -> int:
-        """Writes text, or loses it; returns its length."""
+        """Writes text, or discards it if that fails; returns its length."""
         encoding = self._stream.encoding or "utf-8"
         plain = text.encode(encoding, "backslashreplace").decode(encoding)
         self._attempt(lambda: self._stream.write(plain))
         return len(text)
 
     def flush(self) -> None:
-        """Writes what is buffered, or loses it."""
+        """Writes buffered text, or discards it if that fails."""
         self._attempt(self._stream.flush)
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class EnduringStream:
         self._attempt(self._stream.close)
 
     def finish(self) -> None:
-        """Flushes for the last time, so that the interpreter's own flush at its end cannot fail."""
+        """Flushes for the last time, so that the interpreter's flush at exit cannot fail."""
         self.needed = False
         self.flush()
         if self._has_failed and not self._is_closed:
@@ -74,7 +74,7 @@ class EnduringStream:
             if self._is_closed:
                 raise OSError("it is closed")
             action()
-        except (OSError, ValueError) as error:  # ValueError: it was closed
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
             self._fail(error)
         except RuntimeError:  # a signal handler prints while this stream is being written
             pass
@@ -82,7 +82,7 @@ class EnduringStream:
     def _fail(self, error: OSError | ValueError) -> None:
         reason = getattr(error, "strerror", None) or str(error)
         if self.needed:
-            self.needed, self._has_failed = False, True  # only once, because the report of it flushes
+            self.needed, self._has_failed = False, True  # only once, because reporting the error flushes again
             if isinstance(error, BrokenPipeError):
                 raise SystemExit(128 + signal.SIGPIPE) from None
             raise UserError(f"{self._name} cannot be written: {reason}.") from error
@@ -97,10 +97,10 @@ class EnduringStream:
 
 @contextlib.contextmanager
 def enduring_output(needed: bool = False) -> Iterator[None]:
-    """Within this context no print, by any code, ends the process; a closed standard input is empty.
+    """Context manager in which errors of printing do not end the process, and a closed stdin reads as empty.
 
     Args:
-      needed: whether standard output is the purpose of the command; see ``need_output``.
+      needed: whether stdout is the purpose of the command; see ``need_output``.
     """
     _fill_closed_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
@@ -118,21 +118,21 @@ def enduring_output(needed: bool = False) -> Iterator[None]:
 
 
 def need_output(needed: bool) -> None:
-    """Sets whether standard output is the purpose of the command: results, not the progress of training."""
+    """Sets whether stdout is the purpose of the command, as for results, but not for the progress of training."""
     if isinstance(sys.stdout, EnduringStream):
         sys.stdout.needed = needed
 
 
 def _fill_closed_descriptors() -> None:
-    """Opens the descriptors of standard streams that are closed, so that files opened later do not get their numbers.
+    """Opens closed descriptors of standard streams, so that files opened later do not get their numbers.
 
-    Each becomes the reading end of a pipe without a writer: it is empty, and cannot be written.
+    Each becomes the read end of a pipe without a writer, which reads as empty and cannot be written.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            reading, writing = os.pipe()  # gets the lowest free number, which is this one
+            reading, writing = os.pipe()  # ``reading`` gets the lowest free number, i.e. ``descriptor``
             os.close(writing)
             os.set_inheritable(reading, True)
 
@@ -141,14 +141,14 @@ _muted: list[TextIO] = []
 
 
 def mute() -> None:
-    """Discards what this process prints from now on; stderr is not affected."""
+    """Discards everything that this process prints to stdout from now on."""
     sys.stdout.flush()
     _muted.append(sys.stdout)
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until it is unmuted)
 
 
 def unmute() -> None:
-    """Ends ``mute``; does nothing if the process is not muted."""
+    """Reverts ``mute``; does nothing if the process is not muted."""
     if _muted:
         sys.stdout.close()
         sys.stdout = _muted[0]

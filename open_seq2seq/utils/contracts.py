@@ -1,16 +1,16 @@
-"""Choosing between a method and the one that it replaces, for classes written against either."""
+"""Chooses between a method and the older method that it replaces, for classes that override either one."""
 
 from __future__ import annotations
 
 
 def comes_first(thing: object, method: str, old: str) -> bool:
-    """Returns whether the first class in the method resolution order that defines either method defines ``method``.
+    """Returns whether ``method`` takes precedence over ``old`` in the method resolution order.
 
-    A class that defines only the old method is used by it, although its base defines both. If one class defines both,
-    ``method`` counts.
+    If a class overrides only the old method, the old method takes precedence, although a base class defines both. If a
+    class defines both, ``method`` takes precedence.
 
     Args:
-      thing: an object whose class, or a base of it, defines both.
+      thing: an object whose class, or one of its bases, defines the methods.
       method: name of the preferred method.
       old: name of the method that it replaces.
     """

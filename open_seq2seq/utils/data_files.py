@@ -1,4 +1,4 @@
-"""Data files that a user names: opened without waiting, read within limits, with errors that name file and line."""
+"""Opens data files without blocking and reads them within limits, with errors that name the file and the line."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from open_seq2seq.utils.errors import DataError
 BOM = b"\xef\xbb\xbf"
 """The byte-order mark that some programs write at the beginning of UTF-8 files."""
 MOST_LINE_BYTES = 1 << 24
-"""Limit of a line: a few bytes of gzip can stand for one that does not fit into memory."""
+"""Maximum length of a line, because a few bytes of gzip can expand to a line that does not fit into memory."""
 
 
 def open_regular(path: str) -> BufferedReader:
-    """Opens a file for reading. Links are followed; pipes and devices are refused and never waited for.
+    """Opens a regular file for reading. Follows symbolic links; refuses pipes and devices without waiting for them.
 
     Raises:
-      OSError: it cannot be opened, or is no file; ``strerror`` says why.
+      OSError: the file cannot be opened, or is not a regular file; ``strerror`` gives the reason.
     """
     try:
         _check_kind(os.stat(path).st_mode, path)
-        # It may have been replaced since it was checked.
+        # The file may have been replaced since the check, so the open must not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError as error:  # NUL, or invalid characters
-        raise FileNotFoundError(errno.ENOENT, "no file can have this name", path) from error
+        raise FileNotFoundError(errno.ENOENT, "this is not a valid file name", path) from error
     try:
         _check_kind(os.fstat(descriptor).st_mode, path)
     except OSError:
@@ -48,14 +48,14 @@ def _check_kind(mode: int, path: str) -> None:
 
 @contextlib.contextmanager
 def opened_data(path: str, what: str = "The file") -> Iterator[BinaryIO]:
-    """Opens a data file for reading; every OSError within the context counts as an error of reading.
+    """Context manager that opens a data file for reading and converts every OSError within it to a DataError.
 
     Args:
       path: the file; see ``open_regular``.
-      what: what it is, for messages.
+      what: what the file is, for messages.
 
     Raises:
-      DataError: it is missing, no file, or cannot be read.
+      DataError: the file is missing, is not a regular file, or cannot be read.
     """
     try:
         with open_regular(path) as file:
@@ -70,25 +70,25 @@ def read_data(path: str, what: str = "The file", most_bytes: int = 1 << 30) -> b
     """Returns the content of a file, which must fit into memory.
 
     Raises:
-      DataError: it cannot be read, or has more than ``most_bytes``.
+      DataError: the file cannot be read, or has more than ``most_bytes``.
     """
     with opened_data(path, what) as file:
         content = file.read(most_bytes + 1) or b""
     if len(content) > most_bytes:
-        raise DataError(f"{what} {shown(path)} has more than {most_bytes:,} bytes: name another file.")
+        raise DataError(f"{what} {shown(path)} has more than {most_bytes:,} bytes: give a smaller file.")
     return content
 
 
 def read_lines(path: str, what: str = "The file", unpack: bool = True) -> Iterator[str]:
-    """Yields the lines of a UTF-8 text file without line ends (LF or CR LF), and without a byte-order mark.
+    """Yields the lines of a UTF-8 text file without line endings (LF or CR LF) and without a byte-order mark.
 
     Args:
       path: the file.
-      what: what it is, for messages.
-      unpack: whether files whose name ends in ``.gz`` are unpacked.
+      what: what the file is, for messages.
+      unpack: whether to decompress files whose names end in ``.gz``.
 
     Raises:
-      DataError: it is missing or not a file, not gzip although named ``.gz``, not UTF-8, or has a line that is too
+      DataError: the file cannot be opened, is not gzip although named ``.gz``, is not UTF-8, or has a line that is too
         long.
     """
     with opened_data(path, what) as file:
@@ -100,7 +100,7 @@ def read_lines(path: str, what: str = "The file", unpack: bool = True) -> Iterat
                 number += 1
                 yield _decoded(line.removeprefix(BOM) if number == 1 else line, path, number)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataError(f"{what} {shown(path)} is not a whole gzip file: {str(error).rstrip('.')}.") from error
+            raise DataError(f"{what} {shown(path)} is not a valid gzip file: {str(error).rstrip('.')}.") from error
 
 
 def _decoded(line: bytes, path: str, number: int) -> str:
@@ -113,23 +113,22 @@ def _decoded(line: bytes, path: str, number: int) -> str:
 
 
 def too_long(path: str, number: int) -> DataError:
-    """Returns the error that a line, counted from 1, is too long."""
-    return DataError(f"{shown(path)}:{number}: the line has more than {MOST_LINE_BYTES:,} bytes: this is no text file "
-                     "of lines.")
+    """Returns an error for a line, numbered from 1, that is too long."""
+    return DataError(f"{shown(path)}:{number}: the line has more than {MOST_LINE_BYTES:,} bytes. Is this a text file?")
 
 
 def not_utf8(path: str, number: int) -> DataError:
-    """Returns the error that a line, counted from 1, is not UTF-8."""
-    return DataError(f"{shown(path)}:{number}: the line is not valid UTF-8: convert the file, for example by iconv.")
+    """Returns an error for a line, numbered from 1, that is not UTF-8."""
+    return DataError(f"{shown(path)}:{number}: the line is not valid UTF-8. Convert the file, for example with iconv.")
 
 
 def shown(name: str) -> str:
-    r"""Returns a file's name as text that can be printed in any encoding of Unicode.
+    r"""Returns a file name as text that can be printed in every Unicode encoding.
 
-    Bytes of a name that are not UTF-8, which Python keeps as lone surrogates, become ``\xe9`` and so on.
+    Bytes that are not UTF-8, which Python represents by lone surrogates, are escaped, for example as ``\xe9``.
     """
     try:
         text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # other lone surrogates, from JSON for instance
+    except UnicodeEncodeError:  # other lone surrogates, for example from JSON
         text = name.encode("utf-8", "backslashreplace").decode("utf-8")
     return text.replace("\0", "\\x00")

@@ -1,4 +1,4 @@
-"""The system around the process: limits, system errors as sentences, the home folder."""
+"""The process's environment: limits, messages for system errors, the home folder, temporary files."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from typing import BinaryIO
 
 from open_seq2seq.utils.errors import UserError
 
-# TensorFlow cannot even be imported with less, and says so in hundreds of lines.
+# With less address space, importing TensorFlow fails with hundreds of lines of errors.
 _LEAST_ADDRESS_SPACE = 3 << 29
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _INSTALLED = (_PACKAGE, sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *site.getsitepackages())
 _HINTS = {
-    errno.ENOSPC: "make room there", errno.EDQUOT: "make room within the quota",
-    errno.EFBIG: "raise the largest size of files (ulimit -f)",
-    errno.EMFILE: "raise the number of open files (ulimit -n)", errno.EACCES: "see to its access rights",
-    errno.EROFS: "name a place that can be written", errno.ENAMETOOLONG: "give a shorter name",
-    errno.ELOOP: "its links lead in a circle",
+    errno.ENOSPC: "free some space", errno.EDQUOT: "free some space within the quota",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)", errno.EACCES: "check the access rights",
+    errno.EROFS: "choose a path that can be written", errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "its symbolic links form a cycle",
 }
 
 
 def check_limits() -> None:
-    """Raises UserError if a limit is too low to import TensorFlow; to be called before that."""
+    """Raises UserError if a limit is too low to import TensorFlow. Call this before the import."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
         raise UserError(f"The process may use {limit / 2**30:.2f} GiB of address space (ulimit -v), but TensorFlow "
-                        f"needs {_LEAST_ADDRESS_SPACE / 2**30:g} GiB to start: raise it by ulimit -v unlimited.")
+                        f"needs {_LEAST_ADDRESS_SPACE / 2**30:g} GiB to start: run ulimit -v unlimited.")
 
 
 def accept_missing_temporary_folder() -> None:
-    """Lets libraries ask for the temporary folder when there is none that can be written.
+    """Prevents errors in libraries that look up the temporary folder when no such folder is writable.
 
-    Some, such as absl and portalocker, ask for its name when they are imported, and create nothing in it.
+    Some libraries, such as absl and portalocker, look up its name when they are imported, but create nothing in it.
     """
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
-        tempfile.tempdir = os.devnull  # creating a file below it fails with a message that has this name
+        tempfile.tempdir = os.devnull  # creating a file in it fails with an error that names it
 
 
 def problem_of(error: BaseException) -> str | None:
-    """Returns an error of the system as a sentence; None for other errors.
+    """Returns the message for a system error; None for other errors.
 
-    Missing files, full disks, missing rights and limits are not defects of a program.
+    Missing files, full disks, missing access rights and limits are not bugs in a program.
     """
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-        return "The system lets the process start no more threads: raise the number of processes (ulimit -u)."
+        return "The process cannot start more threads: raise the limit of processes (ulimit -u)."
     if isinstance(error, RuntimeError) and str(error) == "Could not determine home directory.":
-        return "A path begins with ~, but the home folder is not known: give the path in full."
+        return "A path begins with ~, but the home folder is not known: give the full path."
     if not isinstance(error, OSError) or error.errno is None:
         return None
     names = " and ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
@@ -63,7 +63,7 @@ def problem_of(error: BaseException) -> str | None:
 
 
 def failing_line(error: BaseException) -> str:
-    """Returns the line of a user's own file that an error comes from, as the beginning of a message; "" without one."""
+    """Returns the file and line of the user's own code in which an error arose, as a message prefix, or ""."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__)
            if not frame.filename.startswith((*_INSTALLED, "<"))]
     return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""
@@ -73,14 +73,14 @@ def with_home(argument: str) -> str:
     """Expands ``--key=~/x`` as shells expand ``--key ~/x``; returns other arguments unchanged.
 
     Raises:
-      UserError: there is no such home folder.
+      UserError: the home folder does not exist.
     """
     name, equals, text = argument.partition("=")
     if not equals or not name.startswith("--") or not text.startswith("~") or "/" not in text:
         return argument
     full = os.path.expanduser(text)
     if full == text:
-        raise UserError(f"'{argument}': the home folder {text.partition('/')[0]} is not known: give the path in full.")
+        raise UserError(f"'{argument}': the home folder {text.partition('/')[0]} is not known. Give the full path.")
     return f"{name}={full}"
 
 

@@ -1,7 +1,7 @@
-"""Errors that are meant for the person at the keyboard.
+"""Errors that are reported to the user.
 
-Everything derived from ``UserError`` is reported by the command line as one
-sentence (what, where, how to fix it) with exit code 2 and without a traceback.
+The command line reports every subclass of ``UserError`` as a short message (what is wrong, where, how to fix it), with
+exit code 2 and without a traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake that the user can fix; its text is the whole message."""
+    """A mistake that the user can fix; the text is the complete message."""
 
 
 class ConfigError(UserError):
@@ -35,16 +35,16 @@ class CheckpointError(UserError):
 
 
 class CheckpointAccessError(CheckpointError):
-    """A checkpoint that is not damaged cannot be read for lack of access rights."""
+    """A checkpoint that cannot be read because access rights are missing; it is not damaged."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name most like ``name``, or None when none is close."""
+    """Returns the known name most similar to ``name``, or None if none is similar."""
     matches = difflib.get_close_matches(name, [str(k) for k in known], n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ``" Did you mean 'x'?"``, or an empty string when nothing is close."""
+    """Returns ``" Did you mean 'x'?"``, or an empty string if no known name is similar."""
     match = nearest_name(name, known)
     return f" Did you mean '{match}'?" if match else ""

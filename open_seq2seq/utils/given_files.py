@@ -1,4 +1,4 @@
-"""Files that a user gives by name, standard input among them."""
+"""Input files given on the command line, including standard input."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
 _PATIENCE = 5.0
-"""Seconds in which a writer must open a named pipe."""
+"""Seconds within which a writer must open a named pipe."""
 
 
 def check_given(files: Sequence[str], flag: str = "--infer_files") -> None:
-    """Raises UserError when a file that a flag names does not exist, or standard input comes twice."""
+    """Raises UserError if a flag names a file that does not exist, or standard input more than once."""
     missing = [name for name in files if name != STANDARD_INPUT and not os.path.exists(name)]
     if missing:
         raise UserError(f"{flag} names {shown(missing[0])}, which does not exist.")
     if list(files).count(STANDARD_INPUT) > 1:
-        raise UserError(f"{flag} names standard input (-) twice, but it can be read but once.")
+        raise UserError(f"{flag} names standard input (-) twice, but it can be read only once.")
 
 
 def spooled_input(name: str, flag: str = "--infer_files") -> str:
-    """Copies standard input to a file that exists as long as the process; returns its path.
+    """Copies standard input to a file that is removed when the process ends; returns the file's path.
 
     Args:
       name: name of the file.
-      flag: the flag that asked for it, for messages.
+      flag: the flag that names standard input, for messages.
 
     Raises:
-      UserError: it is closed, a device, or empty.
+      UserError: standard input is closed, a device, or empty.
     """
     if sys.stdin is None or _is_device(sys.stdin.buffer):
-        raise UserError(f"{flag} - reads from standard input, but that is closed, or a device.")
+        raise UserError(f"{flag} - reads from standard input, but standard input is closed or a device.")
     path = _new_name(name)
     with disk.new_file(path) as out:
         shutil.copyfileobj(sys.stdin.buffer, out)
         if not out.tell():
-            raise UserError(f"{flag} - reads from standard input, but nothing came.")
+            raise UserError(f"{flag} - reads from standard input, but standard input is empty.")
     return path
 
 
 def _new_name(name: str) -> str:
-    """Returns a path for a file of this name that exists as long as the process."""
+    """Returns a path, with this file name, in a folder that is removed when the process ends."""
     return os.path.join(tempfile.mkdtemp(dir=disk.process_folder()), name)
 
 
@@ -64,19 +64,19 @@ def _is_device(stream: BinaryIO) -> bool:
 
 
 def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
-    """Returns a text file with the lines of all text files; if there is only one, that file itself.
+    """Returns a text file with the lines of all given text files; if there is only one, returns that file itself.
 
     Args:
       files: paths; ``-`` is standard input.
-      flag: the flag that named them, for messages.
+      flag: the flag that names the files, for messages.
 
     Raises:
-      UserError: a folder or a device, or standard input is empty.
+      UserError: a file is a folder, or standard input is a device or empty.
       DataError: one of several files is empty, or not UTF-8.
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
-        raise UserError(f"{flag} names {shown(folders[0])}, which is a folder: name text files, one sentence a line.")
+        raise UserError(f"{flag} names {shown(folders[0])}, which is a folder: give text files, one sentence per line.")
     paths = [spooled_input("standard-input.txt", flag) if name == STANDARD_INPUT else
              _spooled_pipe(name) if stat.S_ISFIFO(os.stat(name).st_mode) else name for name in files]
     if len(paths) == 1:
@@ -89,7 +89,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
 
 def _append(out: BinaryIO, name: str, path: str) -> None:
-    """Copies a file's lines, and checks them while its name is known."""
+    """Copies a file's lines and checks them, so that errors have the file's own name."""
     number, line = 0, b""
     with opened_data(path, "The text file") as file:
         while more := file.readline(MOST_LINE_BYTES + 1):
@@ -108,17 +108,17 @@ def _append(out: BinaryIO, name: str, path: str) -> None:
 
 
 def _spooled_pipe(name: str) -> str:
-    """Copies a named pipe, such as that of the shell's ``<(command)``, to a file; returns its path.
+    """Copies a named pipe, such as that of the shell's ``<(command)``, to a file; returns the file's path.
 
     Raises:
-      DataError: no writer opened the pipe within some seconds.
+      DataError: no writer opened the pipe within a few seconds.
     """
     path = _new_name("pipe.txt")
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     until, has_begun = time.monotonic() + _PATIENCE, False
     with open(descriptor, "rb", buffering=0) as pipe, disk.new_file(path) as out:
         while True:
-            block = pipe.read(1 << 20)  # None: the writer has sent nothing yet; empty: there is no writer
+            block = pipe.read(1 << 20)  # None: no new data yet; empty: there is no writer
             if block:
                 out.write(block)
             elif block is None:
@@ -126,7 +126,7 @@ def _spooled_pipe(name: str) -> str:
             elif has_begun:
                 return path
             elif time.monotonic() > until:
-                raise DataError(f"{shown(name)} is a pipe, and nobody writes into it.")
+                raise DataError(f"{shown(name)} is a pipe to which no process writes.")
             else:
                 time.sleep(0.02)
             has_begun = has_begun or block != b""

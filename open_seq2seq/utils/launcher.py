@@ -1,4 +1,4 @@
-"""Processes that a launcher started: their rank, and how one of several ends."""
+"""Processes started by a launcher: their ranks, and how one of several processes ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import NoReturn
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.tf_config import cluster_task
 
-# (rank, number of processes), as Open MPI, horovodrun --gloo, and MPICH and its kin name them.
+# Environment variables for rank and number of processes: Open MPI, horovodrun --gloo, MPICH and its derivatives.
 _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK", "HOROVOD_SIZE"),
               ("PMI_RANK", "PMI_SIZE"))
 _GRACE_SECONDS = 3.0
 _FLUSH_SECONDS = 1.0
 
-# (problem in a sentence, exit code) → tells the other processes, before this one ends.
+# Reports (problem as a sentence, exit code) to the other processes before this one ends.
 Announcer = Callable[[str, int], None]
 _announcers: list[Announcer] = []
 
@@ -48,20 +48,20 @@ def is_alone() -> bool:
 
 
 def who() -> str:
-    """Returns `` (rank 1 on host a)`` if there are several processes, else an empty string."""
+    """Returns `` (rank 1 on host a)`` if there are several processes, otherwise an empty string."""
     rank, size = launched_as()
     return f" (rank {rank} on host {socket.gethostname()})" if size > 1 else ""
 
 
 def let_others_speak(after_collective: bool = False) -> None:
-    """Waits some seconds, in which the failure of another rank may end this one.
+    """Waits a few seconds, during which the failure of another rank may end this one.
 
-    All ranks find the same mistake in a config: rank 0 reports it and ends, and the launcher ends the others before
-    they repeat it. When one rank has ended, collective operations fail on all others. A rank that is still there
-    afterwards has an error of its own to report.
+    All ranks find the same mistake in a config: rank 0 reports it and exits, and the launcher ends the others before
+    they report it again. When one rank has ended, collective operations fail on all others. A rank that still runs
+    after the wait has an error of its own to report.
 
     Args:
-      after_collective: whether this rank's error may be such a consequence, so that rank 0 waits too.
+      after_collective: whether this rank's error may result from the end of another rank; if so, rank 0 waits too.
     """
     rank, size = launched_as()
     if size > 1 and (rank > 0 or after_collective):
@@ -69,7 +69,7 @@ def let_others_speak(after_collective: bool = False) -> None:
 
 
 def announce_by(announcer: Announcer) -> Callable[[], None]:
-    """Registers a function that tells the other processes of a failure; returns the function that removes it."""
+    """Registers a function that reports a failure to the other processes; returns a function that unregisters it."""
     _announcers.append(announcer)
 
     def forget() -> None:
@@ -80,13 +80,13 @@ def announce_by(announcer: Announcer) -> Callable[[], None]:
 
 
 def announce(problem: str, code: int) -> None:
-    """Tells the other processes why this one ends, with a non-zero exit code."""
+    """Reports to the other processes that this one ends because of a problem, with a non-zero exit code."""
     for announcer in list(_announcers):
         announcer(problem, code)
 
 
 def say(text: str) -> None:
-    """Writes to stderr from any thread; gives up after a second, so that a full pipe does not delay the end."""
+    """Writes to stderr from any thread; gives up after a second, so that a full pipe cannot delay the process's end."""
     def write() -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -95,9 +95,9 @@ def say(text: str) -> None:
 
 
 def end_all(code: int) -> NoReturn:
-    """Ends this process at once, so that the launcher ends the others.
+    """Ends this process immediately, so that the launcher ends the others.
 
-    A normal exit would wait for the others, which may be waiting for this one.
+    A normal exit would wait for the other processes, which may be waiting for this one.
     """
     for stream in (sys.stdout, sys.stderr):
         _within_limit(stream.flush)

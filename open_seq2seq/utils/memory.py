@@ -1,4 +1,4 @@
-"""How much memory a process may still take."""
+"""Reports how much memory a process can still allocate."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ GIB = 2 ** 30
 
 
 def available_bytes(root: str = "/") -> int | None:
-    """Returns the memory that is available in the machine and in this process's control groups; None if unknown.
+    """Returns the memory available on the machine and in this process's control groups, or None if unknown.
 
-    Memory that holds cached files counts as available, and so does unused swap space.
+    Memory used for cached files and unused swap space count as available.
 
     Args:
-      root: root of the file system that is read; another one in tests.
+      root: root of the file system from which the numbers are read.
     """
     left = [*_of_machine(Path(root)), *_of_groups(Path(root))]
     return max(0, min(left)) if left else None
@@ -27,7 +27,7 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Yields what is available in this process's control group and in each group above it."""
+    """Yields the memory available in this process's control group and in each of its ancestors."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -1,4 +1,4 @@
-"""Output files and folders: checked before the work starts, and visible under their names only when complete."""
+"""Output files and folders, which are checked before the work starts and get their names only when complete."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 MARK = ".open_seq2seq-results"
-"""A file in each folder of results: only a folder that has it is ever replaced."""
+"""Name of a file in each folder of results; a folder with other content and without this file is never replaced."""
 
-_MARK_TEXT = "the results of an inference run; the next one with this name replaces the files that are as they are here"
+_MARK_TEXT = "Results of an inference run. The next run with this output replaces the folder if no file has changed."
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
 _MOST_MARK_BYTES = 1 << 28
 
 
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
-    """Raises UserError if results cannot be written to the path that a flag names; its folder may be missing.
+    """Raises UserError if results cannot be written to the path that a flag names; the parent folder may be missing.
 
-    A folder of earlier results is accepted here, and checked again when the model opens it.
+    A folder of earlier results is accepted here and checked again when the model opens it.
     """
     if not name:
-        raise UserError(f"{flag} is empty: name the file that results are written to.")
+        raise UserError(f"{flag} is empty: give the path of the output file.")
     try:
         _check_place(name, flag)
     except (OSError, ValueError) as error:  # ValueError: the character NUL
@@ -42,23 +42,23 @@ def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
 def _check_place(name: str, flag: str) -> None:
     path = Path(os.path.realpath(name))
     if _exists(path) and path.is_dir() and not _is_replaceable(str(path)):
-        raise UserError(f"{flag} is {name}, which is a folder: name a file in it.")
+        raise UserError(f"{flag} is {name}, which is a folder: choose a file in it.")
     existing = next(place for place in (path, *path.parents) if _exists(place))
     if existing != path and not existing.is_dir():
-        raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: name another place.")
+        raise UserError(f"{flag} is {name}, but {existing} is a file, not a folder: choose another path.")
     descriptor = _standard_stream(name)
     if descriptor is not None and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-        raise UserError(f"{flag} is {name}, but this process was started with that stream closed: name a file.")
+        raise UserError(f"{flag} is {name}, but this process was started with that stream closed: choose a file.")
     beside = existing.parent if existing == path and path.is_file() and not passes_through(name) else existing
     for place in (existing, beside):
         if not os.access(place, os.W_OK):
-            raise UserError(f"{flag} is {name}, but {place} cannot be written: name another place.")
+            raise UserError(f"{flag} is {name}, but {place} cannot be written: choose another path.")
     if not passes_through(name) and _is_full(beside):
-        raise UserError(f"{flag} is {name}, but there is no space left in {beside}: make room, or name another place.")
+        raise UserError(f"{flag} is {name}, but there is no space left in {beside}: free some, or choose another path.")
 
 
 def _exists(path: Path) -> bool:
-    """Returns whether the path exists; raises an error for impossible names."""
+    """Returns whether the path exists; raises an error for invalid names."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -67,7 +67,7 @@ def _exists(path: Path) -> bool:
 
 
 def _is_full(folder: Path) -> bool:
-    """Returns whether a file system has no block or no file left for this user; some do not report it."""
+    """Returns whether a file system has no free block or inode for this user; some file systems do not report this."""
     found = os.statvfs(folder)
     root = os.geteuid() == 0
     blocks, files = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
@@ -75,15 +75,16 @@ def _is_full(folder: Path) -> bool:
 
 
 def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
-    """Raises UserError if an output is also an input; None stands for no file."""
+    """Raises UserError if an output is also an input; entries that are None are ignored."""
     paths = [path for path in inputs if path is not None]
     for output in outputs:
         if output is not None and (path := _same_file(output, paths)) is not None:
-            raise UserError(f"{output} would be written, but it is {path}, which is read: name another place.")
+            raise UserError(f"The output file {output} is the same file as the input {path}: choose another output "
+                            "file.")
 
 
 def _same_file(name: str, paths: Iterable[str]) -> str | None:
-    """Returns the first of the paths that is the same regular file, by a link or another spelling too."""
+    """Returns the first path that leads to the same regular file, also through links or in another spelling."""
     try:
         status = os.stat(name)
     except (OSError, ValueError):
@@ -97,7 +98,7 @@ def _same_file(name: str, paths: Iterable[str]) -> str | None:
 
 
 def passes_through(name: str) -> bool:
-    """Returns whether the path is a pipe, a terminal, ``/dev/null`` or this process's output, and not a file."""
+    """Returns whether the path is a pipe, a device such as a terminal or ``/dev/null``, or this process's output."""
     with contextlib.suppress(OSError, ValueError):
         mode = os.stat(name).st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _standard_stream(name) is not None
@@ -105,18 +106,19 @@ def passes_through(name: str) -> bool:
 
 
 def beside(name: str, ending: str) -> str:
-    """Returns the name of a further output file: ``out.csv`` with another ending, such as ``out.words.csv``.
+    """Returns the name of an additional output file: for ``out.csv`` with another ending, ``out.words.csv``.
 
     Raises:
-      UserError: the results go to a pipe or a device, which has no folder.
+      UserError: the results go to a pipe or a device, so there is no folder for the file.
     """
     if passes_through(name):
-        raise UserError(f"The results go to {name}, which has no place beside it for *{ending}: name a file.")
+        raise UserError(f"The results go to {name}, which is not a file, so *{ending} cannot be put next to it: choose "
+                        "a file.")
     return os.path.splitext(name)[0] + ending
 
 
 def _standard_stream(name: str) -> int | None:
-    """Returns the descriptor of this process's output that a path such as ``/dev/stdout`` leads to; None for others."""
+    """Returns the descriptor of stdout or stderr if a path such as ``/dev/stdout`` leads to it, otherwise None."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError, ValueError):
             if os.path.samestat(os.stat(name), os.fstat(descriptor)):
@@ -125,7 +127,7 @@ def _standard_stream(name: str) -> int | None:
 
 
 def is_standard_output(name: str) -> bool:
-    """Returns whether the path leads to this process's standard output."""
+    """Returns whether the path leads to this process's stdout."""
     return _standard_stream(name) == 1
 
 
@@ -134,10 +136,10 @@ _protected: list[Callable[[], Iterable[str]]] = []
 
 @contextlib.contextmanager
 def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Within this context no output may be one of these files, under any name.
+    """Context manager in which outputs must not be any of these files, regardless of the name used.
 
     Args:
-      paths: returns the files that are read or kept; called for each output that exists already.
+      paths: returns the files that are read or kept; called for each output that already exists.
     """
     _protected.append(paths)
     try:
@@ -147,20 +149,20 @@ def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
 
 
 def check_not_protected(name: str) -> None:
-    """Raises UserError if an output is one of the files of ``never_written``."""
+    """Raises UserError if an output is one of the files given to ``never_written``."""
     path = _same_file(name, (path for paths in _protected for path in paths()))
     if path is not None:
         raise UserError(f"The results would overwrite {name}, which this run reads or "
-                        f"keeps{'' if path == name else f' as {path}'}: name another file.")
+                        f"keeps{'' if path == name else f' as {path}'}: choose another file.")
 
 
 def _is_replaceable(folder: str) -> bool:
-    """Returns whether a folder is empty, or holds only unchanged results of inference."""
+    """Returns whether a folder is empty or contains only unchanged results of inference."""
     return not os.listdir(folder) or results_in(Path(folder)) is not None
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the files of a folder of results; None if it holds anything else, or a changed file."""
+    """Returns the files in a folder of results; None if it contains other files or a changed file."""
     try:
         listed = json.loads(read_own(folder, MARK, _MOST_MARK_BYTES))["files"]
         found = _checksums(folder)
@@ -170,10 +172,10 @@ def results_in(folder: Path) -> list[str] | None:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    """Returns the checksums of all files below a folder except its mark, by path.
+    """Returns the checksums of all files below a folder, except ``MARK``, by path.
 
     Raises:
-      NotOwnFileError: something in it is a link, or not a file.
+      NotOwnFileError: the folder contains a symbolic link or a file that is not regular.
     """
     found = {}
     for parent, folders, names in os.walk(folder):
@@ -187,10 +189,10 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 @dataclass
 class _Pending:
-    """One output that is being written.
+    """An output that is being written.
 
     Attributes:
-      work: where it is until it gets its name.
+      work: temporary folder that contains the output until it gets its name.
       file: the open file; None for a folder.
     """
 
@@ -199,14 +201,15 @@ class _Pending:
 
 
 class OutputFiles:
-    """Files and folders that get their names together, when all are complete; a context manager.
+    """Context manager for files and folders that all get their names at its end, when all are complete.
 
-    Each is written in a folder ``.<name>.unfinished`` beside its place. Leaving the context syncs them to disk and
-    renames them one after the other, the first opened last. After an error they are removed, and earlier results stay.
-    A process that is killed leaves that folder, which the next one that writes the same output clears and uses again.
+    Each output is written in a folder ``.<name>.unfinished`` next to its final path. At the end of the context all
+    outputs are synced to disk and renamed one after the other, the first one opened last. After an error they are
+    removed, and earlier results stay. A process that is killed leaves this folder behind; the next process that writes
+    the same output clears and reuses it.
 
-    Links are followed, and their targets are replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` are written
-    directly, line by line.
+    Symbolic links are followed, and their targets are replaced. Pipes, terminals, ``/dev/null`` and ``/dev/stdout`` are
+    written directly, line by line.
     """
 
     def __init__(self) -> None:
@@ -215,15 +218,15 @@ class OutputFiles:
         self._names: list[str] = []
 
     def open(self, name: str, mode: str = "w", newline: str | None = None) -> IO[Any]:
-        """Opens a file for writing and makes its folder; leaving the context closes it.
+        """Opens a file for writing and creates its folder; the end of the context closes the file.
 
         Args:
-          name: its final name.
+          name: final path of the file.
           mode: ``w`` for UTF-8 text, ``wb`` for bytes.
-          newline: as in the function ``open``.
+          newline: as for the built-in function ``open``.
 
         Raises:
-          UserError: it cannot be written, is a folder, or is being written by another process.
+          UserError: the file cannot be written, is a folder, or is being written by another process.
         """
         text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
         self._names.append(name)
@@ -236,24 +239,24 @@ class OutputFiles:
                 return self._direct[-1]
             place = os.path.realpath(name)
             if os.path.isdir(place):
-                raise UserError(f"The results go to {name}, which is a folder: name a file.")
+                raise UserError(f"The results go to {name}, which is a folder: choose a file.")
             os.makedirs(os.path.dirname(place), exist_ok=True)
             pending = _Pending(_claim(place, name))
             self._pending.append(pending)
             pending.file = disk.new_file(pending.work.written, mode.replace("w", "x"),
                                          **({"newline": newline} if text else {}))
-            with contextlib.suppress(FileNotFoundError):  # a file that is replaced keeps its permissions
+            with contextlib.suppress(FileNotFoundError):  # a new file keeps the permissions of the file it replaces
                 os.fchmod(pending.file.fileno(), stat.S_IMODE(os.stat(place).st_mode))
             return pending.file
 
     def folder(self, name: str) -> Path:
-        """Makes a folder for results, and returns its path until it is complete and gets its name.
+        """Creates a folder for results and returns its temporary path, which is valid until the folder gets its name.
 
         Args:
-          name: its final name; a folder of earlier results is replaced, and so is an empty one.
+          name: final path of the folder; an empty folder or a folder of earlier results is replaced.
 
         Raises:
-          UserError: it cannot be written, something else has the name, or it is being written by another process.
+          UserError: the folder cannot be written, something else has this path, or another process is writing to it.
         """
         self._names.append(name)
         check_not_protected(name)
@@ -268,7 +271,7 @@ class OutputFiles:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Turns system errors within this context, such as a full disk, into a UserError."""
+        """Context manager that converts system errors, such as a full disk, to a UserError."""
         try:
             yield
         except OSError as error:
@@ -279,7 +282,7 @@ class OutputFiles:
         """Gives all files and folders their names.
 
         Raises:
-          UserError: it cannot be written.
+          UserError: an output cannot be written.
         """
         with self.guarded():
             for file in self._direct:
@@ -295,7 +298,7 @@ class OutputFiles:
                 self._pending.pop().work.close()
 
     def discard(self) -> None:
-        """Removes files and folders that do not have their names yet."""
+        """Removes the files and folders that do not have their final names yet."""
         for file in self._direct:
             with contextlib.suppress(OSError):
                 file.close()
@@ -320,7 +323,7 @@ class OutputFiles:
 
 
 def _claim(place: str, name: str) -> disk.Workplace:
-    """Makes the folder in which an output is written, and locks other processes out of it."""
+    """Creates the folder in which an output is written, and locks it against other processes."""
     folder, last = os.path.split(place)
     if len(os.fsencode(last)) > _LONGEST_NAME:
         last = hashlib.sha256(os.fsencode(last)).hexdigest()
@@ -328,25 +331,26 @@ def _claim(place: str, name: str) -> disk.Workplace:
     try:
         return disk.Workplace.claimed(temporary, Path(place))
     except BlockingIOError:
-        raise UserError(f"{name} is being written by another process: wait for it to end, or name another "
-                        "place.") from None
+        raise UserError(f"{name} is being written by another process: wait for it to end, or choose another "
+                        "path.") from None
     except disk.ForeignError as error:
         if error.strerror == disk.LINK:
             raise
-        raise UserError(f"{temporary}, where {name} is written until it is whole, holds what inference did not write: "
-                        "remove it, or name another place.") from error
+        raise UserError(f"{temporary}, the temporary folder for {name}, contains files that inference did not write: "
+                        "remove it, or choose another path.") from error
 
 
 def _check_folder(place: str, name: str) -> None:
-    """Raises UserError if a folder of results cannot have this path."""
+    """Raises UserError if a folder of results cannot be written to this path."""
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
-        raise UserError(f"The results are a folder, but {name} is none: remove it, or name another place.")
+        raise UserError(f"The results are a folder, but {name} is not a folder: remove it, or choose another path.")
     if os.path.isdir(place) and not _is_replaceable(place):
-        raise UserError(f"The folder {name} holds what inference did not write: name another one, or remove it.")
+        raise UserError(f"The folder {name} contains files that inference did not write, or that have changed since: "
+                        "choose another folder, or remove it.")
 
 
 def _sync(pending: _Pending) -> None:
-    """Syncs an output to disk; a folder gets the list that marks it as results."""
+    """Syncs an output to disk; a folder also gets the file that marks it as a folder of results."""
     written = pending.work.written
     if pending.file is not None:
         pending.file.close()

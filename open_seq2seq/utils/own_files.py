@@ -1,4 +1,4 @@
-"""Files of a folder that may come from a stranger: read without following links, without waiting, and within limits."""
+"""Reads files in folders that are not trusted: without following symbolic links or blocking, and within limits."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path, PurePosixPath
 
 
 class NotOwnFileError(Exception):
-    """A name in a folder is not a regular file of that folder; the text says which name, and what it is."""
+    """A name in a folder is not a regular file of that folder; the message has the name and the reason."""
 
 
 def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
     """Opens a file below a folder for reading.
 
-    The path of the folder may contain links; below the folder none is followed.
+    The path of the folder may contain symbolic links; below the folder no links are followed.
 
     Args:
       folder: the folder.
-      name: path below it, with slashes.
+      name: path relative to the folder, with slashes.
 
     Raises:
-      NotOwnFileError: a name that leaves the folder, a link, or not a regular file, such as a pipe.
-      OSError: it is missing, or cannot be read.
+      NotOwnFileError: the name leads out of the folder, through a link, or to something other than a regular file.
+      OSError: the file is missing, or cannot be read.
     """
     parts = _parts(name)
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -33,18 +33,18 @@ def open_own(folder: str | os.PathLike[str], name: str) -> BufferedReader:
             inner = _open_at(place, part, os.O_DIRECTORY, Path(folder, name))
             os.close(place)
             place = inner
-        # An ordinary open would wait for the writer of a pipe.
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
         descriptor = _open_at(place, parts[-1], os.O_NONBLOCK, Path(folder, name))
     finally:
         os.close(place)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotOwnFileError(f"{name} is no file")
+        raise NotOwnFileError(f"{name} is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
 def without_links(path: str, flags: int) -> int:
-    """Opens a file for ``open(…, opener=without_links)``: without following a link, or waiting for a pipe.
+    """Opener for ``open(…, opener=without_links)`` that does not follow a symbolic link or wait for a pipe.
 
     Following a link could write to another file.
     """
@@ -55,8 +55,8 @@ def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> byte
     """Returns the content of a small file below a folder.
 
     Raises:
-      NotOwnFileError: see ``open_own``; or it has more than ``most_bytes``.
-      OSError: it is missing, or cannot be read.
+      NotOwnFileError: see ``open_own``; or the file has more than ``most_bytes``.
+      OSError: the file is missing, or cannot be read.
     """
     with open_own(folder, name) as file:
         content = file.read(most_bytes + 1)
@@ -68,7 +68,7 @@ def read_own(folder: str | os.PathLike[str], name: str, most_bytes: int) -> byte
 def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
-        raise NotOwnFileError(f"{name!r:.200} is a name that leaves the folder")
+        raise NotOwnFileError(f"{name!r:.200} is a name that leads out of the folder")
     return path.parts
 
 
@@ -76,10 +76,10 @@ def _open_at(place: int, name: str, flags: int, path: Path) -> int:
     try:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=place)
     except OSError as error:
-        # On Linux a link gives ELOOP, and a link instead of a folder ENOTDIR.
+        # On Linux, a link gives ELOOP, and a link in place of a folder gives ENOTDIR.
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-            raise NotOwnFileError(f"{path.name} is a link, or is reached by one") from error
+            raise NotOwnFileError(f"{path.name} is a link, or is reached through one") from error
         if error.errno == errno.ENXIO:
-            raise NotOwnFileError(f"{path.name} is no file") from error
+            raise NotOwnFileError(f"{path.name} is not a regular file") from error
         error.filename = str(path)
         raise

@@ -11,7 +11,7 @@ _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 # Instructions with which TensorFlow uses oneDNN by default (IsMklEnabled in tensorflow/core/util/port.cc).
 _ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
-# Virtual machines of one processor name may differ in these.
+# Virtual machines with the same processor name may differ in these flags.
 _SPEED_FLAGS = _BFLOAT16_FLAGS | _ONEDNN_FLAGS | {"avx2", "avx512f", "avx512_fp16"}
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 
@@ -33,7 +33,7 @@ def has_onednn() -> bool:
 
 
 def onednn_setting() -> str:
-    """Returns whether TensorFlow computes with oneDNN, and the variables that limit what oneDNN may use."""
+    """Returns whether TensorFlow computes with oneDNN, and the environment variables that restrict oneDNN."""
     limits = [f"{name}={os.environ[name]}" for name in _ONEDNN_LIMITS if os.environ.get(name)]
     return " ".join(["on" if has_onednn() else "off", *limits])
 
@@ -44,17 +44,17 @@ def cpu_flags(path: str = "/proc/cpuinfo") -> frozenset[str]:
 
 
 def cpu_name(path: str = "/proc/cpuinfo") -> str:
-    """Returns the CPU's model name, or else its architecture."""
+    """Returns the CPU's model name, or its architecture if the name is not reported."""
     return _first_value(("model name",), path) or platform.processor() or platform.machine() or _UNKNOWN
 
 
 def speed_flags() -> list[str]:
-    """Returns the CPU's flags that decide how fast it multiplies in half precision, sorted."""
+    """Returns the CPU's flags that affect the speed of half-precision products, sorted."""
     return sorted(cpu_flags() & _SPEED_FLAGS)
 
 
 def _first_value(keys: tuple[str, ...], path: str) -> str | None:
-    """Returns the value of the first line with one of these keys; None without one."""
+    """Returns the value of the first line with one of these keys, or None if there is no such line."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in file:

@@ -1,4 +1,4 @@
-"""Running the main function of a program in ``scripts/``."""
+"""Runs the main function of a program in ``scripts/``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from open_seq2seq.utils.errors import UserError
 
 
 def run_script(main: Callable[[], None]) -> None:
-    """Runs a script's main function; a user's mistake ends it with one sentence and exit code 2.
+    """Runs a script's main function; a user error ends it with a short message and exit code 2.
 
-    If nobody reads its output it ends silently, as other programs do.
+    If the reader of the output closes the pipe, the script ends silently, as other programs do.
     """
     sys.argv[1:] = map(with_home, sys.argv[1:])
     with enduring_output(needed=True):

@@ -1,4 +1,4 @@
-"""Checksums at the end of cache files, so that damaged ones are not used but made again."""
+"""Checksums at the end of cache files, so that damaged files are detected and written again."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _CHECK_BYTES = 4
 
 
 def sealed(content: bytes) -> bytes:
-    """Returns content followed by its CRC32, which readers of NumPy's and HDF5's files ignore."""
+    """Returns the content followed by its CRC32, which readers of NumPy and HDF5 files ignore."""
     return content + _check(content)
 
 
 def unsealed(content: bytes) -> bytes | None:
-    """Returns the sealed content, or None if it has changed."""
+    """Returns the content without its checksum, or None if the checksum does not match."""
     inner, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
     return inner if inner and check == _check(inner) else None
 
 
 def read_sealed(path: str) -> bytes | None:
-    """Returns the content of a sealed file, or None if it has changed, is a link, or is not a file.
+    """Returns the content of a sealed file, or None if its checksum does not match or it is not a regular file.
 
     Raises:
-      OSError: it is missing, or cannot be read.
+      OSError: the file is missing, is a symbolic link, or cannot be read.
     """
     with open(path, "rb", opener=without_links) as file:
         return unsealed(file.read()) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None

@@ -1,4 +1,4 @@
-"""Contexts that hold for the thread that entered them."""
+"""Stacks of contexts that apply only to the thread that entered them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Stack(threading.local):
-    """A list of each thread's own.
+    """A separate list for each thread.
 
-    Each replica of a process is traced by a thread of its own, and the threads take turns: a context that one of them
-    has entered must not hold for another.
+    Each replica of a process is traced by its own thread, and the threads take turns. A context that one thread has
+    entered must not apply to the others.
 
     Attributes:
       entries: the contexts, the innermost last.

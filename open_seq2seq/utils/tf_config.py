@@ -1,4 +1,4 @@
-"""``TF_CONFIG``, the variable by which a cluster tells each process its role, as TensorFlow defines it."""
+"""``TF_CONFIG``, TensorFlow's environment variable that gives each process its role in a cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ClusterTask(NamedTuple):
     """One process of a cluster.
 
     Attributes:
-      rank: its number among all, from 0.
-      hosts: addresses of all, in order of rank.
-      chiefs: number of tasks of the job ``chief``; those of the job ``worker`` are counted after them.
+      rank: rank of the process, from 0.
+      hosts: addresses of all processes, in rank order.
+      chiefs: number of tasks of the job ``chief``, which have lower ranks than those of the job ``worker``.
     """
 
     rank: int
@@ -30,10 +30,10 @@ class ClusterTask(NamedTuple):
 
 
 def cluster_task() -> ClusterTask | None:
-    """Returns which process of a cluster this one is; None if ``TF_CONFIG`` names at most one process.
+    """Returns this process's task in the cluster; None if ``TF_CONFIG`` names at most one process.
 
     Raises:
-      UserError: ``TF_CONFIG`` cannot be understood, or gives this process a role that does not train.
+      UserError: ``TF_CONFIG`` is invalid, or gives this process a role that does not train.
     """
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
@@ -44,12 +44,12 @@ def cluster_task() -> ClusterTask | None:
         own = config.get("task", {})
         job, index = str(own.get("type", "worker")), int(own.get("index", 0))
     except (ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"TF_CONFIG in the environment cannot be read: it has to look like {_EXAMPLE}.") from error
+        raise UserError(f"TF_CONFIG in the environment is not valid. It must look like {_EXAMPLE}.") from error
     hosts = [*cluster.get("chief", []), *cluster.get("worker", [])]
     if len(hosts) < 2:
         return None
     if job not in ("chief", "worker") or not 0 <= index < len(cluster.get(job, [])):
-        raise UserError(f"TF_CONFIG gives this process the task {job} {index}, but of the tasks chief and worker its "
-                        f"cluster has {', '.join(hosts)}: parameter servers and evaluators do not train here.")
+        raise UserError(f"TF_CONFIG gives this process the task {job} {index}, but the chief and worker tasks of its "
+                        f"cluster are only {', '.join(hosts)}. Parameter servers and evaluators are not supported.")
     task = ClusterTask(0, hosts, len(cluster.get("chief", [])))
     return task._replace(rank=task.rank_of(job, index))

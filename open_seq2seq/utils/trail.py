@@ -1,4 +1,4 @@
-"""The last few batches that this process worked on, so that a bad one can be named."""
+"""Records the last few batches that this process worked on, so that messages can name a bad batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Place:
     """One batch, or the micro-batches of one update.
 
     Attributes:
-      work: what it is used for: ``step``, ``evaluation batch``.
-      number: its number, from 1.
+      work: what the batch is used for: ``step``, ``evaluation batch``.
+      number: number of the batch or update, from 1.
       ids: the examples' ids, an array ``[batch]`` for each micro-batch.
-      describe: names an example in words, or None.
+      describe: function that describes an example in words, or None.
     """
 
     work: str
@@ -41,15 +41,15 @@ class Place:
 
 
 def _is_empty(example: Any) -> bool:
-    """Returns whether it is an empty row that fills a static shape, whose id is -1."""
+    """Returns whether an example id is -1, the id of an empty row that pads a batch to a static shape."""
     return not isinstance(example, (str, bytes)) and int(example) < 0
 
 
 class Trail:
-    """The last few batches; written by the main thread, read by any.
+    """The last few batches; written by the main thread, read by any thread.
 
     Args:
-      size: how many are kept.
+      size: number of batches that are kept.
 
     Attributes:
       count: number of changes so far.
@@ -60,18 +60,18 @@ class Trail:
         self._places: deque[Place] = deque(maxlen=size)
 
     def note(self, work: str, number: int, ids: Iterable[Any], describe: Callable[[int], str] | None = None) -> None:
-        """Notes the batch that the process is about to work on; see ``Place`` for the arguments."""
+        """Records the batch that the process is about to work on; see ``Place`` for the arguments."""
         self._places.append(Place(work, number, tuple(ids), describe))
         self.count += 1
 
     def clear(self) -> None:
-        """Forgets all places."""
+        """Removes all places."""
         self._places.clear()
         self.count += 1
 
     @property
     def last(self) -> str:
-        """The newest place in words, ``step 7, on examples 3, 17 and 4``; empty before the first."""
+        """The newest place in words, such as ``step 7, on examples 3, 17, 4``; empty before the first place."""
         places = self.places
         return str(places[-1]) if places else ""
 
@@ -81,5 +81,5 @@ class Trail:
         return list(self._places)
 
 
-# One for the process, which works on one batch at a time.
+# The process has only one trail, because it works on one batch at a time.
 TRAIL = Trail()

@@ -169,7 +169,7 @@ def _same_times(name: str, change: Callable[[bytes], bytes]) -> Fault:
 def _cases_of_index() -> list[Case]:
     # What is no file of the toolkit's is not replaced.
     expected = {"is a pipe": Refused("it is not a regular file"),
-                "is a link to a device": Refused("it is a link")}
+                "is a link to a device": Refused("it is a symbolic link")}
     cases = [Case(f"{mode}: the index of {text} {damage}", COMMANDS[mode], expected.get(damage, Same()),
                   fault=_on_index(text, change))
              for mode, text in (("train", "train.src"), ("evaluate", "dev.tgt")) for damage, change in

@@ -207,13 +207,13 @@ def of_inputs() -> Iterator[Case]:
                                                  "--no_dir_check"), Works(), fault=copy("config.py", "run/config.py"))
     yield Case("the text to translate is what the results would be written beside", (
         *INFER, "--infer_params/data_layer_params/source_file=.out.txt.unfinished"),
-        Refused(".out.txt.unfinished, where"), fault=copy("dev.src", ".out.txt.unfinished"))
+        Refused(".out.txt.unfinished, the temporary folder"), fault=copy("dev.src", ".out.txt.unfinished"))
 
 
 def of_results() -> Iterator[Case]:
     """What stands where results are written until they are whole."""
     name = ".out.txt.unfinished"
-    foreign = Refused("holds what inference did not write")
+    foreign = Refused("files that inference did not write")
     yield Case(f"{name} is a user's file", INFER, foreign, fault=write(name, MINE))
     yield Case(f"{name} is a user's folder", INFER, foreign,
                fault=replace_by_folder(name, "notes.txt"))
@@ -258,7 +258,7 @@ def of_language_models() -> Iterator[Case]:
         yield Case(f"a user's folder language_models, {when}", command, Works(), task="speech", fault=mine)
         yield Case(f"the language model lies in a user's folder language_models, {when}", (
             *command, *WITH_LM, f"--infer_params/decoder_params/lm_path={folder}/words.arpa"),
-            Said("no run has made"), task="speech", fault=mine)
+            Said("no run has created"), task="speech", fault=mine)
         yield Case(f"the list of copies is a user's file, {when}", (
             *command, *WITH_LM, "--infer_params/decoder_params/lm_path=words.arpa"), Said("cannot be copied"),
             task="speech", fault=both(write("words.arpa", LM), write(f"{folder}/copies.json", MINE)))

@@ -202,7 +202,7 @@ def errors_between_steps() -> list[Case]:
         "finds a full disk": ("open('/dev/full', 'w', buffering=1).write('x\\n')", "No space left on device"),
         "has an error of TensorFlow": ("__import__('tensorflow').constant([1]) + __import__('tensorflow').ones([2, 3], "
                                        "'int32') @ [1]", "trouble.py, line 8: "),
-        "starts no thread": ("raise RuntimeError(\"can't start new thread\")", "no more threads"),
+        "starts no thread": ("raise RuntimeError(\"can't start new thread\")", "cannot start more threads"),
         "raises an error of its own": ("raise type('Mine', (Exception,), {})()", "trouble.py, line 8: Mine"),
     }
     saved = "Training ended after step 5, which is saved"

@@ -275,6 +275,6 @@ def test_an_error_of_one_process_ends_all(workspace):
 
 def test_elastic_needs_its_launcher(command):
     code, _, errors = command("--use_horovod=True", "--elastic")
-    assert code == 2 and "start it like this: horovodrun --gloo" in errors
+    assert code == 2 and "Start it like this: horovodrun --gloo" in errors
     code, _, errors = command("--use_horovod=True", "--elastic", "--mode=eval")
-    assert code == 2 and "not for the mode eval" in errors
+    assert code == 2 and "not with the mode eval" in errors

@@ -64,7 +64,7 @@ def test_a_float32_run_foretells_float16_and_keeps_its_line_short(workspace, com
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("gradient_underflows", "Did you mean 'gradient_underflow'?"), ("larc_summaries", "give 'larc_params'")])
+    ("gradient_underflows", "Did you mean 'gradient_underflow'?"), ("larc_summaries", "set 'larc_params'")])
 def test_names_that_cannot_be_written_are_refused(command, name, expected):
     code, _, err = command("--mode=train", f"--summaries=[{name}]")
     assert code == 2 and err.count("\n") == 1 and expected in err

@@ -151,7 +151,7 @@ def test_a_killed_rank_ends_all(workspace, launcher, victim):
         ranks.wait_for(lambda: "Global step 10:" in ranks.output)
         os.kill(ranks.pids()[victim], signal.SIGKILL)
         ranks.end(SECONDS)
-        said = re.findall(rf"Error: rank {victim} on host \S+ died\. Its last sign came at step \d+, on examples",
+        said = re.findall(rf"Error: rank {victim} on host \S+ died\. Its last heartbeat came at step \d+, on examples",
                           ranks.output)
         assert len(said) == 1
         assert "open_seq2seq/cli.py" not in ranks.output
@@ -163,8 +163,8 @@ def test_a_stopped_rank_ends_all_and_is_killed(workspace, launcher, victim):
         ranks.wait_for(lambda: "Global step 10:" in ranks.output)
         os.kill(ranks.pids()[victim], signal.SIGSTOP)
         assert ranks.end(SECONDS) > 4.0
-        said = re.findall(rf"Error: rank {victim} on host \S+ has given no sign for 5 s\. Its last sign came at step "
-                          r"\d+, on examples", ranks.output)
+        said = re.findall(rf"Error: rank {victim} on host \S+ has sent no heartbeat for 5 s\. Its last heartbeat came "
+                          r"at step \d+, on examples", ranks.output)
         assert len(said) == 1
         assert "open_seq2seq/cli.py" not in ranks.output
 
@@ -222,8 +222,8 @@ def test_ranks_with_other_data_are_named(workspace):
     with started(workspace, "mpiexec", before="test $RANK = 0 || cd other") as ranks:
         ranks.wait_for(lambda: ranks.launcher.poll() is not None)
         ranks.end(SECONDS)
-        assert re.search(r"Rank 1 on host \S+ has other data for train: 199 examples there and 200 on rank 0",
-                         ranks.output)
+        assert re.search(r"Rank 1 on host \S+ differs from rank 0 on host \S+ in the data for train: 199 examples "
+                         r"instead of 200\.", ranks.output)
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_a_rank_that_does_not_come_is_not_waited_for_for_ever(workspace, launche
     with started(workspace, launcher, "--connect_seconds=8", before="test $RANK = 0 || exec sleep 600") as ranks:
         ranks.wait_for(lambda: "Error" in ranks.output, 120.0)
         ranks.end(SECONDS)
-        assert "not all of the 2 ranks have come together within 8 s" in ranks.output
+        assert "not all of the 2 ranks joined within 8 s" in ranks.output
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_fp16_on_the_wire_learns_the_same_and_skips_on_all_ranks(overflowing):
         assert code == 0, output
         applied = re.findall(r"exact \d+ \S+ (True|False)", output)
         assert applied == ["True", "True", "False", *["True"] * 18], output  # twenty updates
-        assert ("gradients travel in fp16" in output) == (compression == "fp16")
+        assert ("gradients are sent in fp16" in output) == (compression == "fp16")
         assert_identical(weights(overflowing, 0), weights(overflowing, 1))
         runs[compression] = losses(output)
     np.testing.assert_allclose(runs["fp16"], runs["null"], rtol=1e-2)

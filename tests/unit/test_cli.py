@@ -119,7 +119,7 @@ def test_config_file_is_needed_and_has_to_exist(tmp_path, capsys):
     (ConfigError(["one", "two"]), ["Error: one", "Error: two"]),
     (DataError("file:3 is\nbad"), ["Error: file:3 is bad"]),
     (UserError("slip"), ["Error: slip"]), (UserError("a name \x1b[31mred"), ["Error: a name \\x1b[31mred"]),
-    (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), ["Error: xxx: File name too long: give a shorter"]),
+    (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), ["Error: xxx: File name too long: choose a shorter"]),
     (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), ["Error: The device ran out of memory"]),
 ])
 def test_errors_of_a_run_are_sentences(config, ran, capsys, error, lines):

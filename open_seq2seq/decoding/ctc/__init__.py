@@ -1,4 +1,4 @@
-"""Decoding of CTC outputs: greedy in the graph, prefix beam search with language models in NumPy."""
+"""Decoding of CTC outputs: greedy in the graph, or prefix beam search with language models in NumPy."""
 
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder, Transcript
 from open_seq2seq.decoding.ctc.frames import Pruning

@@ -1,4 +1,4 @@
-"""Scores prefixes by a language model of the alphabet's symbols."""
+"""Scores prefixes with a language model over the alphabet's symbols."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 from open_seq2seq.decoding.ngram.text import SPACE
 
-_MAX_SCORES = 2**22  # size of the cache, 64 MB with the states
+_MAX_SCORES = 2**22  # maximum number of cached scores; 64 MB, including the states
 
 
 class CharacterScorer:
-    """Adds alpha · ln P(symbol | symbols before) + beta at each symbol; nothing is forbidden.
+    """Adds alpha · ln P(symbol | preceding symbols) + beta for each symbol.
 
-    The model's words are the alphabet's symbols; a space is ``<space>``. There is no lexicon.
+    The model's words are the alphabet's symbols, with ``<space>`` for a space. There is no lexicon, so no symbol is
+    forbidden.
 
     Args:
       model: the language model.
       symbols: the alphabet.
       alpha: weight of the language model.
-      beta: what each symbol gains.
-      score_end: whether the probability that the sentence ends is counted.
+      beta: bonus for each symbol.
+      score_end: whether to add the language model's score for the end of the sentence.
     """
 
     def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
@@ -35,14 +36,14 @@ class CharacterScorer:
         self._next = np.empty([0, len(symbols)], np.int64)
 
     def with_weights(self, alpha: float, beta: float) -> CharacterScorer:
-        """Returns the scorer with other weights."""
+        """Returns a scorer with the same model and other weights."""
         return CharacterScorer(self._model, self._symbols, alpha, beta, self._score_end)
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros([0]), np.array([self._model.start_state()])
 
     def _rows(self, states: np.ndarray) -> np.ndarray:
-        """Returns the rows of ``_gains`` and ``_next`` that belong to the states."""
+        """Returns the row of each state in ``_gains`` and ``_next``, and computes the missing rows."""
         listed = states.tolist()
         new = [state for state in dict.fromkeys(listed) if state not in self._row_of]
         if new and (len(self._row_of) + len(new)) * len(self._words) > _MAX_SCORES:

@@ -1,4 +1,4 @@
-"""Prefix beam search with a language model: from logits to texts."""
+"""Converts logits to text by prefix beam search with a language model."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Transcript(NamedTuple):
     """One hypothesis of an utterance.
 
     Attributes:
-      text: its words, separated by single spaces.
-      ids: the symbols of its likeliest spelling ``[symbols]``.
-      acoustic: log probability of the text by the acoustic model, in nats.
-      lm: the weighted scores of the language model and the bonuses.
-      score: the sum of both.
+      text: the words, separated by single spaces.
+      ids: the symbols of the text's likeliest spelling ``[symbols]``.
+      acoustic: log probability of the text under the acoustic model, in nats.
+      lm: weighted language model scores plus bonuses.
+      score: ``acoustic`` + ``lm``.
     """
 
     text: str
@@ -42,13 +42,13 @@ class CtcDecoder:
 
     Args:
       labels: the alphabet without the blank, in the order of the logits.
-      params: see ``beam_search_params``; missing ones have their defaults.
-      language_model: used instead of ``lm_path``.
-      path: path of the parameters in a config, for messages.
+      params: options of ``beam_search_params``; options that are missing have their default values.
+      language_model: language model to use instead of ``lm_path``.
+      path: path of the parameters in the config, for messages.
 
     Raises:
-      ConfigError: unknown or impossible parameters.
-      DataError: the language model cannot be read, or no word of it can be spelled.
+      ConfigError: a parameter is unknown or invalid.
+      DataError: the language model cannot be read, or does not fit the alphabet.
     """
 
     def __init__(self, labels: Sequence[str], params: Mapping[str, Any] | None = None,
@@ -73,38 +73,38 @@ class CtcDecoder:
         if params["lm_type"] == "character":
             known = set(model.words)
             if not any(label in known for label in self.symbols.labels):
-                raise DataError(f"{name} has none of the alphabet's symbols as words: give lm_type='word' if it is a "
-                                "model of words.")
+                raise DataError(f"The vocabulary of {name} has none of the alphabet's symbols: set lm_type='word' if "
+                                "this is a model of words.")
             return CharacterScorer(model, self.symbols, params["alpha"], params["beta"], params["lm_sentence_end"])
         scorer = WordScorer(model, self.symbols, params["alpha"], params["beta"], params["oov_penalty"],
                             params["lm_case"], params["lm_sentence_end"])
         if scorer.lexicon.outside <= 1:
-            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: they may differ in case "
-                            "(lm_case).")
+            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: if they differ only in "
+                            "case, set lm_case.")
         if not self.symbols.starts_word.any():
             raise DataError("The alphabet has neither a space nor pieces that begin words, so a model of words cannot "
-                            "be applied: give lm_type='character'.")
+                            "be used: set lm_type='character'.")
         return scorer
 
     def with_weights(self, alpha: float, beta: float) -> CtcDecoder:
-        """Returns the decoder with other weights; the language model is shared."""
+        """Returns a copy of the decoder with other weights, which shares the language model."""
         other = CtcDecoder.__new__(CtcDecoder)
         other.__dict__ = dict(self.__dict__, params={**self.params, "alpha": alpha, "beta": beta})
         other._scorer = self._scorer.with_weights(alpha, beta) if self._scorer else None
         return other
 
     def search(self) -> PrefixSearch:
-        """Returns a new search, which can be given an utterance in pieces."""
+        """Returns a new search, which accepts an utterance in chunks."""
         return PrefixSearch(len(self.symbols) + 1, self._pruning, self._scorer)
 
     def decode(self, logits: np.ndarray) -> list[Transcript]:
-        """Returns the best transcripts of one utterance's logits ``[time, vocabulary]``, best first, at least one."""
+        """Returns the transcripts of one utterance's logits ``[time, vocabulary]``, best first, at least one."""
         search = self.search()
         search.advance(np.asarray(logits))
         return self.transcripts(search)
 
     def transcripts(self, search: PrefixSearch) -> list[Transcript]:
-        """Returns the best transcripts of a search; probabilities of spellings of the same text are added up."""
+        """Returns a search's transcripts, best first; probabilities of different spellings of a text are summed."""
         texts: dict[str, list[Hypothesis]] = {}
         for hypothesis in search.best(self.params["beam_width"]):
             texts.setdefault(self.symbols.text(hypothesis.ids.tolist()), []).append(hypothesis)
@@ -121,7 +121,7 @@ class CtcDecoder:
 
         Args:
           logits: ``[batch, time, vocabulary]``, the blank last.
-          lengths: frames ``[batch]``.
+          lengths: number of frames of each utterance ``[batch]``.
         """
         return [self.decode(utterance[:length]) for utterance, length in zip(logits, lengths, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Prepares the frames of an utterance for prefix search, all at once."""
+"""Prepares all frames of an utterance at once for prefix search."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _IMPOSSIBLE, _UNLIKELY = -1e30, -1e3  # instead of -inf, which could leave the b
 
 
 class Pruning(NamedTuple):
-    """What the search leaves out; the defaults rarely leave out the best result.
+    """Limits of the search; the defaults rarely prune the best result.
 
     Attributes:
-      beam_width: how many prefixes are kept after each frame.
-      beam_threshold: prefixes are dropped if their score is further below the best one, in nats.
-      symbol_threshold: symbols of a lower log probability are not considered in a frame, except the likeliest; in nats.
-      top_symbols: how many symbols are considered in a frame at most.
+      beam_width: maximum number of prefixes kept after each frame.
+      beam_threshold: prefixes whose score is lower than the best one by more than this are dropped, in nats.
+      symbol_threshold: log probability below which a symbol is not considered in a frame, unless it is the likeliest.
+      top_symbols: maximum number of symbols considered in a frame.
     """
 
     beam_width: int = 128
@@ -32,14 +32,14 @@ class Frames(NamedTuple):
       log_probs: ``[time, vocabulary]`` float64, the blank last.
       considered: ``[time, vocabulary]``: ``log_probs``, but -inf for symbols that are not considered and for the blank.
       blanks: ``[time]``: log probability of the blank; -inf where it is not considered.
-      symbols: the considered symbols of all frames, frame by frame, ascending in each, without the blank.
-      begins: ``[time + 1]``: index in ``symbols`` of the first one of each frame, and the length of ``symbols``.
-      likeliest: ``[time]``: the likeliest symbol.
-      likeliest_sums: ``[time + 1]``: sum of the log probabilities of the likeliest symbols of all earlier frames.
-      new_symbols: the likeliest symbols that differ from that of the frame before, without the blank.
-      new_begins: ``[time + 1]``: index in ``new_symbols`` of the first one at or after each frame.
+      symbols: the considered symbols of all frames, concatenated; ascending in each frame, without the blank.
+      begins: ``[time + 1]``: index in ``symbols`` of each frame's first symbol, and finally the length of ``symbols``.
+      likeliest: ``[time]``: the likeliest symbol of each frame.
+      likeliest_sums: ``[time + 1]``: sum of the likeliest symbols' log probabilities over all earlier frames.
+      new_symbols: the likeliest symbols that differ from the likeliest symbol of the frame before, without blanks.
+      new_begins: ``[time + 1]``: index in ``new_symbols`` of the first symbol from each frame on.
       single: ``[time]`` bool: whether only the likeliest symbol is considered.
-      run_end: ``[time]``: the next frame that is not single.
+      run_end: ``[time]``: the first frame from each frame on that is not single, or the number of frames.
     """
 
     log_probs: np.ndarray
@@ -56,14 +56,14 @@ class Frames(NamedTuple):
 
 
 def says_nothing(logits: np.ndarray) -> np.ndarray:
-    """Returns which frames of ``[…, vocabulary]`` hold NaN, ∞, or only -∞, as after divergence: bool ``[…]``."""
+    """Returns whether each frame of logits ``[…, vocabulary]`` contains NaN or inf, or only -inf: bool ``[…]``."""
     return np.logical_not((logits < np.inf).all(-1) & (logits > -np.inf).any(-1))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the log-softmax of ``[…, vocabulary]`` in float64; log probabilities stay unchanged.
+    """Returns the log-softmax of ``[…, vocabulary]`` in float64, which leaves log probabilities unchanged.
 
-    Frames with invalid values (see ``says_nothing``) become blanks, so that one bad utterance does not end a run.
+    Invalid frames (see ``says_nothing``) become blanks, so that one bad utterance does not end a run.
     """
     shifted = np.maximum(np.asarray(logits, np.float64), _IMPOSSIBLE)
     if (nothing := says_nothing(logits)).any():
@@ -74,7 +74,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
-    """Chooses the symbols that each frame of ``[time, vocabulary]`` is searched with."""
+    """Prepares logits ``[time, vocabulary]`` and chooses the symbols to consider in each frame."""
     log_probs = log_softmax(logits)
     steps, vocab = log_probs.shape
     likeliest = log_probs.argmax(1)
@@ -98,5 +98,5 @@ def prepare_frames(logits: np.ndarray, pruning: Pruning) -> Frames:
 
 
 def _sums(values: np.ndarray) -> np.ndarray:
-    """Returns the sums of all earlier values of ``[time]``, and of all: ``[time + 1]``."""
+    """Returns the cumulative sums ``[time + 1]`` of values ``[time]``, starting with 0."""
     return np.concatenate([[0], np.cumsum(values)])

@@ -8,14 +8,14 @@ import tensorflow as tf
 
 
 class GreedyResult(NamedTuple):
-    """The symbols of each utterance's likeliest path; padded with 0 after the lengths.
+    """The symbols of each utterance's likeliest path, padded with 0.
 
     Attributes:
       ids: ``[batch, symbols]`` int32.
-      lengths: symbols of each utterance ``[batch]`` int32.
+      lengths: number of symbols of each utterance ``[batch]`` int32.
       starts: first frame of each symbol ``[batch, symbols]`` int32.
-      ends: the frame after its last one ``[batch, symbols]`` int32.
-      confidences: its highest probability in those frames ``[batch, symbols]`` FP32.
+      ends: frame after each symbol's last frame ``[batch, symbols]`` int32.
+      confidences: each symbol's highest probability in its frames ``[batch, symbols]`` FP32.
     """
 
     ids: tf.Tensor
@@ -26,7 +26,7 @@ class GreedyResult(NamedTuple):
 
 
 def greedy_decode(logits: tf.Tensor, lengths: tf.Tensor) -> GreedyResult:
-    """Decodes logits ``[batch, time, vocabulary]``, the blank last, of ``lengths`` ``[batch]`` frames."""
+    """Decodes logits ``[batch, time, vocabulary]``, the blank last; ``lengths`` ``[batch]`` are numbers of frames."""
     logits = tf.cast(logits, tf.float32)
     steps, blank = tf.shape(logits)[1], logits.shape[-1] - 1
     path = tf.argmax(logits, 2, tf.int32)

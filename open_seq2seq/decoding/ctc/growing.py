@@ -1,4 +1,4 @@
-"""Transcripts of logits that come in pieces; they can be copied to try how an utterance may continue."""
+"""Transcripts of logits that arrive in chunks; copies of them can be used to try out continuations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.prefix_search import PrefixSearch
 
-_OPEN_SYMBOLS = 64  # how many of the last symbols may still change in an endless stream
+_OPEN_SYMBOLS = 64  # number of final symbols that may still change in an endless stream
 
 
 class GrowingTranscript(Protocol):
     """The transcript of an utterance so far."""
 
     def advance(self, logits: np.ndarray) -> None:
-        """Decodes further logits ``[time, vocabulary]``, the blank last."""
+        """Decodes the next logits ``[time, vocabulary]``, the blank last."""
         ...
 
     def fork(self) -> GrowingTranscript:
@@ -25,11 +25,11 @@ class GrowingTranscript(Protocol):
         ...
 
     def decide(self) -> None:
-        """Drops hypotheses that differ from the best one far back, so that an endless stream needs little memory."""
+        """Drops hypotheses that differ from the best one in early symbols, to limit the memory of endless streams."""
         ...
 
     def text(self) -> str:
-        """Returns the transcript, as if the utterance ended here."""
+        """Returns the transcript as if the utterance ended here."""
         ...
 
 
@@ -67,10 +67,10 @@ class GreedyTranscript:
 
 
 class SearchedTranscript:
-    """Prefix beam search, with a language model where the decoder has one.
+    """Prefix beam search, with a language model if the decoder has one.
 
     Args:
-      decoder: holds the settings of the search.
+      decoder: the decoder whose settings the search uses.
       search: the search to continue; a new one by default.
     """
 

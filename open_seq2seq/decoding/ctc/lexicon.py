@@ -1,4 +1,4 @@
-"""The words that a search may spell, as a tree of characters."""
+"""The words that a search may spell, as a character trie."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _NONE = -1
 
 
 class Lexicon:
-    """A tree of words: nodes are the words' beginnings, the root is 0; the last node is that of all other spellings.
+    """A trie of words. Nodes are prefixes of words; the root is 0, and the last node stands for all other spellings.
 
-    All operations work on arrays. The nodes that a node's symbols lead to are computed when it is first used.
-    Memory: 12 bytes for each node, and 4 bytes for each symbol of each node that was used.
+    All operations work on arrays. A node's successors are computed when the node is first used.
+    Memory: 12 bytes per node, plus 4 bytes per symbol for each node that was used.
 
     Args:
-      spellings: the words as the alphabet spells them; of equal ones the first counts.
+      spellings: the words as spelled in the alphabet; among equal spellings, the first word is used.
       symbols: the alphabet.
 
     Attributes:
-      outside: the node of spellings with which no word begins.
-      left_out: number of words with characters that are not in the alphabet.
+      outside: the node of all spellings that are not a prefix of a word.
+      left_out: number of words that are empty or have characters that are not in the alphabet.
     """
 
     def __init__(self, spellings: Sequence[str], symbols: Symbols) -> None:
@@ -46,20 +46,20 @@ class Lexicon:
         self._from_root = self._walk(np.zeros(1, np.int64))[0]
 
     def _build(self, spelled: list[tuple[str, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the edges (parent · base + character, ascending) and the word of each node, or -1."""
+        """Returns the edges (parent · base + character, ascending) and the word that ends at each node, or -1."""
         if not spelled:
             return np.zeros(0, np.int64), np.array([_NONE])
-        spelled = sorted(spelled, key=lambda item: item[0])  # stable: of equal spellings the first stays the first
+        spelled = sorted(spelled, key=lambda item: item[0])  # stable: equal spellings stay in order
         words = np.array([word for _, word in spelled])
         lengths = np.array([len(spelling) for spelling, _ in spelled])
         begins = np.cumsum(lengths) - lengths
         codes = np.fromiter((self._codes[c] for spelling, _ in spelled for c in spelling), np.int32, int(lengths.sum()))
-        rows = np.arange(len(spelled))  # words that have a character at the place
+        rows = np.arange(len(spelled))  # the words longer than ``place``
         nodes, keys, count = np.zeros(len(rows), np.int64), [], 1
         for place in range(int(lengths.max())):
             rows = rows[lengths[rows] > place]
             parents, code = nodes[rows], codes[begins[rows] + place]
-            # Words are sorted: those with the same beginning are neighbours.
+            # Words are sorted, so words with the same prefix are adjacent.
             new = np.ones(len(rows), bool)
             new[1:] = (parents[1:] != parents[:-1]) | (code[1:] != code[:-1])
             keys.append(parents[new] * self._base + code[new])
@@ -70,7 +70,7 @@ class Lexicon:
         return np.concatenate(keys), word_of
 
     def _walk(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the nodes ``[n, symbols]`` that the symbols' texts lead to."""
+        """Returns the nodes ``[n, symbols]`` reached from ``nodes`` ``[n]`` by the text of each symbol."""
         found = np.repeat(nodes[:, np.newaxis], len(self._texts), 1)
         for place in range(max((len(text) for text in self._texts), default=0)):
             columns = np.array([i for i, text in enumerate(self._texts) if len(text) > place])
@@ -82,12 +82,12 @@ class Lexicon:
         return found
 
     def next(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the nodes ``[n, symbols]`` after each symbol; symbols that start a word start at the root."""
-        rows = self.rows(nodes)  # may replace the table
+        """Returns the nodes ``[n, symbols]`` after each symbol; symbols that start a word lead on from the root."""
+        rows = self.rows(nodes)  # may replace self._rows
         return self._rows[rows]
 
     def rows(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the rows of the nodes in ``table``: ``[n]``."""
+        """Returns the rows ``[n]`` of the nodes in ``table``, and computes missing rows."""
         rows = self._row_of.take(nodes)
         new = rows < 0
         if np.count_nonzero(new):
@@ -97,15 +97,15 @@ class Lexicon:
 
     @property
     def table(self) -> np.ndarray:
-        """The nodes after each symbol ``[rows, symbols]``."""
+        """The nodes ``[rows, symbols]`` that each symbol leads to."""
         return self._rows
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Returns the nodes ``[n]`` after one symbol each; ``rows`` must have been called with ``nodes`` before."""
+        """Returns the node after each node and symbol, all ``[n]``; call ``rows`` with these nodes first."""
         return self._rows.take(self._row_of.take(nodes).astype(np.int64) * self._rows.shape[1] + symbols)
 
     def next_of_one(self, node: int) -> list[int]:
-        """Returns the nodes after each symbol of one node, faster than ``next``."""
+        """Returns the nodes that each symbol leads to from one node, faster than ``next``."""
         found = self._lists.get(node)
         if found is None:
             found = self._lists[node] = self.next(np.array([node]))[0].tolist()
@@ -124,9 +124,9 @@ class Lexicon:
         self._num_rows = needed
 
     def word(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the numbers of the words that end at the nodes, -1 where none does."""
+        """Returns the indices of the words that end at the nodes, or -1 where no word ends."""
         return self._word_of[nodes]
 
     def word_of_one(self, node: int) -> int:
-        """Returns what ``word`` does for one node."""
+        """Returns the index of the word that ends at one node, or -1."""
         return int(self._word_of[node])

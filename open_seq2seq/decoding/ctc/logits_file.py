@@ -1,4 +1,4 @@
-"""Logits on disk: what inference dumps and ``scripts/decode.py`` reads."""
+"""Dumps of logits on disk, written by inference and read by ``scripts/decode.py``."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class LogitsDump(NamedTuple):
     """The logits of a set of utterances.
 
     Attributes:
-      logits: utterance's name → ``[time, vocabulary]``, the blank last.
+      logits: maps each utterance's name to logits ``[time, vocabulary]``, the blank last.
       labels: the alphabet without the blank.
-      step_seconds: time between two frames of the logits.
-      normalization: what the data layer does to references: its parameters' names and values; empty in old files.
+      step_seconds: time between two frames of the logits, in seconds.
+      normalization: the data layer's parameters (name to value) for normalising transcripts; empty in old files.
     """
 
     logits: dict[str, np.ndarray]
@@ -36,12 +36,12 @@ class LogitsDump(NamedTuple):
 
 
 class LogitsFile:
-    """Writes a dump, one utterance's logits after another; of those written before, the names alone stay in memory.
+    """Writes a dump one utterance at a time; only the names of the utterances stay in memory.
 
     Args:
-      file: opened for writing bytes; it need not be seekable.
-      pickled: whether it is to be the original's pickled dict, for names that ``is_pickle`` says so of; else ``.npz``,
-        which holds plain arrays.
+      file: binary file, open for writing; it need not be seekable.
+      pickled: whether to write the original toolkit's pickled dict (see ``is_pickle``) instead of ``.npz``, which
+        contains plain arrays.
     """
 
     def __init__(self, file: IO[bytes], pickled: bool) -> None:
@@ -49,13 +49,13 @@ class LogitsFile:
         self._names: list[str] = []
         self._archive = None if pickled else zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
         if pickled:
-            # The opcodes of an empty dict, and of another one named "logits" in it. Keys and values follow, each
-            # as pickle.dumps gives it, without its first and last opcodes. Protocol 3 numbers what it remembers itself,
-            # so that such pieces can follow one another: each overwrites what the one before remembered.
+            # Opcodes of an empty dict, the key "logits" and another empty dict as its value. Keys and values of the
+            # inner dict follow, each the output of pickle.dumps without its first and last opcodes. Protocol 3 writes
+            # the numbers of memo entries, so such pieces can be concatenated: each overwrites the memo of the last one.
             file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.EMPTY_DICT + _pickled("logits") + pickle.EMPTY_DICT)
 
     def write(self, name: str, logits: np.ndarray) -> None:
-        """Writes the logits ``[time, vocabulary]`` of one utterance; each has a name of its own."""
+        """Writes the logits ``[time, vocabulary]`` of one utterance; its name must be unique."""
         if self._archive is None:
             self._file.write(_pickled(name) + _pickled(np.asarray(logits)) + pickle.SETITEM)
             return
@@ -64,7 +64,7 @@ class LogitsFile:
 
     def finish(self, labels: Sequence[str], step_seconds: float,
                normalization: Mapping[str, Any] | None = None) -> None:
-        """Writes what goes with all of them; see ``LogitsDump``. The file stays open."""
+        """Writes the other fields of ``LogitsDump``. The file stays open."""
         text = json.dumps(dict(normalization or {}))
         if self._archive is None:
             rest = {"vocab": dict(enumerate(labels)), "step_size": float(step_seconds), "normalization": text}
@@ -84,18 +84,18 @@ class LogitsFile:
 
 
 def is_pickle(path: str) -> bool:
-    """Whether a dump of this name is a pickle: ``.pickle`` or ``.pkl``."""
+    """Returns whether a dump at this path is a pickle, i.e. ends in ``.pickle`` or ``.pkl``."""
     return path.endswith(_PICKLES)
 
 
 def _pickled(value: Any) -> bytes:
-    """The opcodes that put a value on the stack of an unpickler."""
+    """Returns the opcodes that push a value onto an unpickler's stack."""
     return pickle.dumps(value, _PROTOCOL)[2:-1]
 
 
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
-    """Writes a dump: ``.npz``, which holds plain arrays; or ``.pickle`` or ``.pkl``, the original's pickled dict."""
+    """Writes a dump: for ``.pickle`` or ``.pkl`` the original toolkit's pickled dict, otherwise ``.npz``."""
     with OutputFiles() as outputs:
         dump = LogitsFile(outputs.open(path, "wb"), is_pickle(path))
         for name, value in logits.items():
@@ -104,14 +104,14 @@ def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[s
 
 
 def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
-    """Reads a dump of ``write_logits``, or of the original toolkit.
+    """Reads a dump written by ``write_logits`` or by the original toolkit.
 
     Args:
-      path: ``.npz``, or a pickle; of a pickle nothing but arrays, containers, text and numbers is accepted.
-      labels: the alphabet, where the file does not hold it.
+      path: ``.npz`` file, or a pickle, which may contain only arrays, containers, text and numbers.
+      labels: the alphabet, which replaces the one in the file; required if the file has none.
 
     Raises:
-      DataError: the file cannot be read, holds something else, or does not fit the alphabet.
+      DataError: the file cannot be read, is not a dump of logits, or does not fit the alphabet.
     """
     with opened_data(path, "The dump of logits") as file:
         try:
@@ -119,33 +119,33 @@ def read_logits(path: str, labels: Sequence[str] | None = None) -> LogitsDump:
             _check(dump)
         except OSError:
             raise
-        except Exception as error:  # a damaged archive or pickle may end in any
-            raise DataError(f"{path} is no whole dump of logits: {str(error) or type(error).__name__}.") from error
+        except Exception as error:  # a damaged archive or pickle may raise any error
+            raise DataError(f"{path} is not a valid dump of logits: {str(error) or type(error).__name__}.") from error
     for name, logits in dump.logits.items():
         if logits.ndim != 2 or logits.shape[1] != len(dump.labels) + 1:
             raise DataError(f"{path}: the logits of {name} have the shape {logits.shape}, but an alphabet of "
                             f"{len(dump.labels)} symbols needs {len(dump.labels) + 1} columns, the last one for the "
-                            "blank: give the alphabet that the model was trained with.")
+                            "blank. Give the alphabet that the model was trained with.")
     return dump
 
 
 def _check(dump: LogitsDump) -> None:
     if not isinstance(dump.normalization, dict):
-        raise ValueError(f"what was done to transcripts is {dump.normalization!r}")
+        raise ValueError(f"its normalization must be a dict, got {dump.normalization!r}")
     if not all(isinstance(label, str) for label in dump.labels):
-        raise ValueError("its alphabet has something else than text")
+        raise ValueError("its alphabet contains values that are not text")
     if not 0 < dump.step_seconds < float("inf"):
-        raise ValueError(f"the time between its frames is {dump.step_seconds:g} seconds")
+        raise ValueError(f"the time between its frames must be positive, got {dump.step_seconds:g} seconds")
     for name, logits in dump.logits.items():
         if logits.dtype.kind not in "fiu":
-            raise ValueError(f"the logits of {name} are of the type {logits.dtype}")
+            raise ValueError(f"the logits of {name} must be real numbers, got dtype {logits.dtype}")
 
 
 def _read_arrays(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
     with np.load(dump, allow_pickle=False) as file:
         names = [str(name) for name in file["names"]]
         if len(set(names)) < len(names):
-            raise ValueError("it has two utterances of one name")
+            raise ValueError("two of its utterances have the same name")
         return LogitsDump({name: file[f"logits_{number}"] for number, name in enumerate(names)},
                           list(labels or (str(label) for label in file["labels"])), float(file["step_seconds"]),
                           json.loads(str(file["normalization"])) if "normalization" in file else {})
@@ -157,22 +157,23 @@ def _read_pickle(dump: IO[bytes], labels: Sequence[str] | None) -> LogitsDump:
     vocab = content.get("vocab")
     found = list(labels) if labels else [vocab[number] for number in range(len(vocab))] if vocab else None
     if found is None:
-        raise ValueError("it does not hold the alphabet: give it as a file")
+        raise ValueError("it does not contain the alphabet; give the alphabet as a file")
     if not all(isinstance(value, np.ndarray) for value in logits.values()):
-        raise ValueError("its logits are no arrays")
+        raise ValueError("its logits are not arrays")
     return LogitsDump({str(name): np.asarray(value, np.float32) for name, value in logits.items()}, found,
                       float(content.get("step_size", 0.02)), json.loads(content.get("normalization", "{}")))
 
 
 def _empty_array(*_: Any) -> np.ndarray:
-    """In the place of NumPy's own, which would make room for whatever shape a pickle names: the values come later."""
+    """Replaces NumPy's constructor, which would allocate any shape that a pickle names; the values are set later."""
     return np.empty(0)
 
 
 class _ArraysOnly(pickle._Unpickler):
-    """Refuses whatever could run code: a pickle may name any function.
+    """Refuses all functions and classes that logits do not need, because a pickle may call any function.
 
-    It is Python's own unpickler, since the one in C makes room for 2 ** 32 objects where a damaged byte says so.
+    The base class is the pure-Python unpickler: the C version allocates room for 2 ** 32 objects if told to by a
+    damaged byte.
     """
 
     _ALLOWED = {("_reconstruct", "multiarray"), ("scalar", "multiarray"), ("ndarray", "numpy"), ("dtype", "numpy"),
@@ -181,5 +182,5 @@ class _ArraysOnly(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         root, last = module.split(".")[0], module.rsplit(".", 1)[-1]
         if (name, last) not in self._ALLOWED or root not in ("numpy", "collections", "_codecs"):
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is not needed for logits")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which logits do not need")
         return {"_reconstruct": _empty_array, "ndarray": _empty_array}.get(name) or super().find_class(module, name)

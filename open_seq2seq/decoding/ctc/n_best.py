@@ -1,4 +1,4 @@
-"""N-best lists: files of them, and rescoring by another language model."""
+"""N-best lists: reading, writing, and rescoring with another language model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = ("wav_filename", "rank", "score", "acoustic", "lm", "transcript")
 
 
 class Candidate(NamedTuple):
-    """One hypothesis of an n-best list; scores in nats, ``score`` = ``acoustic`` + ``lm``."""
+    """One hypothesis of an n-best list, with scores in nats: ``score`` = ``acoustic`` + ``lm``."""
 
     text: str
     score: float
@@ -24,13 +24,13 @@ class Candidate(NamedTuple):
 
 
 def rows_of(name: str, transcripts: Sequence[Transcript | Candidate]) -> Iterator[tuple[Any, ...]]:
-    """Yields the rows of one utterance in a file of n-best lists."""
+    """Yields the rows of one utterance for an n-best file."""
     return ((name, rank, f"{t.score:.6f}", f"{t.acoustic:.6f}", f"{t.lm:.6f}", t.text)
             for rank, t in enumerate(transcripts))
 
 
 def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
-    """Writes lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
+    """Writes n-best lists as tab-separated values with a header: utterance, rank from 0, three scores, text."""
     with OutputFiles() as outputs:
         writer = csv.writer(outputs.open(path, newline=""), delimiter="\t", lineterminator="\n")
         writer.writerow(HEADER)
@@ -39,23 +39,23 @@ def write_n_best(path: str, n_best: Mapping[str, Sequence[Transcript | Candidate
 
 
 def read_n_best(path: str) -> dict[str, list[Candidate]]:
-    """Reads what ``write_n_best`` wrote.
+    """Reads a file written by ``write_n_best``.
 
     Raises:
-      DataError: the file cannot be read, or a line of it is wrong.
+      DataError: the file cannot be read, or a line is invalid.
     """
     found: dict[str, list[Candidate]] = {}
     try:
         reader = csv.reader((line + "\n" for line in read_lines(path, "The n-best list")), delimiter="\t")
         if tuple(next(reader, ())) != HEADER:
-            raise DataError(f"{path} is no n-best list: its first line has to be {' '.join(HEADER)}.")
+            raise DataError(f"{path} is not an n-best list: its first line must be {' '.join(HEADER)}.")
         for row in reader:
             try:
                 name, _, score, acoustic, lm, text = row
                 found.setdefault(name, []).append(Candidate(text, float(score), float(acoustic), float(lm)))
             except ValueError:
-                raise DataError(f"{path}, line {reader.line_num}: an utterance, a rank, three scores and a text "
-                                "are expected.") from None
+                raise DataError(f"{path}, line {reader.line_num}: expected an utterance, a rank, three scores and a "
+                                "text.") from None
     except csv.Error as error:
         raise DataError(f"The n-best list {path} cannot be read: {error}.") from error
     return found
@@ -63,13 +63,13 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
 
 def rescore(n_best: Mapping[str, Sequence[Candidate]], log_prob: Callable[[str], float], alpha: float,
             beta: float = 0.0) -> dict[str, list[Candidate]]:
-    """Sorts lists by score + alpha · log_prob(text) + beta · words; best first.
+    """Adds alpha · log_prob(text) + beta · words to all scores and sorts each list, best first.
 
     Args:
       n_best: the lists.
-      log_prob: natural log probability of a text by any model.
-      alpha: its weight.
-      beta: what each word gains.
+      log_prob: function that returns the natural log probability of a text under any model.
+      alpha: weight of ``log_prob``.
+      beta: bonus for each word.
     """
     result = {}
     for name, candidates in n_best.items():

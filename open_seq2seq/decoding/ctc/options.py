@@ -1,4 +1,4 @@
-"""The options of CTC decoding, declared once for configs and programs."""
+"""Options of CTC decoding, shared by configs and scripts."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ _NUMBER = (float, type(None))
 
 
 def beam_search_params() -> dict[str, Any]:
-    """Returns name to declaration of the options of ``CtcDecoder``."""
+    """Returns the options of ``CtcDecoder``, name to declaration."""
     return with_change(FREE, {
-        "beam_width": Param(int, 128, "Prefixes that the beam search keeps after each frame.", "prefixes",
+        "beam_width": Param(int, 128, "Number of prefixes that the beam search keeps after each frame.", "prefixes",
                             minimum=1, maximum=10**6),
         "alpha": Param(float, 0.5, "Weight of the language model's natural log probabilities."),
-        "beta": Param(float, 1.0, "What each word (with a character model: each symbol) gains.", "nats"),
-        "lm_path": Param(_TEXT, None, "Language model: an ARPA file, plain or .gz, or KenLM's binary format where the "
+        "beta": Param(float, 1.0, "Bonus for each word (with a character model, for each symbol).", "nats"),
+        "lm_path": Param(_TEXT, None, "Language model: an ARPA file, plain or .gz, or a KenLM binary file if the "
                          "package kenlm is installed.", file=LARGE),
-        "lm_type": Param(["word", "character"], "word", "What the language model's words are: words, which are also "
-                         "the lexicon, or the alphabet's symbols, with <space> for the space."),
-        "lm_vocabulary": Param(_TEXT, None, "Text file with the words of a KenLM binary.", file=LARGE),
-        "lm_case": Param(["as_is", "lower", "upper"], "as_is", "How the language model's words are spelled in the "
-                         "alphabet."),
-        "oov_penalty": Param(_NUMBER, None, "Cost of a word that the language model does not have, besides its "
+        "lm_type": Param(["word", "character"], "word", "Unit of the language model. word: words; its vocabulary is "
+                         "also the decoder's lexicon. character: the symbols of the alphabet, with <space> for the "
+                         "space."),
+        "lm_vocabulary": Param(_TEXT, None, "Text file with the vocabulary of a KenLM binary file.", file=LARGE),
+        "lm_case": Param(["as_is", "lower", "upper"], "as_is", "Conversion of the language model's words to the "
+                         "alphabet's case."),
+        "oov_penalty": Param(_NUMBER, None, "Cost of a word that the language model does not know, in addition to its "
                              "probability as <unk>; None forbids such words.", "nats", minimum=0.0),
-        "lm_sentence_end": Param(bool, True, "Whether the language model's probability of the sentence's end counts."),
-        "beam_threshold": Param(float, 12.0, "Prefixes that far below the best one are dropped.", "nats", minimum=0.0,
-                                maximum=math.inf),
-        "symbol_threshold": Param(float, -7.0, "Symbols of lower log probability are not considered in a frame, except "
-                                  "the likeliest.", "nats", minimum=-math.inf, maximum=0.0),
-        "top_symbols": Param(int, 40, "How many symbols are considered in a frame at most.", "symbols", minimum=1),
-        "n_best": Param(int, 1, "How many hypotheses the beam search returns; above 1 inference also writes them to "
-                        "<output>.n_best.tsv, for scripts/decode.py --mode rescore.", "hypotheses", minimum=1),
+        "lm_sentence_end": Param(bool, True, "Whether to add the language model's score for the end of the sentence."),
+        "beam_threshold": Param(float, 12.0, "Prefixes whose score is lower than the best one by more than this are "
+                                "dropped.", "nats", minimum=0.0, maximum=math.inf),
+        "symbol_threshold": Param(float, -7.0, "Log probability below which a symbol is not considered in a frame, "
+                                  "unless it is the likeliest.", "nats", minimum=-math.inf, maximum=0.0),
+        "top_symbols": Param(int, 40, "Maximum number of symbols considered in a frame.", "symbols", minimum=1),
+        "n_best": Param(int, 1, "Number of hypotheses that the beam search returns. If above 1, inference also writes "
+                        "them to <output>.n_best.tsv, for scripts/decode.py --mode rescore.", "hypotheses", minimum=1),
     })

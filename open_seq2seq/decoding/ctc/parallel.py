@@ -1,4 +1,4 @@
-"""Prefix beam search of many utterances by several processes."""
+"""Prefix beam search of many utterances in several processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder, Transcript
 
-_decoders: list[CtcDecoder] = []  # those of a process of the pool
+_decoders: list[CtcDecoder] = []  # the decoders, in a worker process
 
 
 def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
@@ -19,12 +19,12 @@ def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
     """Decodes all utterances with each decoder in one pool of processes.
 
     Args:
-      decoders: they may share a language model.
-      utterances: logits ``[time, vocabulary]`` each.
-      processes: size of the pool; with 1 there is none.
+      decoders: the decoders, which may share a language model.
+      utterances: logits ``[time, vocabulary]`` of each utterance.
+      processes: number of worker processes; with 1, this process decodes.
 
     Returns:
-      For each decoder the transcripts of each utterance, as ``CtcDecoder.decode`` returns them.
+      For each decoder, the transcripts of each utterance, as returned by ``CtcDecoder.decode``.
     """
     utterances = list(utterances)
     count = len(decoders) * len(utterances)
@@ -34,7 +34,7 @@ def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
     # Forked processes share the language model's memory, but forking a process with TensorFlow's threads is unsafe.
     method = "spawn" if "tensorflow" in sys.modules else "fork"
     with ProcessPoolExecutor(processes, multiprocessing.get_context(method), _hold, (list(decoders),)) as pool:
-        # A chunk is mostly of one decoder, so that its cache serves several utterances.
+        # Most chunks use only one decoder, so that its cache serves several utterances.
         chunk = max(1, min(len(utterances), count // (4 * processes)))
         found = list(pool.map(_decode, numbers, utterances * len(decoders), chunksize=chunk))
     return [found[begin:begin + len(utterances)] for begin in range(0, count, len(utterances))]

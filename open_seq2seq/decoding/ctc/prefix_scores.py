@@ -1,4 +1,4 @@
-"""CTC scores of growing prefixes, for beam search of attention decoders.
+"""CTC scores of growing prefixes, for beam search with attention decoders.
 
 Watanabe et al. 2017, "Hybrid CTC/Attention Architecture for End-to-End Speech Recognition", algorithm 2: the log
 probability that a CTC output begins with a prefix, for all hypotheses and next symbols at once.
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# Stands for log 0: differences of minus infinity would be NaN.
+# Stands for log 0, because differences of -inf would be NaN.
 _LOG_ZERO = -1e30
 
 
@@ -18,8 +18,8 @@ class PrefixState(NamedTuple):
     """State of the prefixes of a beam: a cache of ``decoding.beam_search``, reordered along the beam.
 
     Attributes:
-      by_symbol: ``[batch, beam, time]``: log probability of all paths to the prefix up to a frame that end in its last
-        symbol.
+      by_symbol: ``[batch, beam, time]``: log probability of all paths up to each frame that spell the prefix and end in
+        its last symbol.
       by_blank: the same for paths that end in a blank.
       last: the prefix's last symbol ``[batch, beam]`` int32; the blank for the empty prefix.
       score: log probability that the output begins with the prefix ``[batch, beam]``.
@@ -32,12 +32,12 @@ class PrefixState(NamedTuple):
 
 
 class CtcPrefixScorer:
-    """Scores every continuation of every hypothesis by CTC.
+    """Scores every continuation of every hypothesis with CTC.
 
     Args:
       logits: ``[batch, time, vocabulary]``, the blank last.
-      lengths: frames ``[batch]``.
-      end_id: the id that ends a hypothesis; it may be the blank's, or any id that CTC does not have.
+      lengths: number of frames of each utterance ``[batch]``.
+      end_id: the id that ends a hypothesis: the blank's id, or any id that CTC does not have.
     """
 
     def __init__(self, logits: tf.Tensor, lengths: tf.Tensor, end_id: int) -> None:
@@ -49,7 +49,7 @@ class CtcPrefixScorer:
         self._log_probs = tf.where(in_time, tf.nn.log_softmax(tf.cast(logits, tf.float32)), silence)
 
     def initial_state(self, beam_size: int) -> PrefixState:
-        """Returns the state of the empty prefix, for each hypothesis."""
+        """Returns the state of a beam of empty prefixes."""
         blanks = tf.cumsum(self._log_probs[:, :, self._blank], 1)
         by_blank = tf.repeat(blanks[:, tf.newaxis], beam_size, 1)
         ids = tf.fill(tf.shape(by_blank)[:2], self._blank)
@@ -58,8 +58,8 @@ class CtcPrefixScorer:
     def gains(self, state: PrefixState) -> tf.Tensor:
         """Returns ln P(prefix, symbol …) - ln P(prefix …) ``[batch, beam, vocabulary]``; below -1e29 where impossible.
 
-        The column of ``end_id`` is that the output is the prefix and nothing more. Where ``end_id`` is beyond the
-        vocabulary, columns are added up to it; those that CTC does not have are impossible.
+        Column ``end_id`` scores the event that the output ends after the prefix. If ``end_id`` is outside the
+        vocabulary, columns are appended up to ``end_id``; ids that CTC does not have are impossible.
         """
         psi = self._prefix_scores(state)
         ends = tf.reduce_logsumexp(tf.stack([state.by_symbol[:, :, -1], state.by_blank[:, :, -1]]), 0)
@@ -70,9 +70,10 @@ class CtcPrefixScorer:
 
     def _prefix_scores(self, state: PrefixState) -> tf.Tensor:
         """Returns ln P(output begins with prefix and symbol) ``[batch, beam, vocabulary]``."""
-        # Summed over the frame in which the new symbol begins; the prefix is complete in the frame before.
+        # Sums over the frame in which the new symbol begins; the prefix is complete one frame earlier.
         start = self._log_probs[:, tf.newaxis, :, :]  # [batch, 1, time, vocabulary]
-        first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)  # only the empty prefix is complete at first
+        # Before the first frame, only the empty prefix is complete.
+        first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
         before_any = _shifted(_either(state.by_symbol, state.by_blank), first)
         before_same = _shifted(state.by_blank, first)
         scores = tf.reduce_logsumexp(before_any[..., tf.newaxis] + start, 2)
@@ -82,7 +83,7 @@ class CtcPrefixScorer:
         return tf.where(repeats, same[..., tf.newaxis], scores)
 
     def follow(self, state: PrefixState, symbols: tf.Tensor) -> PrefixState:
-        """Returns the state after each hypothesis is extended by a symbol ``[batch, beam]`` that does not end it."""
+        """Returns the state after extending each hypothesis by one of ``symbols`` ``[batch, beam]``, not ``end_id``."""
         symbols = tf.minimum(symbols, self._blank)
         emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
         blanks = self._log_probs[:, tf.newaxis, :, self._blank]
@@ -111,5 +112,5 @@ def _either(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def _shifted(values: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
-    """Returns ``[batch, beam, time]`` shifted by one frame, with ``first`` ``[batch, beam]`` in front."""
+    """Delays values ``[batch, beam, time]`` by one frame and puts ``first`` ``[batch, beam]`` in front."""
     return tf.concat([first[..., tf.newaxis], values[:, :, :-1]], 2)

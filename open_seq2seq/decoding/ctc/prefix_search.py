@@ -1,10 +1,10 @@
-"""Prefix beam search for CTC, vectorised over prefixes and symbols; no compiler, no graph.
+"""Prefix beam search for CTC in NumPy, vectorised over prefixes and symbols.
 
 Hannun et al. 2014, "First-Pass Large Vocabulary Continuous Speech Recognition using Bi-Directional Recurrent DNNs":
 the beam holds label sequences (prefixes), each with the probability of all paths to it that end in a blank and of
-all those that do not. Where several prefixes lead to the same one, their probabilities add up.
+all those that do not. If extensions of several prefixes give the same prefix, their probabilities are summed.
 
-Most frames of a trained model have one symbol that is worth considering. Runs of such frames are processed at once.
+In most frames of a trained model only one symbol is considered. Runs of such frames are processed at once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _INFINITY = np.inf
 
 
 class Hypothesis(NamedTuple):
-    """A label sequence that was found.
+    """A label sequence found by the search.
 
     Attributes:
-      ids: its symbols.
-      acoustic: log probability of all its paths that were not pruned, in nats.
-      extra: what the scorer gave (language model and bonuses, weighted).
-      score: the sum of both.
+      ids: the symbols.
+      acoustic: log probability of all paths of the sequence that were not pruned, in nats.
+      extra: the scorer's weighted score (language model and bonuses).
+      score: ``acoustic`` + ``extra``.
     """
 
     ids: np.ndarray
@@ -41,13 +41,14 @@ class Beam(NamedTuple):
     """The prefixes that are kept.
 
     Attributes:
-      nodes: in the tree of prefixes ``[beam]``.
-      ends_blank: log probability of all paths that end in a blank ``[beam]``.
-      ends_symbol: that of all paths that end in the prefix's last symbol ``[beam]``.
-      totals: that of all paths ``[beam]``.
-      extras: what the scorer gave so far ``[beam]``.
-      scorer_floats: numbers of the scorer's own ``[rows, beam]``, see ``PrefixScorer``; any width where it has no rows.
-      scorer_ints: likewise.
+      nodes: nodes of the prefixes in the tree ``[beam]``.
+      ends_blank: log probability of each prefix's paths that end in a blank ``[beam]``.
+      ends_symbol: log probability of each prefix's paths that end in its last symbol ``[beam]``.
+      totals: log probability of all paths of each prefix ``[beam]``.
+      extras: the scorer's score of each prefix so far ``[beam]``.
+      scorer_floats: the scorer's floating-point state ``[rows, beam]``, see ``PrefixScorer``; of any width if it has no
+        rows.
+      scorer_ints: the scorer's integer state, likewise.
     """
 
     nodes: np.ndarray
@@ -59,19 +60,19 @@ class Beam(NamedTuple):
     scorer_ints: np.ndarray
 
     def take(self, places: np.ndarray) -> Beam:
-        """Returns the prefixes at some places ``[n]``."""
+        """Returns the beam of the prefixes at the indices ``places`` ``[n]``."""
         return Beam(*(values[..., places] if len(values) else values for values in self))
 
 
 class _Candidates(NamedTuple):
-    """What one frame may make of a beam.
+    """The prefixes of a beam after one frame, unchanged or extended, before pruning.
 
     Attributes:
-      symbols: those that prefixes are extended by ``[symbols]``.
-      totals: log probabilities of each prefix as it is, and extended by each symbol ``[beam, 1 + symbols]``.
-      extras: what the scorer gives to each ``[beam, 1 + symbols]``; None without a scorer.
-      ends_blank: log probability of the paths of each prefix as it is that end in a blank ``[beam]``.
-      ends_symbol: that of those which end in its last symbol ``[beam]``.
+      symbols: the symbols that prefixes are extended by ``[symbols]``.
+      totals: log probability of each prefix unchanged (column 0) and extended by each symbol ``[beam, 1 + symbols]``.
+      extras: the scorer's scores of the same ``[beam, 1 + symbols]``; None without a scorer.
+      ends_blank: log probability of each unchanged prefix's paths that end in a blank ``[beam]``.
+      ends_symbol: log probability of each unchanged prefix's paths that end in its last symbol ``[beam]``.
     """
 
     symbols: np.ndarray
@@ -82,11 +83,11 @@ class _Candidates(NamedTuple):
 
 
 class PrefixSearch:
-    """A search over the frames of one utterance, which may come in pieces.
+    """A search over the frames of one utterance, which may be given in chunks.
 
     Args:
-      vocab_size: number of symbols, the blank included, which is the last.
-      pruning: what is left out.
+      vocab_size: number of symbols, including the blank, which is the last.
+      pruning: limits of the search.
       scorer: language model and lexicon; none by default.
     """
 
@@ -100,14 +101,14 @@ class PrefixSearch:
                           floats[:, np.newaxis], ints.astype(np.int64)[:, np.newaxis])
 
     def advance(self, logits: np.ndarray) -> None:
-        """Processes further frames ``[time, vocabulary]``.
+        """Processes the next frames ``[time, vocabulary]``.
 
         Raises:
-          ValueError: another number of symbols.
+          ValueError: the logits have the wrong number of symbols.
         """
         if logits.ndim != 2 or logits.shape[1] != self._blank + 1:
-            raise ValueError(f"Logits of shape {logits.shape} do not fit: [time, {self._blank + 1}] is needed, one "
-                             "column for each symbol of the alphabet and a last one for the blank.")
+            raise ValueError(f"The logits must have the shape [time, {self._blank + 1}] (one column for each symbol of "
+                             f"the alphabet, and a last one for the blank), got {logits.shape}.")
         if not len(logits):
             return
         frames = prepare_frames(logits, self._pruning)
@@ -120,18 +121,18 @@ class PrefixSearch:
             time += 1
 
     def fork(self) -> PrefixSearch:
-        """Returns an independent copy, whose tree holds no more than the beam needs."""
+        """Returns an independent copy, whose tree contains only what the beam needs."""
         other = copy.copy(self)
         other._tree, nodes = self._tree.compacted(self._beam.nodes)
-        # A scorer may change its numbers in place.
+        # A scorer may change its state in place.
         other._beam = self._beam._replace(nodes=nodes, scorer_floats=self._beam.scorer_floats.copy(),
                                           scorer_ints=self._beam.scorer_ints.copy())
         return other
 
     def decide(self, open_symbols: int) -> None:
-        """Drops prefixes that differ from the best one further back than by its last ``open_symbols`` symbols.
+        """Drops prefixes that differ from the best one in more than its last ``open_symbols`` symbols.
 
-        Otherwise two readings of nearly the same probability would stay side by side in an endless stream.
+        Otherwise, two readings of almost equal probability might both be kept forever in an endless stream.
         """
         beam = self._beam
         best = int(beam.nodes[np.argmax(beam.totals + beam.extras)])
@@ -155,13 +156,13 @@ class PrefixSearch:
     def _step(self, frames: Frames, time: int) -> None:
         symbols = frames.symbols[frames.begins[time]:frames.begins[time + 1]]
         if not self._try_step(frames.considered[time], frames.blanks[time], symbols):
-            # The scorer forbids all that was considered: consider everything. A blank is never forbidden.
+            # The scorer forbids all considered symbols, so consider all symbols. The blank is never forbidden.
             everything = frames.log_probs[time].copy()
             everything[self._blank] = -_INFINITY
             self._try_step(everything, float(frames.log_probs[time, self._blank]), np.arange(self._blank))
 
     def _try_step(self, log_probs: np.ndarray, blank: float, symbols: np.ndarray) -> bool:
-        """Processes a frame; returns whether any prefix is left, and if not, leaves the beam unchanged."""
+        """Processes a frame; if no prefix is left, returns False and leaves the beam unchanged."""
         candidates = self._candidates(log_probs, blank, symbols)
         scores = candidates.totals if candidates.extras is None else candidates.totals + candidates.extras
         chosen = self._choose(scores.ravel())
@@ -171,26 +172,26 @@ class PrefixSearch:
         return True
 
     def _candidates(self, log_probs: np.ndarray, blank: float, symbols: np.ndarray) -> _Candidates:
-        """Returns what a frame may make of the beam.
+        """Returns the prefixes after a frame, unchanged or extended.
 
-        Beams are narrow most of the time, so the number of NumPy calls counts; ``take`` costs half of an index.
+        Beams are usually narrow, so the number of NumPy calls determines the time; ``take`` is faster than indexing.
 
         Args:
-          log_probs: of the symbols ``[vocabulary]``; -inf where not considered, and for the blank.
+          log_probs: log probabilities of the symbols ``[vocabulary]``; -inf where not considered, and for the blank.
           blank: log probability of the blank.
-          symbols: those that are considered ``[symbols]``, ascending.
+          symbols: the considered symbols ``[symbols]``, ascending.
         """
         beam = self._beam
         totals = np.empty((len(beam.totals), len(symbols) + 1))
         extended = totals[:, 1:]
         np.add(beam.totals[:, np.newaxis], log_probs.take(symbols), extended)
         last = self._tree.last.take(beam.nodes)
-        of_last = log_probs.take(last)  # -inf where that is the blank: the prefix has no symbol yet
+        of_last = log_probs.take(last)  # -inf for the empty prefix, whose last symbol is the blank
         ends_blank, ends_symbol = beam.totals + blank, beam.ends_symbol + of_last
         rows = (of_last > -_INFINITY).nonzero()[0]
         if len(rows):
             columns = symbols.searchsorted(last.take(rows))
-            # A symbol that repeats the last one makes a new one only after a blank.
+            # Repeating the last symbol extends the prefix only after a blank.
             extended[rows, columns] = beam.ends_blank.take(rows) + of_last.take(rows)
             if len(last) > 1:
                 self._merge(extended, ends_symbol, rows, columns)
@@ -204,11 +205,11 @@ class PrefixSearch:
         return _Candidates(symbols, totals, extras, ends_blank, ends_symbol)
 
     def _merge(self, extended: np.ndarray, ends_symbol: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-        """Adds the extensions that lead to prefixes of the beam to those, and removes them.
+        """Merges extensions that equal a prefix of the beam into that prefix, in place.
 
         Args:
           extended: log probabilities of the extensions ``[beam, symbols]``.
-          ends_symbol: those of the paths to each prefix that end in its last symbol ``[beam]``.
+          ends_symbol: log probability of each prefix's paths that end in its last symbol ``[beam]``.
           rows: the prefixes whose last symbol is considered ``[n]``.
           columns: the column of that symbol in ``extended`` ``[n]``.
         """
@@ -221,11 +222,11 @@ class PrefixSearch:
             extended[parent, column] = -_INFINITY
 
     def _choose(self, scores: np.ndarray) -> np.ndarray | None:
-        """Returns the indices of the best of the scores ``[n]``, or None where all are -inf."""
+        """Returns the indices of the scores ``[n]`` that are kept by the pruning, or None if all are -inf."""
         best = scores[scores.argmax()]
         if best == -_INFINITY:
             return None
-        # `best - inf` allows everything but what is impossible.
+        # An infinite threshold excludes only scores of -inf.
         chosen = (scores >= max(best - self._pruning.beam_threshold, -1e300)).nonzero()[0]
         width = self._pruning.beam_width
         if len(chosen) > width:
@@ -233,10 +234,10 @@ class PrefixSearch:
         return chosen
 
     def _chosen_beam(self, candidates: _Candidates, chosen: np.ndarray) -> Beam:
-        """Returns the beam of the chosen candidates: first the prefixes that stay as they are, then the extended ones.
+        """Returns the beam of the chosen candidates: unchanged prefixes first, then extended ones.
 
         Args:
-          candidates: what the frame may make of the beam.
+          candidates: the prefixes after the frame, before pruning.
           chosen: indices of the flattened ``candidates.totals``.
         """
         width = len(candidates.symbols) + 1
@@ -266,7 +267,11 @@ class PrefixSearch:
     # Runs of frames with one symbol each.
 
     def _take_run(self, frames: Frames, start: int, end: int) -> bool:
-        """Processes frames that have one symbol each; returns False where prefixes differ in what it means to them."""
+        """Processes frames with one considered symbol each.
+
+        Returns False, and leaves the beam unchanged, if the first symbol is a repetition for some of the paths only, or
+        if the scorer forbids all extensions.
+        """
         repeats = self._repeats(frames.likeliest[start])
         if repeats is None:
             return False
@@ -283,7 +288,7 @@ class PrefixSearch:
         return True
 
     def _repeats(self, symbol: int) -> bool | None:
-        """Returns whether all paths end in this symbol, so that it repeats (True), or none does; None where some do."""
+        """Returns whether all paths end in this symbol, so that it repeats (True), none do (False), or some (None)."""
         if symbol == self._blank:
             return False
         repeating = self._tree.last.take(self._beam.nodes) == symbol
@@ -293,14 +298,14 @@ class PrefixSearch:
         return True if all_do else None
 
     def _extend_all(self, totals: np.ndarray, symbols: list[int]) -> Beam | None:
-        """Extends every prefix by all the symbols, which may be none.
+        """Extends every prefix by the same sequence of symbols.
 
         Args:
           totals: log probabilities of the extended prefixes ``[beam]``.
-          symbols: what all prefixes are extended by.
+          symbols: the sequence; may be empty.
 
         Returns:
-          Those not far below the best one, or None where none is left. ``ends_blank`` and ``ends_symbol`` do not count.
+          The extended prefixes after pruning, or None if none is left; ``ends_blank`` and ``ends_symbol`` are not set.
         """
         beam = self._beam
         if not symbols:

@@ -1,4 +1,4 @@
-"""The prefixes that a search has met, as a tree of symbols."""
+"""The prefixes that a search has visited, as a tree of symbols."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 
 
 class PrefixTree:
-    """Prefixes as nodes, each with a parent and a last symbol; a parent's number is below its children's.
+    """A tree of prefixes: each node has a parent and a last symbol, and a higher number than its parent.
 
-    Node 0 is the root: the empty prefix at first, later what all prefixes of the beam begin with (see ``compacted``).
-    A prefix that was dropped and is met again gets a new node; hashes tell that it is the same.
+    Node 0 is the root: first the empty prefix, later the common beginning of all prefixes in the beam (see
+    ``compacted``). A prefix that was dropped and comes back gets a new node with the same hash.
 
     Args:
-      blank: what stands for the last symbol of the empty prefix.
+      blank: id that stands for the last symbol of the empty prefix.
 
     Attributes:
       last: each node's last symbol ``[capacity]``.
-      hashes: of each node's prefix ``[capacity]``; two of one beam share one with a probability of about 1e-15. Of
-        nodes that ``add_sequence`` made, the last ones have them.
-      parent_hashes: those of the prefixes without their last symbols ``[capacity]``.
+      hashes: hash of each node's prefix ``[capacity]``. Hashes collide in a beam with a probability of about 1e-15.
+        Of the nodes added by ``add_sequence``, only the last ones have hashes.
+      parent_hashes: hash of each node's prefix without its last symbol ``[capacity]``.
     """
 
     def __init__(self, blank: int) -> None:
@@ -29,13 +29,13 @@ class PrefixTree:
         self.last[0], self.hashes[0], self.parent_hashes[0] = blank, 1, 0
         self._count = 1
         self._root_symbols = np.zeros(0, np.int64)
-        self._marks = np.arange(1, blank + 1, dtype=np.int64) * _INCREMENT  # wraps, as hashes do
+        self._marks = np.arange(1, blank + 1, dtype=np.int64) * _INCREMENT  # overflow wraps around
 
     def _make_room(self, size: int) -> None:
         self._parents, self.last, self.hashes, self.parent_hashes = np.zeros([4, size], np.int64)
 
     def add(self, parents: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Adds the nodes that ``symbols`` ``[n]`` make of ``parents`` ``[n]``; returns their numbers ``[n]``."""
+        """Extends each of ``parents`` ``[n]`` by one of ``symbols`` ``[n]``; returns the new nodes ``[n]``."""
         first, end = self._append(parents, symbols)
         hashes = self.hashes.take(parents)
         self.parent_hashes[first:end] = hashes
@@ -45,9 +45,9 @@ class PrefixTree:
         return np.arange(first, end)
 
     def add_sequence(self, parents: np.ndarray, symbols: list[int]) -> np.ndarray:
-        """Adds the same symbols, one after the other, to ``parents`` ``[n]``; returns the last nodes ``[n]``."""
+        """Extends each of ``parents`` ``[n]`` by the same sequence of symbols; returns the last nodes ``[n]``."""
         width, length = len(parents), len(symbols)
-        # Each new node's parent is the one before it, except those of the first symbol.
+        # Each new node's parent is the node before it, except for the nodes of the first symbol.
         before = np.arange(self._count - 1, self._count + width * length - 1).reshape(width, length)
         before[:, 0] = parents
         first, end = self._append(before.ravel(), np.array(symbols * width))
@@ -59,7 +59,7 @@ class PrefixTree:
         return nodes
 
     def _append(self, parents: np.ndarray, symbols: np.ndarray) -> tuple[int, int]:
-        """Adds nodes without hashes; returns the first one's number and that after the last one's."""
+        """Adds nodes without hashes; returns the range of their numbers as (first, last + 1)."""
         first, end = self._count, self._count + len(parents)
         if end > len(self.last):
             old = self._parents, self.last, self.hashes, self.parent_hashes
@@ -72,7 +72,7 @@ class PrefixTree:
         return first, end
 
     def symbols(self, node: int) -> np.ndarray:
-        """Returns the symbols of a prefix."""
+        """Returns the symbols of a node's prefix."""
         found = []
         while node > 0:
             found.append(self.last[node])
@@ -80,19 +80,19 @@ class PrefixTree:
         return np.concatenate([self._root_symbols, np.array(found[::-1], np.int64)])
 
     def ancestor(self, node: int, generations: int) -> int:
-        """Returns the node of a prefix without its last ``generations`` symbols, or the root where that is longer."""
+        """Returns the node ``generations`` levels above a node, or the root."""
         for _ in range(generations):
             node = int(self._parents[node])
         return node
 
     def begin_with(self, nodes: np.ndarray, ancestor: int) -> np.ndarray:
-        """Returns which of the prefixes ``[n]`` begin with another one."""
+        """Returns whether each of the prefixes ``nodes`` ``[n]`` begins with the prefix ``ancestor``."""
         while (further := nodes > ancestor).any():
             nodes = np.where(further, self._parents[nodes], nodes)
         return nodes == ancestor
 
     def compacted(self, nodes: np.ndarray) -> tuple[PrefixTree, np.ndarray]:
-        """Returns a tree of these prefixes alone, and their numbers in it; what they all begin with is its root."""
+        """Returns a tree of only these prefixes, and their nodes in it; its root is their common beginning."""
         needed = np.zeros(self._count, bool)
         needed[0] = True
         new = np.unique(nodes)
@@ -113,12 +113,12 @@ class PrefixTree:
         return tree, numbers[nodes]
 
     def _num_shared(self, kept: np.ndarray, shortest: int) -> int:
-        """Returns how many symbols all prefixes have in common, beside the root's.
+        """Returns the number of symbols, after the root's, with which all prefixes begin.
 
         Args:
-          kept: the prefixes' nodes and all that lead to them, ascending, the root first.
-          shortest: the first of the prefixes' nodes; what follows it is not common to all.
+          kept: the nodes of the prefixes and all their ancestors, ascending, the root first.
+          shortest: the lowest of the prefixes' nodes; symbols after it are not shared by all prefixes.
         """
-        # A parent's number is below its children's: as long as each node has one child, the next one is that.
+        # Nodes have higher numbers than their parents, so the only child of a node is the next node.
         children = np.bincount(np.searchsorted(kept, self._parents[kept[1:]]), minlength=len(kept))
         return min(int(np.argmax(children != 1)), int(np.searchsorted(kept, shortest)))

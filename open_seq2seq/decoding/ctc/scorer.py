@@ -8,25 +8,25 @@ import numpy as np
 
 
 class PrefixScorer(Protocol):
-    """Scores prefixes beside the acoustic model; scores are weighted natural logarithms.
+    """Scores prefixes in addition to the acoustic model; scores are weighted natural logarithms.
 
-    A prefix has numbers of the scorer's own: a column of ``floats`` ``[rows, beam]`` and one of ``ints``
-    ``[rows, beam]``. The scorer may change them in place.
+    The scorer keeps a state for each prefix: a column of ``floats`` ``[rows, beam]`` and a column of ``ints``
+    ``[rows, beam]``. The scorer may change both in place.
     """
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the empty prefix's numbers ``[rows]``, floating-point and integer."""
+        """Returns the empty prefix's state: floats ``[rows]`` and ints ``[rows]``."""
 
     def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Returns what each prefix gains by each symbol ``[beam, len(symbols)]``; -inf forbids it."""
+        """Returns the gain of each prefix from each symbol ``[beam, len(symbols)]``; -inf forbids the symbol."""
 
     def follow(self, floats: np.ndarray, ints: np.ndarray, parents: np.ndarray,
                symbols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of the prefixes that ``symbols`` ``[n]`` make of ``parents`` ``[n]``."""
+        """Returns the state after extending each of ``parents`` ``[n]`` by one of ``symbols`` ``[n]``."""
 
     def walk(self, floats: np.ndarray, ints: np.ndarray,
              symbols: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns what each prefix gains by all of several symbols ``[beam]``, and its numbers after them."""
+        """Returns the gain of each prefix from a sequence of symbols ``[beam]``, and the state after the sequence."""
 
     def finish(self, floats: np.ndarray, ints: np.ndarray) -> np.ndarray:
-        """Returns what each prefix gains when the utterance ends with it ``[beam]``."""
+        """Returns the gain of each prefix ``[beam]`` if the utterance ends with it."""

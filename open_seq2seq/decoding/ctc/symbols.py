@@ -1,4 +1,4 @@
-"""What the symbols of an alphabet mean for words."""
+"""Spelling of words in the symbols of an alphabet."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-_PIECE_START = "\u2581"  # SentencePiece's mark of a word's beginning
-_BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: characters without a piece are bytes of UTF-8
+_PIECE_START = "\u2581"  # SentencePiece's marker for the start of a word
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's byte_fallback: UTF-8 bytes of characters without a piece
 _MARKED = "open_seq2seq.mark_each_byte"
 
 
 def _mark_each(error: UnicodeError) -> tuple[str, int]:
-    """Replaces each invalid byte by U+FFFD, as SentencePiece does; Python's own "replace" makes fewer of them."""
+    """Replaces each invalid byte by U+FFFD, as SentencePiece does; Python's "replace" may use one for several bytes."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "\ufffd" * (error.end - error.start), error.end
@@ -24,15 +24,15 @@ codecs.register_error(_MARKED, _mark_each)
 
 
 class Symbols:
-    """An alphabet without the blank: characters with a space, or SentencePiece's pieces.
+    """An alphabet without the blank: characters including a space, or SentencePiece's pieces.
 
     Args:
-      labels: the symbols' texts, in the order of the model's outputs; empty for those without a text.
+      labels: the text of each symbol, in the order of the model's outputs; empty for symbols without text.
 
     Attributes:
-      labels: those.
-      starts_word: ``[symbols]`` bool: whether the word before a symbol ends (a space, or a piece that begins a word).
-      texts: what each symbol adds to a word, as ``spelling`` spells it; empty for a space.
+      labels: the argument ``labels``.
+      starts_word: ``[symbols]`` bool: whether a symbol ends the word before it (a space, or the first piece of a word).
+      texts: what each symbol adds to a word, as spelled by ``spelling``; empty for a space.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ class Symbols:
         return chr(int(byte[1], 16)) if byte else self.spelling(label.replace(_PIECE_START, " "))
 
     def spelling(self, text: str) -> str:
-        """Returns a text as symbols spell it: unchanged, or its UTF-8 bytes as characters if symbols may be bytes."""
+        """Returns a text as the symbols spell it: unchanged, or one character per UTF-8 byte if symbols are bytes."""
         return text.encode("utf-8", "replace").decode("latin-1") if self._in_bytes else text
 
     def _spelled(self, spelling: str) -> str:
@@ -64,7 +64,7 @@ class Symbols:
         return " ".join(part for part in raw.split(" ") if part)
 
     def words(self, ids: Sequence[int]) -> list[tuple[str, int, int]]:
-        """Returns the words that ids spell, each with the index of its first symbol and that after its last one."""
+        """Returns the words that ids spell, each with the start and end (exclusive) of its symbols in ``ids``."""
         found: list[tuple[str, int, int]] = []
         text, begin = "", 0
         for place, symbol in enumerate(ids):

@@ -1,4 +1,4 @@
-"""Scores prefixes by a language model of words, whose vocabulary is the lexicon."""
+"""Scores prefixes with a language model of words, whose vocabulary is the lexicon."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from open_seq2seq.decoding.ctc.symbols import Symbols
 from open_seq2seq.decoding.ngram.model import LanguageModel
 from open_seq2seq.decoding.ngram.text import CASES
 
-_MAX_SCORES = 2**18  # size of the cache, 70 MB: endless streams need ever new probabilities
+_MAX_SCORES = 2**18  # maximum number of cached scores (70 MB), for endless streams
 _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
 
 
 class WordScorer:
-    """Adds alpha · ln P(word | words before) + beta when a word is complete.
+    """Adds alpha · ln P(word | preceding words) + beta when a word is complete.
 
-    The numbers of a prefix: what the word so far would gain if it ended, NaN where that is not known yet; the language
-    model's state before the word, the word's node in the lexicon, and the state after the word, 0 where not known yet.
+    A prefix's state has one float: the gain if the current word ended here, or NaN if not computed yet. It has three
+    integers: the language model's state before the current word, the word's node in the lexicon, and the language
+    model's state after the word, or 0 if not computed yet.
 
     Args:
       model: the language model.
       symbols: the alphabet.
       alpha: weight of the language model.
-      beta: what each word gains.
-      oov_penalty: cost of a word that the model does not have, in nats, besides its probability as an unknown word;
-        None forbids such words.
-      case: how the model's words are spelled in the alphabet: ``as_is``, ``lower`` or ``upper``.
-      score_end: whether the probability that the sentence ends is counted.
+      beta: bonus for each word.
+      oov_penalty: cost of a word that the model does not know, in nats, in addition to its probability as an unknown
+        word; None forbids such words.
+      case: conversion of the model's words to the alphabet's case: ``as_is``, ``lower`` or ``upper``.
+      score_end: whether to add the language model's score for the end of the sentence.
     """
 
     def __init__(self, model: LanguageModel, symbols: Symbols, alpha: float, beta: float,
@@ -45,7 +46,7 @@ class WordScorer:
         self._scores: dict[tuple[int, int], tuple[float, int]] = {}
 
     def with_weights(self, alpha: float, beta: float) -> WordScorer:
-        """Returns the scorer with other weights; model, lexicon and what was looked up are shared."""
+        """Returns a copy with other weights, which shares the model, the lexicon and the cached scores."""
         other = copy.copy(self)
         other._alpha, other._beta = alpha, beta
         return other
@@ -54,21 +55,21 @@ class WordScorer:
         return np.array([np.nan]), np.array([self._model.start_state(), 0, 0])
 
     def extend(self, floats: np.ndarray, ints: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Returns what each prefix gains by each symbol ``[beam, len(symbols)]``.
+        """Returns the gain of each prefix from each symbol ``[beam, len(symbols)]``.
 
-        A symbol that starts a word gains what the word before it is worth, now that it has ended; one that leads out of
-        the lexicon costs the penalty, once a word; all others gain nothing.
+        A symbol that starts a word adds the gain of the word before it, which is now complete. A symbol that leads out
+        of the lexicon costs the penalty, once per word. Other symbols gain nothing.
         """
         nodes = ints[1]
         rows = self.lexicon.rows(nodes)
         after = self.lexicon.table.take(rows, 0).take(symbols, 1)
         outside = after == self.lexicon.outside
-        # Symbols are sorted, so the first and the last one show whether any can start a word.
+        # Symbols are sorted, so it suffices to compare the first and the last one with the symbols that start words.
         may_start = len(symbols) > 0 and symbols[0] <= self._last_start and symbols[-1] >= self._first_start
         starts = self._starts_word.take(symbols) if may_start else np.zeros(len(symbols), bool)
         gains = np.zeros(after.shape)
         if np.count_nonzero(outside):
-            # The penalty counts once for each word.
+            # Each word is charged the penalty only once.
             outside &= (nodes != self.lexicon.outside)[:, np.newaxis] | starts
             np.putmask(gains, outside, -self._penalty)
         if may_start and np.count_nonzero(starts):
@@ -77,7 +78,7 @@ class WordScorer:
         return gains
 
     def _complete(self, floats: np.ndarray, ints: np.ndarray) -> None:
-        """Computes, where missing, what the words so far would gain if they ended, in place."""
+        """Computes, in place, the missing gains of the current words in case they end here."""
         (ending_gains,), (states, nodes, end_states) = floats, ints
         rows = np.nonzero(np.isnan(ending_gains))[0]
         if not len(rows):
@@ -86,7 +87,7 @@ class WordScorer:
         words = self.lexicon.word(nodes)
         scores, after = self._cached_scores(states, words)
         gains = self._alpha * scores + self._beta
-        # A beginning of words that is no word itself has not got the penalty yet.
+        # Prefixes of words that are not words themselves have not been charged the penalty yet.
         gains -= np.where((words < 0) & (nodes != self.lexicon.outside), self._penalty, 0.0)
         empty = nodes == 0
         ending_gains[rows] = np.where(empty, 0.0, gains)
@@ -94,7 +95,7 @@ class WordScorer:
 
     def _cached_scores(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(self._scores) > _MAX_SCORES:
-            self._scores.clear()  # so rare that it costs less than tracking what was used last
+            self._scores.clear()  # rare, so cheaper than an LRU cache
         keys = list(zip(states.tolist(), words.tolist(), strict=True))
         new = [key for key in dict.fromkeys(keys) if key not in self._scores]
         if new:
@@ -128,7 +129,7 @@ class WordScorer:
         return gain, state, node
 
     def _end_of_one(self, state: int, node: int) -> tuple[float, int]:
-        """Returns what a word gains that ends at a node, and the language model's state after it."""
+        """Returns the gain of a word that ends at a node, and the language model's state after the word."""
         if node == 0:
             return 0.0, state
         word = self.lexicon.word_of_one(node)

@@ -16,9 +16,9 @@ class Word(NamedTuple):
 
     Attributes:
       text: the word.
-      start: its first frame.
-      end: the frame after its last one.
-      confidence: geometric mean, over its symbols, of each one's highest probability in its frames; 0 to 1.
+      start: first frame of the word.
+      end: frame after the word's last frame.
+      confidence: geometric mean over the word's symbols of each symbol's highest probability in its frames; 0 to 1.
     """
 
     text: str
@@ -28,12 +28,12 @@ class Word(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """The frames of a label's symbols on the likeliest path.
+    """The frames of each symbol of a label sequence on the likeliest path.
 
     Attributes:
       starts: first frame of each symbol ``[symbols]``.
-      ends: the frame after its last one ``[symbols]``.
-      confidences: its highest probability in those frames ``[symbols]``.
+      ends: frame after each symbol's last frame ``[symbols]``.
+      confidences: each symbol's highest probability in its frames ``[symbols]``.
     """
 
     starts: np.ndarray
@@ -42,21 +42,21 @@ class Alignment(NamedTuple):
 
 
 def align(logits: np.ndarray, ids: Sequence[int]) -> Alignment:
-    """Finds the likeliest path of a label (Viterbi).
+    """Finds the likeliest path of a label sequence (Viterbi).
 
     Args:
       logits: ``[time, vocabulary]``, the blank last.
-      ids: the label's symbols.
+      ids: the symbols of the label sequence.
 
     Raises:
-      ValueError: the label takes more frames than there are.
+      ValueError: the label sequence needs more frames than the logits have.
     """
     log_probs = log_softmax(logits)
     label = np.asarray(ids, np.int64)
     if not len(label):
         return Alignment(label, label, np.zeros(0))
     if len(label) + int((label[1:] == label[:-1]).sum()) > len(log_probs):
-        raise ValueError(f"A label of {len(label)} symbols does not fit into {len(log_probs)} frames.")
+        raise ValueError(f"A label sequence of {len(label)} symbols does not fit into {len(log_probs)} frames.")
     states = _best_states(log_probs, label)
     starts = np.array([np.argmax(states == 2 * place + 1) for place in range(len(label))])
     counts = np.bincount(states, minlength=2 * len(label) + 1)[1::2]
@@ -68,7 +68,7 @@ def align(logits: np.ndarray, ids: Sequence[int]) -> Alignment:
 
 
 def _best_states(log_probs: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Returns for each frame the state of the likeliest path: 2 k is the k-th blank, 2 k + 1 the k-th symbol."""
+    """Returns the likeliest path's state in each frame: 2 k is the k-th blank, 2 k + 1 the k-th symbol."""
     states = np.full(2 * len(label) + 1, log_probs.shape[1] - 1)
     states[1::2] = label
     emissions = log_probs[:, states]
@@ -92,7 +92,7 @@ def _best_states(log_probs: np.ndarray, label: np.ndarray) -> np.ndarray:
 
 
 def words_of(symbols: Symbols, ids: Sequence[int], times: Alignment) -> list[Word]:
-    """Returns the words that ids spell, with the times of their symbols."""
+    """Returns the words that ids spell, with their frames and confidences."""
     found = []
     for text, begin, end in symbols.words(ids):
         sure = float(np.exp(np.mean(np.log(np.maximum(times.confidences[begin:end], 1e-30)))))

@@ -1,4 +1,4 @@
-"""N-gram language models: ARPA files, look-up with back-off, estimation from text."""
+"""N-gram language models: ARPA files, scoring with back-off, and estimation from text."""
 
 from open_seq2seq.decoding.ngram.arpa import read_arpa, write_arpa
 from open_seq2seq.decoding.ngram.estimation import Estimate, estimate

@@ -24,14 +24,14 @@ _SECTION = re.compile(r"\\(\d{1,3})-grams:\s*$")
 
 
 class _Reader:
-    """Reads lines and knows where it is, for messages."""
+    """Reads lines and keeps track of the line number for messages."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.number = 0
 
     def lines(self) -> Iterator[str]:
-        """Yields the lines without their ends, empty ones left out."""
+        """Yields the non-empty lines without their line endings."""
         for line in read_lines(self.path, "The language model"):
             self.number += 1
             if line and not line.isspace():
@@ -39,42 +39,43 @@ class _Reader:
         self.number += 1
 
     def error(self, what: str) -> DataError:
-        """Returns the error that something is wrong in the current line."""
+        """Returns an error whose message names the current line."""
         return DataError(f"{self.path}, line {self.number}: {what}")
 
 
 def read_arpa(path: str) -> NgramModel:
-    """Reads a model.
+    """Reads a model from an ARPA file.
 
     Raises:
-      DataError: the file does not exist, or is no ARPA file; the message names the line.
+      DataError: the file does not exist, or is not a valid ARPA file; the message names the line.
     """
     reader = _Reader(path)
     lines = reader.lines()
     counts, line = _read_counts(reader, lines)
-    # A line of an n-gram has four characters at least, and gzip's shortest code stands for a thousand.
+    # The line of an n-gram has at least four characters, and gzip compresses by a factor of at most 1032.
     room = os.path.getsize(path) * (1032 if path.endswith(".gz") else 1) // 4
     if max(counts) > room:
-        raise DataError(f"{path} announces {max(counts):,} n-grams of one length, more than it has room for.")
+        raise DataError(f"The header of {path} announces {max(counts):,} n-grams of one length, but the file is too "
+                        "small to contain them.")
     words: dict[str, int] = {}
-    # N-grams by their words' ids lead to their numbers; only the contexts of the next order are needed.
     orders: list[Order] = []
+    # Maps the word ids of the previous order's n-grams, which are the contexts of the next order, to their indices.
     contexts: dict[tuple[int, ...], int] = {}
     for n, count in enumerate(counts, 1):
         match = _SECTION.match(line)
         if match is None or int(match.group(1)) != n:
-            raise reader.error(f"'\\{n}-grams:' is expected here, but it says {line[:60]!r}.")
+            raise reader.error(f"expected '\\{n}-grams:', got {line[:60]!r}.")
         table = _read_section(reader, lines, n, count, words)
         orders.append(_sorted_order(reader, table, n, contexts, len(words), n == len(counts)))
         line = table.next_line
     if line.strip() != "\\end\\":
-        raise reader.error(f"'\\end\\' is expected here, but it says {line[:60]!r}.")
+        raise reader.error(f"expected '\\end\\', got {line[:60]!r}.")
     return NgramModel(list(words), orders)
 
 
 def _read_counts(reader: _Reader, lines: Iterator[str]) -> tuple[list[int], str]:
     counts: list[int] = []
-    for line in lines:  # what stands before \data\ is a comment
+    for line in lines:  # everything before \data\ is a comment
         if line.strip() == "\\data\\":
             break
     for line in lines:
@@ -82,17 +83,17 @@ def _read_counts(reader: _Reader, lines: Iterator[str]) -> tuple[list[int], str]
         if match is None:
             break
         if int(match.group(1)) != len(counts) + 1:
-            raise reader.error(f"the counts of n-grams have to be in order, but it says {line!r}.")
+            raise reader.error(f"the counts of n-grams must be in order of their length, got {line!r}.")
         counts.append(int(match.group(2)))
     else:
         line = ""
     if not counts:
-        raise reader.error("there is no part '\\data\\' with 'ngram 1=…': this is no ARPA file.")
+        raise reader.error("found no section '\\data\\' with 'ngram 1=…', so this is not an ARPA file.")
     return counts, line
 
 
 class _Table:
-    """The rows of one section as they stand in the file."""
+    """The rows of one section, in the order of the file."""
 
     def __init__(self, n: int, count: int) -> None:
         self.ids = np.empty([count, n], np.int32)
@@ -118,11 +119,11 @@ def _read_section(reader: _Reader, lines: Iterator[str], n: int, count: int, wor
             if len(fields) == n + 2:
                 table.backoffs[row] = _number(fields[-1]) * _LN10
         except ValueError:
-            raise reader.error(f"a {n}-gram is a log probability, {n} word(s) and perhaps a weight, but it says "
-                               f"{line[:60]!r}.") from None
+            raise reader.error(f"expected a {n}-gram (a log probability, {n} word(s) and optionally a back-off "
+                               f"weight), got {line[:60]!r}.") from None
         if n == 1:
             if words.setdefault(fields[1], row) != row:
-                raise reader.error(f"the word {fields[1]!r} comes twice.")
+                raise reader.error(f"the word {fields[1]!r} is listed twice.")
             table.ids[row] = row
         else:
             try:
@@ -136,16 +137,16 @@ def _read_section(reader: _Reader, lines: Iterator[str], n: int, count: int, wor
 
 
 def _number(text: str) -> float:
-    """Returns a number of the file; minus infinity may stand for a probability of 0."""
+    """Parses a number; minus infinity, the logarithm of a probability of 0, becomes -1e30."""
     number = float(text)
-    if not number < _MOST:  # nor is NaN
+    if not number < _MOST:  # also rejects NaN
         raise ValueError
     return max(number, -_MOST)
 
 
 def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[int, ...], int], vocab_size: int,
                   is_last: bool) -> Order:
-    """Sorts the n-grams by context and word; ``contexts`` afterwards holds the numbers of these."""
+    """Sorts the n-grams by context and word, and, unless ``is_last``, stores their indices in ``contexts``."""
     ids = table.ids
     if n == 1:
         keys = ids[:, 0].astype(np.int64)
@@ -153,12 +154,13 @@ def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[i
         try:
             numbers = [contexts[tuple(row)] for row in ids[:, :-1].tolist()]
         except KeyError as error:
-            raise reader.error(f"a {n}-gram begins with words (ids {error}) that are no {n - 1}-gram.") from None
+            raise reader.error(f"the context of a {n}-gram (word ids {error}) is not among the {n - 1}-grams."
+                               ) from None
         keys = np.array(numbers, np.int64) * vocab_size + ids[:, -1]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     if (keys[1:] == keys[:-1]).any():
-        raise reader.error(f"one of the {n}-grams above comes twice.")
+        raise reader.error(f"one of the {n}-grams above is listed twice.")
     if not is_last:
         contexts.clear()
         contexts.update(zip(map(tuple, ids[order].tolist()), range(len(order)), strict=True))
@@ -166,7 +168,7 @@ def _sorted_order(reader: _Reader, table: _Table, n: int, contexts: dict[tuple[i
 
 
 def write_arpa(path: str, model: NgramModel) -> None:
-    """Writes a model, gzipped when the name ends in ``.gz``."""
+    """Writes a model to an ARPA file, gzipped if the path ends in ``.gz``."""
     with OutputFiles() as outputs, _text_to(outputs.open(path, "wb"), path) as out:
         out.write("\n\\data\\\n")
         out.writelines(f"ngram {n}={count}\n" for n, count in enumerate(model.counts, 1))

@@ -1,8 +1,8 @@
-"""Estimation of n-gram models from text: interpolated modified Kneser-Ney.
+"""Estimation of n-gram models from text with interpolated modified Kneser-Ney smoothing.
 
 Chen and Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling", section 3; counts at the
 beginning of sentences and the unknown word as in Heafield et al. 2013, "Scalable Modified Kneser-Ney Language Model
-Estimation". The corpus is held in memory: about 60 bytes a word and order.
+Estimation". The corpus is kept in memory: about 60 bytes per word and order.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Estimate(NamedTuple):
 
     Attributes:
       model: the model.
-      words: running words of the text.
-      sentences: lines with words.
+      words: number of running words in the text.
+      sentences: number of sentences that have words.
       discounts: D1, D2, D3+ of each order.
-      fallback_orders: orders with fixed discounts, because there were too few counts to estimate them from.
+      fallback_orders: orders with fixed discounts, because the discounts could not be estimated from their counts.
     """
 
     model: NgramModel
@@ -39,12 +39,13 @@ class Estimate(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """The different n-grams of one order, sorted by context and last word.
+    """The distinct n-grams of one order, sorted by context and last word.
 
     Attributes:
       keys: context · vocabulary size + word ``[n-grams]``.
-      raw: how often each occurs.
-      adjusted: raw in the highest order and at the beginning of sentences; else before how many words it occurs.
+      raw: number of occurrences of each n-gram.
+      adjusted: the raw count in the highest order and for n-grams that begin a sentence; otherwise the number of
+        distinct words that precede the n-gram.
     """
 
     keys: np.ndarray
@@ -54,17 +55,18 @@ class _Counts(NamedTuple):
 
 def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int] = (),
              vocabulary: Iterable[str] | None = None) -> Estimate:
-    """Estimates a model.
+    """Estimates an n-gram model.
 
     Args:
       sentences: the text, each sentence a sequence of words.
-      order: longest n-gram.
-      prune: n-grams of length 1, 2, … that occur at most so often are left out; the last number holds for all longer
-        ones. The first has to be 0, and none smaller than the one before it.
-      vocabulary: other words of the text count as unknown; all of its words are known by default.
+      order: length of the longest n-grams.
+      prune: thresholds for n-grams of length 1, 2, …: n-grams that occur at most this often are left out. The last
+        threshold applies to all longer n-grams. The first must be 0, and thresholds must not decrease.
+      vocabulary: the known words; other words of the text count as unknown. By default, all words of the text are
+        known.
 
     Raises:
-      DataError: there is no text, or a word is one of <s>, </s>, <unk>.
+      DataError: there is no text, or it contains <s>, </s> or <unk>.
       ValueError: ``order`` or ``prune`` is invalid.
     """
     thresholds = _thresholds(order, prune)
@@ -84,21 +86,21 @@ def estimate(sentences: Iterable[Sequence[str]], order: int, prune: Sequence[int
 
 def _thresholds(order: int, prune: Sequence[int]) -> list[int]:
     if order < 1:
-        raise ValueError(f"The order is {order} but has to be at least 1.")
+        raise ValueError(f"The order must be at least 1, got {order}.")
     given = list(prune) or [0]
     if given[0] != 0 or any(b < a for a, b in zip(given, given[1:], strict=False)):
-        raise ValueError(f"The pruning thresholds {given} have to begin with 0 and not to fall.")
+        raise ValueError(f"The pruning thresholds must begin with 0 and must not decrease, got {given}.")
     return (given + [given[-1]] * order)[:order]
 
 
 def _numbered(sentences: Iterable[Sequence[str]],
               vocabulary: Iterable[str] | None) -> tuple[list[str], np.ndarray, int]:
-    """Returns the words (special ones first, then by frequency), the sentences as numbers, and how many there are."""
+    """Returns the vocabulary (special words first, then by frequency), the text as ids, and the number of sentences."""
     kept = [list(sentence) for sentence in sentences if sentence]
     frequencies = Counter(word for sentence in kept for word in sentence)
     for special in _SPECIAL:
         if frequencies.pop(special, 0):
-            raise DataError(f"The text holds the word {special}, which has a meaning of its own: take it out.")
+            raise DataError(f"The text contains the reserved word {special}: remove it from the text.")
     known = set(vocabulary) - set(_SPECIAL) if vocabulary is not None else None
     if known is not None:
         frequencies.update(dict.fromkeys(known, 0))
@@ -114,7 +116,7 @@ def _numbered(sentences: Iterable[Sequence[str]],
 def _count(corpus: np.ndarray, vocab_size: int, order: int) -> list[_Counts]:
     sentence = np.cumsum(corpus == 1)
     raw_of, keys_of, firsts = [], [], []
-    # Number of the n-gram that begins at each place, in its own order; -1 where the sentence ends before it does.
+    # Index, within its order, of the n-gram that begins at each position; -1 where the sentence is too short for it.
     numbers = corpus
     places: list[np.ndarray] = [corpus]
     keys_of.append(np.arange(vocab_size))
@@ -139,7 +141,7 @@ def _count(corpus: np.ndarray, vocab_size: int, order: int) -> list[_Counts]:
         begins = np.arange(vocab_size) == 1 if n == 1 else begins[contexts]
         adjusted = raw_of[n - 1]
         if n < order:
-            # Each different (n+1)-gram is one more word before the n-gram that ends it.
+            # Each distinct (n+1)-gram stands for one word that precedes the n-gram at its end.
             before = np.bincount(places[n - 1][firsts[n] + 1], minlength=len(keys_of[n - 1]))
             adjusted = np.where(begins, raw_of[n - 1], before)
         counted.append(_Counts(keys_of[n - 1], raw_of[n - 1], adjusted))
@@ -151,7 +153,7 @@ def _without_bos(unigrams: _Counts) -> np.ndarray:
 
 
 def _discounts(counts: np.ndarray) -> tuple[tuple[float, ...], bool]:
-    """Returns D1, D2, D3+ (Chen and Goodman, equation 26), and whether the counts sufficed."""
+    """Returns D1, D2, D3+ (Chen and Goodman, equation 26), and whether they could be estimated from the counts."""
     n1, n2, n3, n4 = (float((counts == k).sum()) for k in (1, 2, 3, 4))
     if not (n1 and n2 and n3):
         return _FALLBACK, False
@@ -164,10 +166,10 @@ def _discounts(counts: np.ndarray) -> tuple[tuple[float, ...], bool]:
 
 def _smooth(counted: list[_Counts], discounts: list[tuple[float, ...]], thresholds: list[int],
             vocab_size: int) -> list[Order]:
-    """Discounts and interpolates from the lowest order up; leaves n-grams out."""
+    """Discounts, interpolates and prunes the n-grams, from the lowest order up."""
     orders: list[Order] = []
     lower = np.zeros(0)  # probabilities of the order below
-    kept_below = np.zeros(0, np.int64)  # places of the kept n-grams below, -1 for the others
+    kept_below = np.zeros(0, np.int64)  # index of each n-gram of the order below among the kept ones, or -1
     ends = _suffixes(counted, vocab_size)
     for n, (counts, discount, threshold) in enumerate(zip(counted, discounts, thresholds, strict=True), 1):
         contexts, words = np.divmod(counts.keys, vocab_size)
@@ -194,7 +196,7 @@ def _smooth(counted: list[_Counts], discounts: list[tuple[float, ...]], threshol
 
 
 def _suffixes(counted: list[_Counts], vocab_size: int) -> list[np.ndarray]:
-    """Returns for each order the place of each n-gram without its first word, in the order below."""
+    """Returns, for each order, the index of each n-gram's suffix (all but its first word) in the order below."""
     ends = [np.zeros(0, np.int64)]
     for n in range(2, len(counted) + 1):
         contexts, words = np.divmod(counted[n - 1].keys, vocab_size)

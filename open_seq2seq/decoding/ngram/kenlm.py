@@ -1,4 +1,4 @@
-"""KenLM's binary files, read with the package kenlm if it is installed."""
+"""Reads KenLM's binary files with the package kenlm, if it is installed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LN10 = math.log(10.0)
 class KenlmModel:
     """A model read with the package kenlm; states are numbered in the order of their first use.
 
-    A state is a beginning of the model's own n-grams, so that there are at most as many of them.
+    Each state is the context of an n-gram of the model, so the model has at most as many states as n-grams.
 
     Args:
-      path: binary file of KenLM.
-      words: its vocabulary, which the binary file does not contain.
+      path: the binary file.
+      words: the model's vocabulary, which the binary file does not contain.
 
     Raises:
       DataError: the package is missing, or it cannot read the file.
@@ -30,9 +30,9 @@ class KenlmModel:
         try:
             import kenlm
         except ImportError as error:
-            raise DataError(f"{path} is no ARPA file; KenLM's binary files need the package kenlm, which has to be "
-                            "compiled: run `pip install kenlm`, or give the ARPA file that it was made from.",
-                            ) from error
+            raise DataError(f"{path} is a KenLM binary file, but the package kenlm is not installed: run "
+                            "`pip install kenlm` (which compiles it), or give the ARPA file that the binary was made "
+                            "from.") from error
         try:
             self._model = kenlm.Model(path)
         except (OSError, RuntimeError) as error:

@@ -13,20 +13,20 @@ from open_seq2seq.utils.errors import DataError
 
 
 def load_language_model(path: str, vocabulary: str | None = None) -> LanguageModel:
-    """Loads an ARPA file (plain or ``.gz``), or a binary file of KenLM.
+    """Loads an ARPA file (plain or ``.gz``) or a KenLM binary file.
 
     Args:
       path: the model.
-      vocabulary: text file with the model's words, separated by white space; KenLM's binary files need it.
+      vocabulary: text file with the model's words, separated by white space; required for a KenLM binary file.
 
     Raises:
-      DataError: a file is missing or wrong, or the package kenlm is.
+      DataError: a file is missing or invalid, or the package kenlm is required but not installed.
     """
     if not _is_kenlm_binary(path):
         return read_arpa(path)
     if vocabulary is None:
-        raise DataError(f"{path} is a binary file of KenLM, which does not contain its words: give them as a text file "
-                        "(`lm_vocabulary`), or give the ARPA file that the model was made from.")
+        raise DataError(f"{path} is a KenLM binary file, which does not contain the model's words: give a text file of "
+                        "the words (`lm_vocabulary`), or the ARPA file that the binary was made from.")
     words = dict.fromkeys(word for line in read_lines(vocabulary, "The vocabulary") for word in line.split())
     return KenlmModel(path, list(words))
 

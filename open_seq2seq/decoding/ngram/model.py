@@ -1,4 +1,4 @@
-"""A back-off n-gram model in sorted arrays, which scores many words at once."""
+"""A back-off n-gram model, stored in sorted arrays, that scores many words at once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 BOS, EOS, UNKNOWN = "<s>", "</s>", "<unk>"
 _MISSING = -1
-_FEW = 12  # up to so many look-ups are faster one by one
+_FEW = 12  # up to this many lookups are faster one by one
 
 
 class LanguageModel(Protocol):
-    """The language model that decoding needs. Log probabilities are natural; states are integers chosen by the model.
+    """Protocol of language models for decoding. Log probabilities are natural; each model defines its integer states.
 
     Attributes:
       order: length of the longest n-gram.
-      words: the vocabulary; a word's id is its place.
+      words: the vocabulary; a word's id is its index.
     """
 
     order: int
@@ -28,9 +28,9 @@ class LanguageModel(Protocol):
         """Returns the state at the beginning of a sentence."""
 
     def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns log P(word | state) and the states after it, both ``[n]``, for ``states`` and word ids ``[n]``.
+        """Returns log P(word | state) and the next states, both ``[n]``, for ``states`` and word ids ``[n]``.
 
-        The id -1 is a word that the model does not know.
+        The id -1 stands for a word that the model does not know.
         """
 
     def score_end(self, states: np.ndarray) -> np.ndarray:
@@ -38,12 +38,12 @@ class LanguageModel(Protocol):
 
 
 class Order(NamedTuple):
-    """The n-grams of one length, ascending by key.
+    """The n-grams of one length, in ascending order of their keys.
 
     Attributes:
-      keys: context · vocabulary size + last word, int64; the context is the number of the (n-1)-gram in its own order.
-      log_probs: natural, FP32.
-      backoffs: natural, FP32; 0 in the highest order.
+      keys: context · vocabulary size + last word, int64; the context is the index of an (n-1)-gram in its own order.
+      log_probs: natural log probabilities, FP32.
+      backoffs: natural logarithms of the back-off weights, FP32; 0 in the highest order.
     """
 
     keys: np.ndarray
@@ -52,15 +52,16 @@ class Order(NamedTuple):
 
 
 class NgramModel:
-    """A back-off model: P(w | h) is that of the longest known n-gram, times the weights of the contexts given up.
+    """A back-off model: P(w | h) is the probability of the longest known n-gram times the back-off weights used.
 
     A state is the longest suffix of the words so far that is an n-gram below the highest order. N-grams are numbered
-    through all orders; 0 is the empty one. Memory: 24 bytes for each n-gram, and the words.
+    across all orders; the empty n-gram is 0. Memory: 24 bytes per n-gram, plus the words.
 
     Args:
-      words: the vocabulary with <s>, </s> and, where there is one, <unk>; case as in the file.
-      orders: from unigrams up; the keys of unigrams are the words' ids, all of them.
-      unknown_log_prob: natural log probability of unknown words where there is no <unk>; 10^-100 by default.
+      words: the vocabulary with <s>, </s> and, if the model has it, <unk>; case as in the file.
+      orders: the n-grams of each length, unigrams first; the keys of the unigrams are all word ids.
+      unknown_log_prob: natural log probability of unknown words if the model has no <unk>; the logarithm of 10^-100
+        by default.
     """
 
     def __init__(self, words: Sequence[str], orders: Sequence[Order], unknown_log_prob: float = -230.2585) -> None:
@@ -70,7 +71,7 @@ class NgramModel:
         self._ids = {word: index for index, word in enumerate(self.words)}
         self._unknown = next((self._ids[name] for name in (UNKNOWN, "<UNK>") if name in self._ids), _MISSING)
         self._unknown_log_prob = unknown_log_prob
-        # n-gram i of order n has the number starts[n - 1] + i; the empty one is 0.
+        # N-gram i of order n has the number starts[n - 1] + i; the empty n-gram is 0.
         self._starts = np.cumsum([1, *(len(o.keys) for o in self._orders)])
         self._start_list = self._starts.tolist()
         self._log_probs = np.concatenate([np.zeros(1, np.float32), *(o.log_probs for o in self._orders)])
@@ -80,16 +81,16 @@ class NgramModel:
             self._link(n)
 
     def _link(self, n: int) -> None:
-        """Finds for each n-gram the longest shorter one that ends it."""
+        """Finds, for each n-gram of length ``n``, its longest proper suffix that is an n-gram."""
         keys = self._orders[n - 1].keys
         contexts, words = np.divmod(keys, len(self.words))
         states = self._suffixes[contexts + self._starts[n - 2]].astype(np.int64)
         self._suffixes[self._starts[n - 1]:self._starts[n]] = self._longest(states, words)[0]
 
     def _child(self, states: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Returns the numbers ``[n]`` of the n-grams of states ``[n]`` extended by words ``[n]``, or -1."""
+        """Returns the numbers ``[n]`` of the n-grams formed by each state and word, or -1 for unknown n-grams."""
         found = np.full(len(states), _MISSING, np.int64)
-        orders = np.searchsorted(self._starts, states, side="right")  # 0 for the empty one
+        orders = np.searchsorted(self._starts, states, side="right")  # 0 for the empty n-gram
         for n in np.unique(orders) if len(orders) > 1 else orders:
             if n >= self.order:
                 continue
@@ -107,7 +108,7 @@ class NgramModel:
         return found
 
     def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the longest n-grams of a suffix of each state and the word, and their back-off weights ``[n]``."""
+        """Returns the longest n-gram that ends each state and word, and the sum of the back-off weights ``[n]``."""
         result = self._child(states, words)
         weights = np.zeros(len(states))
         missing = np.nonzero(result == _MISSING)[0]
@@ -134,9 +135,10 @@ class NgramModel:
         return self._ids[BOS] + 1 if BOS in self._ids and self.order > 1 else 0
 
     def score(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns log P(word | state) and the states after it, both ``[n]``; see ``LanguageModel``.
+        """Returns log P(word | state) and the next states, both ``[n]``; see ``LanguageModel``.
 
-        Katz 1987: if state and word are no n-gram, the state's back-off weight is added and its suffix is tried.
+        If a state and a word form no known n-gram, the state's back-off weight is added, and the state's suffix is
+        tried (Katz 1987).
         """
         if len(states) <= _FEW:
             pairs = zip(np.asarray(states).tolist(), np.asarray(words).tolist(), strict=True)
@@ -154,7 +156,7 @@ class NgramModel:
         return self._log_probs[ngrams] + weights, after
 
     def score_one(self, state: int, word: int) -> tuple[float, int]:
-        """Returns what ``score`` returns, for one pair, faster."""
+        """Computes ``score`` for a single state and word, faster."""
         word = self._unknown if word == _MISSING else word
         if word == _MISSING:
             return self._unknown_log_prob, 0
@@ -168,7 +170,7 @@ class NgramModel:
         return float(self._log_probs[ngram]) + weight, after
 
     def _child_of_one(self, state: int, word: int) -> tuple[int, int]:
-        """Returns the number of the n-gram of a state extended by a word, or -1; and its order."""
+        """Returns the number and order of the n-gram formed by a state and a word, or (-1, 0) if there is none."""
         if state == 0:
             return word + 1, 1
         order = bisect.bisect_right(self._start_list, state)

@@ -1,4 +1,4 @@
-"""Log probabilities of sentences, and the perplexity of a text, by a language model."""
+"""Log probabilities of sentences and perplexity of texts under a language model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Perplexity(NamedTuple):
     """Perplexity of a text.
 
     Attributes:
-      perplexity: of all words and sentence ends, unknown words by their probability as <unk>.
-      known: of the known words and sentence ends alone.
-      words: how many words the text has.
-      unknown: how many of them the model does not know.
-      sentences: how many sentences it has.
+      perplexity: perplexity over all words and sentence ends; unknown words have the probability of <unk>.
+      known: perplexity over the known words and sentence ends only.
+      words: number of words in the text.
+      unknown: number of words that the model does not know.
+      sentences: number of sentences.
     """
 
     perplexity: float
@@ -30,7 +30,7 @@ class Perplexity(NamedTuple):
 
 
 def sentence_scores(model: LanguageModel, words: Iterable[int]) -> tuple[list[float], float]:
-    """Returns the natural log probability of each word of a sentence, given by their ids, and that of its end."""
+    """Returns the natural log probability of each word id of a sentence, and that of the end of the sentence."""
     state, scores = np.array([model.start_state()]), []
     for word in words:
         score, state = model.score(state, np.array([word]))
@@ -39,7 +39,7 @@ def sentence_scores(model: LanguageModel, words: Iterable[int]) -> tuple[list[fl
 
 
 def perplexity(model: LanguageModel, sentences: Iterable[Sequence[str]]) -> Perplexity:
-    """Returns the perplexity of sentences of words."""
+    """Returns the perplexity of sentences, each a sequence of words."""
     ids = {word: number for number, word in enumerate(model.words)}
     total = total_known = 0.0
     words = unknown = count = 0

@@ -1,4 +1,4 @@
-"""Text that language models are estimated from: plain lines, or the transcripts of a manifest."""
+"""Reads text for the estimation of language models: plain lines, or the transcripts of a manifest."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CASES: dict[str, Callable[[str], str]] = {"as_is": str, "lower": str.lower, "upp
 
 
 def read_transcripts(path: str) -> Iterator[str]:
-    """Yields the lines of a text, or the last column of a ``.csv`` (without a header ``…,transcript``).
+    """Yields the lines of a text file, or the last column of a ``.csv`` file, skipping a header ``…,transcript``.
 
     Raises:
-      DataError: the file cannot be read, or is not UTF-8.
+      DataError: the file cannot be read, is not UTF-8, or is not a valid CSV file.
     """
     lines = read_lines(path)
     if not path.removesuffix(".gz").endswith(".csv"):
@@ -25,7 +25,7 @@ def read_transcripts(path: str) -> Iterator[str]:
     try:
         rows = [row[-1] for row in csv.reader(line + "\n" for line in lines) if row]
     except csv.Error as error:
-        raise DataError(f"{path} is no CSV: {error}.") from error
+        raise DataError(f"{path} is not a valid CSV file: {error}.") from error
     yield from rows[1:] if rows and rows[0] == "transcript" else rows
 
 

@@ -1,4 +1,4 @@
-"""Logits of an utterance that arrives in pieces, from an encoder with a bounded receptive field."""
+"""Logits of an utterance that arrives in chunks, from an encoder with a bounded receptive field."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 class Heard(NamedTuple):
-    """The logits after further features.
+    """The logits after more features have arrived.
 
     Attributes:
-      revised: whether all complete logits since the last settled ones are replaced, because their features have
+      revised: whether all complete logits after the last settled ones are replaced, because their features have
         changed.
-      complete: ``[time, vocabulary]``: new logits that do not depend on further frames, or all since the last settled
-        ones if ``revised``.
-      tentative: ``[time, vocabulary]``: the logits after them, as if the utterance ended here.
-      settled: ``[time, vocabulary]``: complete logits that will not be revised.
+      complete: ``[time, vocabulary]``: new logits that do not depend on later frames; if ``revised``, all complete
+        logits after the last settled ones.
+      tentative: ``[time, vocabulary]``: the logits after the complete ones, as if the utterance ended here.
+      settled: ``[time, vocabulary]``: complete logits that will no longer be revised.
     """
 
     revised: bool
@@ -46,31 +46,31 @@ def streaming_field(model: object) -> ReceptiveField:
                            "of the class Speech2Text."])
     encoder, decoder = type(model.encoder).__name__, type(model.decoder).__name__
     if not isinstance(model.decoder, FullyConnectedCTCDecoder):
-        raise ConfigError([f"{decoder} attends to the whole utterance, so the model cannot be streamed: train one "
-                           "with FullyConnectedCTCDecoder."])
+        raise ConfigError([f"{decoder} attends to the whole utterance, so the model cannot be streamed: train a "
+                           "model with FullyConnectedCTCDecoder."])
     field = time_windows_of(model.encoder).receptive_field()
     if field is None and not hasattr(model.encoder, "receptive_field"):
         raise ConfigError([f"{encoder} does not declare its receptive field, so the model cannot be streamed: derive "
                            "it from SpeechEncoder, and implement receptive_field()."])
     if field is None:
-        raise ConfigError([f"{encoder} looks at the whole utterance as it is configured, so the model cannot be "
-                           "streamed: train one with TDNNEncoder (without instance_norm), or with DeepSpeech2Encoder "
-                           "and rnn_unidirectional."])
+        raise ConfigError([f"{encoder}, as configured, needs the whole utterance, so the model cannot be streamed: "
+                           "train a model with TDNNEncoder (without instance_norm), or with DeepSpeech2Encoder and "
+                           "rnn_unidirectional."])
     return field
 
 
 class LogitStream:
-    """Runs encoder and decoder over a part of the utterance whenever features are added.
+    """Runs encoder and decoder on a part of the utterance whenever features are added.
 
-    A part begins with the first frame that its first new output depends on. Outputs that depend on later frames are
-    tentative. Features that are normalised by the utterance change with further audio; if they differ too much from
-    those of the last logits, all frames that are held are computed again.
+    The part begins with the first frame on which the first new output depends. Outputs that depend on later frames are
+    tentative. Features that are normalised over the utterance change when more audio arrives; if they differ too much
+    from the features of the last logits, the logits of all frames that may be revised are computed again.
 
     Args:
       model: a CTC model, built for inference, with restored weights.
       held: number of frames that may be revised.
       tolerance: largest root mean square difference of features that is ignored, except at the end of the utterance;
-        features have a deviation of 1.
+        features have a standard deviation of 1.
 
     Raises:
       ConfigError: the model cannot be streamed.
@@ -87,11 +87,12 @@ class LogitStream:
         self.reset()
 
     def reset(self) -> None:
-        """Begins a new utterance."""
+        """Starts a new utterance."""
         self._settled = 0  # number of settled outputs
-        self._complete = np.zeros([0, self._model.decoder.params["tgt_vocab_size"]], np.float32)  # after the settled
-        self._used = np.zeros([0, self._columns], np.float32)  # features of the logits
-        self._first = 0  # number of their first frame
+        # Complete outputs after the settled ones.
+        self._complete = np.zeros([0, self._model.decoder.params["tgt_vocab_size"]], np.float32)
+        self._used = np.zeros([0, self._columns], np.float32)  # features from which the logits were computed
+        self._first = 0  # number of the first frame of ``_used``
 
     def warm_up(self) -> None:
         """Traces the graph in advance."""
@@ -100,21 +101,21 @@ class LogitStream:
 
     @property
     def first_needed(self) -> int:
-        """Number of the first frame that may be needed again."""
+        """Number of the first frame that may still be needed."""
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
-        """Returns the first frame that an output depends on."""
+        """Returns the first frame on which an output depends."""
         stride = self.field.stride
         return max(0, (output * stride - self._before) // stride * stride)
 
     def advance(self, features: np.ndarray, first: int, ended: bool) -> Heard:
-        """Computes the logits of features.
+        """Computes the logits after features were added.
 
         Args:
-          features: ``[frames, num_features]``, all that are held.
-          first: number of the first one, at most ``first_needed``.
-          ended: whether the utterance ends with them.
+          features: ``[frames, num_features]``: the features of frame ``first`` and all later frames.
+          first: number of the first frame of ``features``, at most ``first_needed``.
+          ended: whether the utterance ends with these features.
         """
         end, known = first + len(features), self._settled + len(self._complete)
         self._used = self._used[first - self._first:]
@@ -134,7 +135,7 @@ class LogitStream:
         return float(np.sqrt(np.mean(np.square(features[:count] - self._used)))) if count else 0.0
 
     def _num_complete(self, end: int) -> int:
-        """Returns the number of outputs, from the utterance's first one, that do not depend on frame ``end``."""
+        """Returns the number of outputs, from the utterance's start, that do not depend on frames from ``end`` on."""
         return max(0, (end - self.field.behind - 1) // self.field.stride + 1)
 
     def _settle(self, end: int) -> np.ndarray:

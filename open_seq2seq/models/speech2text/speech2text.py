@@ -32,7 +32,7 @@ class Recognition(NamedTuple):
 
     Attributes:
       text: the transcript.
-      words: with times in seconds and confidences, or None.
+      words: the words with times in seconds and confidences, or None.
       logits: ``[time, vocabulary]``, or None.
       n_best: the best hypotheses; None without beam search.
     """
@@ -44,11 +44,11 @@ class Recognition(NamedTuple):
 
 
 class Speech2Text(EncoderDecoderModel):
-    """Speech recognition with CTC or attention, evaluated by WER and CER, written as CSV.
+    """Speech recognition with CTC or attention, evaluated by WER and CER; results are written as CSV.
 
-    With a ``FullyConnectedCTCDecoder``, evaluation and inference decode greedily in the graph, or by prefix beam search
-    with its parameter ``use_language_model``. If it is the ``ctc_decoder`` of a ``JointCTCAttentionDecoder``, that
-    parameter makes the search use only CTC's output.
+    With a ``FullyConnectedCTCDecoder``, evaluation and inference decode greedily in the graph or, if the decoder's
+    parameter ``use_language_model`` is True, by prefix beam search. If the decoder is the ``ctc_decoder`` of a
+    ``JointCTCAttentionDecoder``, the prefix beam search uses only CTC's output.
     """
 
     object_name = "audio frames"
@@ -61,10 +61,10 @@ class Speech2Text(EncoderDecoderModel):
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
-            "worst_utterances": Param(int, 3, "How many of the utterances with most errors evaluation lists.",
+            "worst_utterances": Param(int, 3, "Number of utterances with the most errors that evaluation lists.",
                                       "utterances", minimum=0, on_change=FREE),
-            "write_word_times": Param(bool, False, "Whether inference also writes <output>.words.csv: each word with "
-                                      "its start, end (seconds) and confidence; for CTC.", on_change=FREE),
+            "write_word_times": Param(bool, False, "Whether inference with CTC also writes <output>.words.csv, with "
+                                      "the start, end (seconds) and confidence of each word.", on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Speech2Text(EncoderDecoderModel):
 
     def connect(self) -> None:
         self._check_fit()
-        # Attention, which needs <S>, may write more symbols than there are frames.
+        # Attention, which needs <S>, may output more symbols than there are frames.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
             windows = time_windows_of(self.encoder)
             self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)
@@ -96,23 +96,23 @@ class Speech2Text(EncoderDecoderModel):
         """Raises ConfigError if the decoder does not fit the data layer's targets, or cannot give word times."""
         if isinstance(self.decoder, FullyConnectedCTCDecoder) and self.data_layer.alphabet.start_id is not None:
             raise ConfigError(["'data_layer_params/autoregressive' is True, but then the blank of "
-                               f"{type(self.decoder).__name__} would be </S>: set it to False, which is for CTC."])
+                               f"{type(self.decoder).__name__} would be </S>: set it to False for CTC."])
         greedy = not self._searches and not self._dumps_logits
         if self._wants_times and greedy and not self.decoder.tells_times:
-            raise ConfigError(["'write_word_times' is True, but attention gives no times: set it to False, or for "
-                               "joint CTC and attention set use_language_model in ctc_decoder_params to True."])
+            raise ConfigError(["'write_word_times' is True, but attention gives no times: set it to False or, for "
+                               "joint CTC and attention, set use_language_model in ctc_decoder_params to True."])
 
     def _check_names(self) -> None:
-        """Raises DataError if two recordings have the same name, by which output files distinguish them."""
+        """Raises DataError if two recordings have the same name, because output files identify recordings by name."""
         names = Counter(self.data_layer.file_name(example) for example in range(self.data_layer.num_examples))
         name, count = names.most_common(1)[0]
         if count > 1:
             raise DataError(f"{count} recordings are named {name}, so logits and n-best lists could not distinguish "
-                            "them: write one list at a time, or give names with folders in the lists.")
+                            "them: process one list at a time, or use names with folders in the lists.")
 
     @property
     def _ctc(self) -> Any:
-        """The CTC decoder, which is a part of the decoder in joint CTC and attention."""
+        """The CTC decoder: in joint CTC and attention, a part of the decoder; otherwise the decoder itself."""
         return getattr(self.decoder, "ctc", self.decoder)
 
     @property
@@ -149,7 +149,7 @@ class Speech2Text(EncoderDecoderModel):
         return list(decoded["outputs"])
 
     def num_objects(self, batch: dict[str, Any]) -> int:
-        """Counts frames of the features without padding."""
+        """Counts the frames of the features, without padding."""
         lengths = np.asarray(batch["source_tensors"][1])
         if len(self.data_layer.input_signature["source_tensors"][0].shape) == 2:  # samples, for the back-end tf
             lengths = np.where(lengths > 0, self.data_layer.settings.num_frames(lengths), 0)
@@ -157,7 +157,7 @@ class Speech2Text(EncoderDecoderModel):
 
     @property
     def step_seconds(self) -> float:
-        """Time from one of the encoder's outputs to the next."""
+        """Time from one output of the encoder to the next, in seconds."""
         return self.data_layer.settings.frame_seconds * time_windows_of(self.encoder).time_stride
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
@@ -234,5 +234,5 @@ class Speech2Text(EncoderDecoderModel):
 
 
 def _row(outputs: list[np.ndarray], row: int) -> np.ndarray:
-    """Returns the ids ``[time]`` of one utterance, up to its length if the decoder gives it."""
+    """Returns the ids ``[time]`` of one utterance, cut to its length if the decoder returns lengths."""
     return outputs[0][row, :outputs[1][row]] if len(outputs) > 1 else outputs[0][row]

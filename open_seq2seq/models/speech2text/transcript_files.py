@@ -1,4 +1,4 @@
-"""Writers of inference results of recordings: transcripts, word times, n-best lists, logits."""
+"""Writers of inference results for recordings: transcripts, word times, n-best lists, logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import beside
 
-_SHOWN = 10  # transcripts that are printed besides being written
+_SHOWN = 10  # number of transcripts that are also printed
 
 
 class SpokenWord(NamedTuple):
@@ -21,8 +21,8 @@ class SpokenWord(NamedTuple):
 
     Attributes:
       text: the word.
-      start: in seconds.
-      end: in seconds.
+      start: start time in seconds.
+      end: end time in seconds.
       confidence: from 0 to 1.
     """
 
@@ -33,7 +33,7 @@ class SpokenWord(NamedTuple):
 
 
 class _RecordingsWriter(ResultWriter):
-    """Base of writers that name recordings."""
+    """Base class of writers that write each result with the name of its recording."""
 
     def __init__(self, output_file: str, name_of: Callable[[int], str]) -> None:
         super().__init__()
@@ -56,9 +56,10 @@ class TranscriptWriter(_RecordingsWriter):
     """Writes transcripts as CSV: ``wav_filename,predicted_transcript``; prints the first ones at the end.
 
     Args:
-      name_of: example → name of its recording.
-      words: whether ``<output>.words.csv`` gets each word with its start and end in seconds, and its confidence.
-      lists: whether ``<output>.n_best.tsv`` gets the best hypotheses; see ``decoding.ctc.n_best``.
+      output_file: path of the CSV file.
+      name_of: function that returns the name of an example's recording.
+      words: whether to write ``<output>.words.csv``, with each word's start and end in seconds and its confidence.
+      lists: whether to write ``<output>.n_best.tsv``, with the best hypotheses; see ``decoding.ctc.n_best``.
     """
 
     def __init__(self, output_file: str, name_of: Callable[[int], str], words: bool, lists: bool) -> None:
@@ -100,10 +101,10 @@ class DumpWriter(_RecordingsWriter):
 
     Args:
       output_file: ``.npz``, ``.pickle`` or ``.pkl``.
-      name_of: example → name of its recording; no two have the same.
+      name_of: function that returns the name of an example's recording, which must be unique.
       labels: the alphabet without the blank.
-      step_seconds: time between two frames of the logits.
-      normalization: the data layer's parameters of text normalisation.
+      step_seconds: time between two frames of the logits, in seconds.
+      normalization: the data layer's parameters for normalising transcripts.
     """
 
     def __init__(self, output_file: str, name_of: Callable[[int], str], labels: Sequence[str], step_seconds: float,

@@ -1,1 +1,1 @@
-"""Processes joined by Horovod: a fixed number of them, or elastic."""
+"""Processes joined by Horovod, with a fixed or an elastic number of processes."""

@@ -1,4 +1,4 @@
-"""Jobs that continue when processes are lost or join: horovodrun's elastic mode."""
+"""Elastic jobs of horovodrun, which continue when processes are lost or join."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from open_seq2seq.utils.errors import ConfigError, UserError
 
 EXAMPLE = ("horovodrun --gloo -np 2 --min-np 1 --max-np 3 --host-discovery-script ./hosts.sh python run.py … "
            "--use_horovod=True --elastic")
-# With one of these set, Horovod 0.28.1 crashes when it starts for the third time (ParameterManager fixes a value
-# twice), and they would have to be the same on processes that join.
+# If one of these is set, Horovod 0.28.1 crashes when it starts for the third time (ParameterManager fixes a value
+# twice). Processes that join would also need the same values.
 UNUSABLE_SETTINGS = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
-# How long an error waits for the watchdog to report whether another process is the cause.
+# How long to wait after an error for the watchdog to report whether another process is the cause.
 _VERDICT_SECONDS = 10.0
 _DOUBTFUL_SECONDS = 3.0
-# How long processes wait for one another by default when they join.
+# How long processes wait for one another by default when they join, in seconds.
 _START_SECONDS = 600
-# Text in errors of Horovod and Gloo that another process caused, whatever operation raises them.
+# Messages of the errors that Horovod and Gloo raise, in any operation, because of another process.
 _FROM_OTHERS = re.compile(r"Horovod has been shut down|gloo/(?:transport|rendezvous|common)|HorovodInternalError")
 _DOUBTFUL = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError,
              tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
 class Regroup(Exception):
-    """The remaining processes have to form a new group; the message says why."""
+    """The remaining processes must form a new group; the message says why."""
 
 
 class RanksLost(Regroup):
-    """A process was lost: the state has to be restored to the last one kept in memory."""
+    """A process was lost; the state must be restored from the last copy in memory."""
 
 
 class HostsChanged(Regroup):
-    """Hosts were added or removed; raised by all processes after the same update, whose state is kept in memory."""
+    """Hosts were added or removed. All processes raise this after the same update, whose state is kept in memory."""
 
 
 class Membership:
@@ -51,8 +51,8 @@ class Membership:
 
     Args:
       hvd: the module ``horovod.tensorflow``.
-      notifications: Horovod's notification manager, which horovodrun informs of changed hosts.
-      compression: type in which gradients are sent; see ``HorovodRunner``.
+      notifications: Horovod's notification manager, to which horovodrun reports changed hosts.
+      compression: dtype in which gradients are sent; see ``HorovodRunner``.
 
     Attributes:
       changed: whether hosts were added or removed since the last ``meet``; only rank 0 is informed.
@@ -68,14 +68,15 @@ class Membership:
         notifications.register_listener(self)
 
     def on_hosts_updated(self, timestamp: float, result: Any) -> None:
-        """Called by Horovod in its own thread."""
+        """Records that hosts changed; called by Horovod in its own thread."""
         self.changed = True
 
     def on_failure(self, failure: Failure) -> None:
-        """Called by the watchdog: an error of another process ends this one; if a process is lost, the job continues.
+        """Handles the failure of another process; called by the watchdog.
 
-        The main thread may be waiting for the lost process. Once Horovod's connections are shut down, its operations
-        fail instead, here and in the processes that wait for this one.
+        If the other process reported an error, this process ends. If the other process was lost, the job continues: the
+        main thread may be waiting for the lost process, so Horovod's connections are shut down, which makes its
+        operations fail here and in the processes that wait for this one.
         """
         if failure.kind == FAILED:
             end_here(failure)
@@ -84,10 +85,10 @@ class Membership:
         self._connections.cut()
 
     def meet(self) -> ElasticRunner:
-        """Joins the available processes; waits until horovodrun has as many as it needs.
+        """Joins the available processes, and waits until horovodrun has enough of them.
 
         Raises:
-          RanksLost: one was lost in the meantime.
+          RanksLost: a process was lost in the meantime.
         """
         self.changed, self._failure = False, None
         self._verdict.clear()
@@ -104,11 +105,11 @@ class Membership:
         """Leaves the group, so that a new one can be formed.
 
         Args:
-          lost: whether a process was lost; others may then wait for data from this one.
+          lost: whether a process was lost; others may then be waiting for data from this process.
         """
         if lost:
             self._connections.cut()
-        # Without a loss Horovod may use the remaining connections again.
+        # If no process was lost, Horovod may reuse the remaining connections.
         self._connections.forget()
         self._hvd.shutdown()
 
@@ -118,10 +119,10 @@ class Membership:
             raise RanksLost(self._words())
 
     def judge(self, error: Exception) -> Regroup | None:
-        """Returns what an error means for the group; None if this process caused it (bad data, a bug, no memory).
+        """Returns what an error means for the group, or None if this process caused it (bad data, a bug, no memory).
 
-        Only the watchdog's reports and messages of the libraries about connections count, not the name of the operation
-        that failed.
+        The verdict is based on the watchdog's reports and the libraries' messages about connections, not on the name of
+        the operation that failed.
         """
         if isinstance(error, Regroup):
             return error
@@ -135,18 +136,18 @@ class Membership:
 
     def _words(self) -> str:
         if self._failure is None:
-            return "connections broke, though no process is known to be lost"
+            return "connections broke, but no process is known to be lost"
         return f"rank {self._failure.rank} on host {self._failure.host} was lost"
 
 
 class ElasticRunner(HorovodRunner):
-    """The runner of one group of processes; each ``meet`` makes a new one.
+    """The runner of one group of processes; each ``meet`` makes a new runner.
 
     Args:
-      hvd: the module ``horovod.tensorflow``, started.
-      compression: type in which gradients are sent.
-      membership: knows whether a process was lost.
-      connections: records those that Horovod opens.
+      hvd: the module ``horovod.tensorflow``, which the constructor initialises.
+      compression: dtype in which gradients are sent.
+      membership: raises an error if a process was lost.
+      connections: records the connections that Horovod opens.
     """
 
     def __init__(self, hvd: Any, compression: str | None, membership: Membership, connections: Connections) -> None:
@@ -164,37 +165,37 @@ class ElasticRunner(HorovodRunner):
 
 
 class _SeveralProcesses(Runner):
-    """Stands for any number of processes above 1 when parameters are checked."""
+    """Stands for any runner with more than one process when parameters are checked."""
 
     num_processes = world_size = 2
 
 
 def join(params: Mapping[str, Any], what: str) -> Membership:
-    """Joins an elastic job; call it before TensorFlow uses a device.
+    """Joins an elastic job. Call this before TensorFlow uses a device.
 
     Args:
-      params: the model's.
-      what: what the run does, for messages: ``the mode train``, ``--check``.
+      params: the model's parameters.
+      what: what the run does, for messages, such as ``the mode train`` or ``--check``.
 
     Raises:
       UserError: the process was not started by an elastic launcher, or the run cannot be elastic.
     """
     if what not in ("the mode train", "the mode train_eval"):
-        raise UserError(f"--elastic is for the modes train and train_eval, not for {what}: leave it out.")
+        raise UserError(f"--elastic works only with the modes train and train_eval, not with {what}: leave it out.")
     if not params.get("use_horovod"):
-        raise UserError("--elastic joins processes by Horovod, but 'use_horovod' is False: add --use_horovod=True.")
+        raise UserError("--elastic needs Horovod, but 'use_horovod' is False: add --use_horovod=True.")
     if os.environ.get("HOROVOD_ELASTIC") != "1":
-        by = "mpiexec, which ends a job with any of its processes" if "OMPI_COMM_WORLD_SIZE" in os.environ else (
-            "no elastic launcher")
-        raise UserError(f"--elastic was given, but the process was started by {by}; start it like this: {EXAMPLE}.")
+        by = "by mpiexec, which ends a job when any process ends" if "OMPI_COMM_WORLD_SIZE" in os.environ else (
+            "without an elastic launcher")
+        raise UserError(f"--elastic was given, but the process was started {by}. Start it like this: {EXAMPLE}.")
     if params.get("watchdog_seconds") is None:
-        raise ConfigError(["'watchdog_seconds' is None, but --elastic needs the watchdog to find lost processes: "
+        raise ConfigError(["'watchdog_seconds' is None, but --elastic needs the watchdog to detect lost processes: "
                            "leave it out, or give a number of seconds."])
     check_params(params, _SeveralProcesses())
     hvd = load_horovod()
     if not hvd.gloo_built():
-        raise UserError("--elastic needs Horovod with Gloo, which this one was built without: run make horovod.")
-    # Long enough for processes that start slowly; the watchdog notices lost ones much earlier.
+        raise UserError("--elastic needs Horovod with Gloo, but this Horovod was built without it: run make horovod.")
+    # Long enough for processes that start slowly; the watchdog detects lost processes much earlier.
     os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(int(params.get("connect_seconds") or _START_SECONDS)))
     from horovod.common.elastic import notification_manager
 

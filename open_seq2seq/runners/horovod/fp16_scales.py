@@ -1,27 +1,27 @@
-"""Powers of two by which FP32 tensors are multiplied before they travel, and are added up, in FP16."""
+"""Scales, powers of two, for FP32 tensors that are sent and summed in FP16."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-# FP32: bits of the fraction, and what is added to the exponent.
+# FP32: number of fraction bits, and bias of the exponent.
 _FRACTION, _BIAS = 23, 127
-# A bound times its scale is below 2¹⁵, half of FP16's range, because sums may be rounded up at each addition.
+# A bound times its scale is below 2¹⁵, half of FP16's range, because each addition may round the sum up.
 _TOP = 15
 
 
 def peaks(tensors: list[tf.Tensor]) -> tf.Tensor:
-    """Returns the largest absolute value of each tensor, 0 for one without values: FP32 ``[tensors]``."""
+    """Returns the largest absolute value of each tensor, or 0 if it is empty: FP32 ``[tensors]``."""
     return tf.stack([tf.maximum(tf.reduce_max(tf.abs(tensor)), 0.0) for tensor in tensors])
 
 
 def wire_scales(bounds: tf.Tensor) -> tf.Tensor:
-    """Returns the largest powers of two that keep values up to the bounds below 2¹⁵.
+    """Returns the largest powers of two whose products with values up to the bounds are below 2¹⁵.
 
-    They are computed from the bits of the exponents, so they are exact, and so is dividing by them.
+    They are computed from the exponents' bits, so they are exact, and so is division by them.
 
     Args:
-      bounds: FP32, none negative.
+      bounds: FP32, not negative.
 
     Returns:
       FP32 of the same shape; 1 where a bound is inf or NaN.

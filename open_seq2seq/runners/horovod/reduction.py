@@ -1,4 +1,4 @@
-"""Sums of gradients over the processes of Horovod: in groups, in 32 or 16 bits, as rows or as whole tables."""
+"""Sums of gradients over Horovod's processes: in groups, in 32 or 16 bits, as rows or as whole tables."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from open_seq2seq.runners.horovod.fp16_scales import peaks, wire_scales
 from open_seq2seq.runners.horovod.row_gradients import add_rank_by_rank, spread, travel_as_rows
 from open_seq2seq.runners.runner import GROUP_BYTES
 
-# Smaller tensors (biases, norms) form groups of their own, so that Horovod fuses neighbours.
+# Tensors up to this size (biases, norms) form separate groups, so that Horovod fuses adjacent tensors.
 SMALL_BYTES = 64 * 2**10
 
 
 class Reduction:
-    """Sums of named tensors over all ranks; the same bits on each of them.
+    """Sums named tensors over all ranks; the sums are bitwise equal on all ranks.
 
-    Dense tensors are sent in groups that follow from their shapes. Gradients of lookups are sent as rows or as the
-    whole table, whichever is fewer bytes. The result has rows either way, so an optimizer that updates only these does
-    the same as in one process.
+    Dense tensors are sent in groups that depend only on the tensors' shapes. Gradients of lookups are sent as rows or
+    as the whole table, whichever takes fewer bytes. The result has rows either way, so an optimizer that updates only
+    these rows does the same as in one process.
 
-    With ``fp16`` a tensor is sent in 16 bits, multiplied by its own power of two. This factor follows from the sum over
-    ranks of the largest absolute values, which bounds all sums: finite gradients never overflow with up to 1,400 ranks
-    whatever the rounding, and only bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound are lost. Where a value is inf or
-    NaN, so is the sum. Scalars (the loss, its units, tallies) are sent in FP32.
+    With ``fp16``, a tensor is sent in 16 bits, multiplied by its own power of two. This scale is computed from the sum
+    over ranks of the tensor's largest absolute values, which bounds all sums. With up to 1,400 ranks, finite gradients
+    therefore never overflow, regardless of rounding, and only bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound are
+    lost. If a value is inf or NaN, so is the sum. Scalars (the loss, its units, tallies) are sent in FP32.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
@@ -37,12 +37,12 @@ class Reduction:
         self._hvd, self.compression = hvd, compression
 
     def __call__(self, tensors: Gradients, name: str, exact: bool = False) -> Gradients:
-        """Returns the sums.
+        """Returns the sums over all ranks.
 
         Args:
           tensors: FP32, dense or ``IndexedSlices``, by name; the same names and shapes on all ranks.
-          name: of this reduction.
-          exact: do not compress.
+          name: name of this reduction.
+          exact: whether to send FP32 even if gradients are compressed.
         """
         rows = {key: sum_duplicates(t) for key, t in tensors.items() if isinstance(t, tf.IndexedSlices)}
         dense = {key: tf.convert_to_tensor(t) for key, t in tensors.items() if key not in rows}
@@ -70,7 +70,7 @@ class Reduction:
         return [tf.cast(total, tf.float32) / scale for total, scale in zip(sums, scales, strict=True)]
 
     def _scales(self, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
-        """Returns the power of two of each tensor, the same on all ranks."""
+        """Returns each tensor's scale, which is the same on all ranks."""
         bounds = self._hvd.allreduce(peaks(tensors), op=self._hvd.Sum, name=f"{name}.peaks")
         return tf.unstack(wire_scales(bounds), num=len(tensors))
 
@@ -107,15 +107,15 @@ class Reduction:
 
 
 def groups(tensors: Mapping[str, tf.Tensor], most: int = GROUP_BYTES, small: int = SMALL_BYTES) -> Iterator[list[str]]:
-    """Yields the names of tensors that are sent together: first groups of large ones, then of small ones, in order.
+    """Yields the names of tensors that are sent together: first groups of large tensors, then groups of small ones.
 
-    Order and sizes are those of the model, so every rank makes the same groups. A group is sent when all its tensors
-    are computed; those of neighbouring layers are computed at about the same time.
+    Groups keep the model's order and depend only on its sizes, so all ranks form the same groups. A group is sent when
+    all its tensors are computed; tensors of neighbouring layers are computed at about the same time.
 
     Args:
-      tensors: of static shapes, by name.
-      most: maximal bytes of a group; a single tensor may have more.
-      small: tensors of up to so many bytes are small.
+      tensors: tensors with static shapes, by name.
+      most: maximum size of a group in bytes; a single tensor may be larger.
+      small: maximum size of a small tensor in bytes.
     """
     sizes = {name: (tensor.shape.num_elements() or 0) * tensor.dtype.size for name, tensor in tensors.items()}
     yield from _cut({name: size for name, size in sizes.items() if size > small}, most)

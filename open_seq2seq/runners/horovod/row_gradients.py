@@ -1,4 +1,4 @@
-"""Gradients of lookups on several ranks: sent as rows or as the whole table, and summed."""
+"""Gradients of lookups on several ranks, which are sent as rows or as the whole table and summed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import UniqueRows
 
-_FLAG_BYTES = 4  # for each row of a table: whether it was looked up
+_FLAG_BYTES = 4  # for each row of a table: a flag for whether it was looked up
 
 
 def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.Tensor:
     """Returns whether gathering rows sends fewer bytes than summing whole tables.
 
-    In a ring of N ranks each one receives (N - 1) / N of all rows, or twice (N - 1) / N of a table.
+    In a ring of N ranks, each rank receives (N - 1) / N of all rows, or twice (N - 1) / N of a table.
 
     Args:
       tensor: a gradient.
-      rows: number of rows of all ranks, an integer scalar.
-      value_bytes: of one value that is sent.
+      rows: total number of rows on all ranks, an integer scalar.
+      value_bytes: size of one value when sent, in bytes.
     """
     width = (tensor.values.shape[1:].num_elements() or 0) * value_bytes
     as_rows = tf.cast(rows, tf.int64) * (width + tensor.indices.dtype.size)
@@ -25,24 +25,25 @@ def travel_as_rows(tensor: UniqueRows, rows: tf.Tensor, value_bytes: int) -> tf.
 
 
 def spread(tensor: UniqueRows) -> list[tf.Tensor]:
-    """Returns the whole table ``[rows, …]``, and FP32 ``[rows]``: 1 for rows that were looked up, else 0."""
+    """Returns the whole table ``[rows, …]``, and FP32 flags ``[rows]``: 1 for rows that were looked up, otherwise 0."""
     rows = tf.cast(tensor.dense_shape[0], tf.int32)
     return [tf.math.unsorted_segment_sum(values, tensor.indices, rows)
             for values in (tensor.values, tf.ones_like(tensor.indices, tf.float32))]
 
 
 def add_rank_by_rank(values: tf.Tensor, indices: tf.Tensor, counts: tf.Tensor) -> list[tf.Tensor]:
-    """Sums rows of equal index, in the order of ranks, so that all ranks get the same bits.
+    """Sums rows with equal indices in rank order, so that the sums are bitwise equal on all ranks.
 
-    A GPU adds many rows at once in any order. Within one rank indices are unique.
+    The sum of all ranks' rows at once would depend on the order in which a GPU adds them. Within a rank, indices are
+    unique.
 
     Args:
-      values: ``[rows of all ranks, …]``, those of the first rank first.
+      values: ``[rows of all ranks, …]``, in rank order.
       indices: ``[rows of all ranks]``.
-      counts: ``[ranks]``, integer.
+      counts: number of rows of each rank, integer ``[ranks]``.
 
     Returns:
-      [sums ``[different rows, …]``, their indices].
+      [sums ``[distinct rows, …]``, their indices].
     """
     different, places = tf.unique(indices)
     ends = tf.cumsum(counts)

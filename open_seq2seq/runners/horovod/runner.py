@@ -16,12 +16,12 @@ from open_seq2seq.runners.runner import Gradients, Runner
 from open_seq2seq.utils.console import mute, unmute
 from open_seq2seq.utils.errors import UserError
 
-# Defaults of Horovod's and Open MPI's settings for ranks that compute on CPUs. In each cycle Horovod's thread
-# communicates with the other ranks, which takes time from the core that computes; Horovod's default of 1 ms suits steps
-# of a few ms.
+# Default settings of Horovod and Open MPI for ranks that compute on CPUs. In each cycle, Horovod's thread communicates
+# with the other ranks, which takes time from the core that computes. Horovod's own default of 1 ms suits steps of a few
+# milliseconds.
 CPU_SETTINGS = {"HOROVOD_CYCLE_TIME": "5"}
-# Tensors above the threshold are sent without a copy to a buffer and back; Gloo is faster with few large ones.
-# Processes that wait in MPI yield the processor.
+# Tensors above the fusion threshold are sent without copies to and from a buffer. Gloo does not get this setting: it is
+# faster with few large messages. Processes that wait in MPI yield the processor.
 MPI_SETTINGS = {"HOROVOD_FUSION_THRESHOLD": str(4 * 2**20), "OMPI_MCA_mpi_yield_when_idle": "1"}
 _MISSING = object()
 
@@ -29,15 +29,15 @@ _MISSING = object()
 class HorovodRunner(Runner):
     """The processes that mpiexec or horovodrun started; see ``Runner``.
 
-    The constructor starts Horovod and takes this process's share of the machine (its GPU, or its part of the cores); it
-    has to be called before TensorFlow uses a device. Only rank 0 prints; errors appear on all ranks.
+    The constructor starts Horovod and limits this process to its share of the machine (a GPU, or part of the cores). It
+    must be called before TensorFlow uses a device. Only rank 0 prints; errors appear on all ranks.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
-      compression: type in which gradients are sent: ``fp16``, or None for FP32.
+      compression: dtype in which gradients are sent: ``fp16``, or None for FP32.
 
     Raises:
-      UserError: the ranks cannot be joined.
+      UserError: Horovod could not join the ranks.
     """
 
     def __init__(self, hvd: Any, compression: str | None = None) -> None:
@@ -66,8 +66,8 @@ class HorovodRunner(Runner):
         hosts = sorted(set(self._hosts))
         ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
         where = f"host {hosts[0]}" if len(hosts) == 1 else f"{len(hosts)} hosts ({', '.join(hosts)})"
-        threads = f"; threads for an operation: {self._threads} a rank" if self._threads else ""
-        bits = f"; gradients travel in {self._reduction.compression}" if self._reduction.compression else ""
+        threads = f"; threads per operation: {self._threads} on each rank" if self._threads else ""
+        bits = f"; gradients are sent in {self._reduction.compression}" if self._reduction.compression else ""
         return [f"Horovod: {ranks} on {where}{threads}{bits}"]
 
     def reduce(self, tensors: Gradients, name: str = "gradients", exact: bool = False) -> Gradients:
@@ -90,7 +90,7 @@ class HorovodRunner(Runner):
 
 
 def set_defaults() -> None:
-    """Sets defaults for ranks that compute on CPUs, in the environment; call it before Horovod starts."""
+    """Sets environment variables to defaults for ranks that compute on CPUs. Call this before Horovod starts."""
     if tf.config.list_physical_devices("GPU"):
         return
     by_gloo = os.environ.get("HOROVOD_CONTROLLER") == "gloo"  # set by horovodrun --gloo
@@ -99,12 +99,12 @@ def set_defaults() -> None:
 
 
 def take_share(local_rank: int, local_size: int) -> int | None:
-    """Limits this process to one of this host's GPUs and to its part of the cores.
+    """Limits this process to one of this host's GPUs and to its share of the cores.
 
     A number of threads that is already set (``TF_NUM_INTRAOP_THREADS``, ``OMP_NUM_THREADS``, or from Python) is kept.
 
     Returns:
-      The number of threads for one operation, or None if it was not changed.
+      The number of threads per operation, or None if it was not changed.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:

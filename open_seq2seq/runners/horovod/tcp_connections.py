@@ -1,4 +1,4 @@
-"""Finds the TCP connections that a library opens, so that they can be closed when it waits on them in vain."""
+"""Finds the TCP connections that a library opens, so that they can be shut down if the library waits forever."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FILES = Path("/proc/self/fd")
 
 
 class Connections:
-    """TCP connections that were opened within a context.
+    """The TCP connections that were opened within a context.
 
-    ``cut`` shuts a connection down for both ends but leaves the file descriptor to its owner, which sees the connection
-    end and reports an error itself. It is safe from any thread.
+    ``cut`` shuts connections down for both ends but leaves the file descriptors to their owner, which sees that the
+    connections have ended and reports an error itself. ``cut`` may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Connections:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Context whose new sockets replace those of an earlier context."""
+        """Context manager that records the sockets opened within it, and forgets those recorded earlier."""
         before = set(_open_sockets().values())
         self.forget()
         try:
@@ -34,7 +34,7 @@ class Connections:
             self._sockets = {number: inode for number, inode in _open_sockets().items() if inode not in before}
 
     def cut(self) -> None:
-        """Shuts down those connections that are still open, for both ends."""
+        """Shuts down the recorded connections that are still open, for both ends."""
         now = _open_sockets()
         for number, inode in self._sockets.items():
             if now.get(number) == inode:
@@ -48,7 +48,7 @@ class Connections:
 
 
 def _end(number: int) -> None:
-    """Shuts a TCP connection down; listening sockets stay open, because their owner may use them again."""
+    """Shuts down a TCP connection; listening sockets stay open, because their owner may reuse them."""
     with socket.socket(fileno=os.dup(number)) as connection:
         is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
         if is_tcp and not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):

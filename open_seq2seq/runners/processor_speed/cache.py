@@ -1,4 +1,4 @@
-"""A cache of measured speeds in the user's home: small JSON files, which are checked when read."""
+"""A cache of measured speeds in the user's home: small JSON files, which are validated when read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from open_seq2seq.parts.precision import KINDS
 from open_seq2seq.utils import disk
 
 TYPES = ("float32", "bfloat16")
-# GFLOP/s by kind of operation and type of numbers.
+# GFLOP/s by kind of operation and dtype.
 Speeds = dict[str, dict[str, float]]
 Identity = Mapping[str, str | int]
 _MOST_BYTES = 1 << 16
@@ -22,7 +22,7 @@ _LEAST, _MOST = 1e-6, 1e9  # plausible GFLOP/s
 
 
 def cache_folder() -> Path | None:
-    """Returns the folder, in ``XDG_CACHE_HOME`` or ``~/.cache``; None if there is no home."""
+    """Returns the cache's folder, in ``XDG_CACHE_HOME`` or ``~/.cache``; None if there is no home folder."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(given):  # the XDG specification ignores relative paths
         home = os.path.expanduser("~")
@@ -33,17 +33,17 @@ def cache_folder() -> Path | None:
 
 
 def speeds_file(identity: Identity) -> Path | None:
-    """Returns the file of a machine and its settings; each has its own, so processes need no lock."""
+    """Returns the file for a machine and its settings, or None; each has its own file, so no lock is needed."""
     folder = cache_folder()
     name = hashlib.sha256(json.dumps(sorted(identity.items())).encode()).hexdigest()[:16]
     return None if folder is None else folder / f"speeds-{name}.json"
 
 
 def read_speeds(identity: Identity) -> Speeds | None:
-    """Returns the cached speeds; None if there are none, or the file is not valid in any way.
+    """Returns the cached speeds, or None if there are none or the file is invalid.
 
     Args:
-      identity: of the machine and its settings; the file has to contain the same.
+      identity: identity of the machine and its settings; the file must contain the same identity.
     """
     path = speeds_file(identity)
     if path is None:
@@ -58,11 +58,11 @@ def read_speeds(identity: Identity) -> Speeds | None:
 
 
 def write_speeds(identity: Identity, speeds: Speeds) -> bool:
-    """Writes speeds to the cache, atomically; returns whether that was possible.
+    """Writes speeds to the cache atomically; returns whether this succeeded.
 
     Args:
-      identity: of the machine and its settings.
-      speeds: of the machine.
+      identity: identity of the machine and its settings.
+      speeds: the machine's speeds.
     """
     path = speeds_file(identity)
     if path is None:
@@ -77,17 +77,17 @@ def write_speeds(identity: Identity, speeds: Speeds) -> bool:
 
 
 def _read_file(path: Path) -> bytes:
-    """Reads a regular file of this user; reading a pipe or a device might never end."""
+    """Reads a small regular file owned by this user; reading a pipe or a device might never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_size > _MOST_BYTES:
-            raise OSError(f"{path} is no small file of this user")
+            raise OSError(f"{path} is not a small regular file owned by this user")
         return file.read(_MOST_BYTES)
 
 
 def _checked(speeds: Any) -> Speeds | None:
-    """Returns the speeds of a file if they have a plausible number for each kind and type, else None."""
+    """Returns the speeds of a file if they have a plausible number for each kind and dtype, otherwise None."""
     checked: Speeds = {}
     for kind in KINDS:
         by_type = speeds.get(kind) if isinstance(speeds, dict) else None

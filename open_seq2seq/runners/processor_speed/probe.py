@@ -1,7 +1,7 @@
 """Measures how fast this machine computes in float32 and in bfloat16, in about half a second.
 
-Flags of a processor are not enough: some with bfloat16 instructions are slower in bfloat16 than in float32. So each
-kind of operation that models consist of is timed in both types, forward and backward.
+A processor's flags are not enough: some processors with bfloat16 instructions are slower in bfloat16 than in float32.
+Therefore each kind of operation that models consist of is timed in both dtypes, forward and backward.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from open_seq2seq.parts.rnn.cells import product
 from open_seq2seq.runners.processor_speed.cache import TYPES, Speeds, read_speeds, write_speeds
 from open_seq2seq.utils.processor import cpu_name, onednn_setting, speed_flags
 
-# Version of the operations and sizes that are measured: increase it when they change.
+# Version of the measured operations and sizes: increase it when they change.
 _PROBE = 1
 _ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
 _BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
-# FLOP of each kind: forward, and the same again for each factor's gradient; recurrent steps have no weight gradient.
+# FLOP of each kind: those of the forward pass, and as many for each factor's gradient. Recurrent steps have no weight
+# gradient.
 _FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
-_SECONDS, _MOST_ROUNDS = 0.12, 12  # for each kind; no round starts later
-_CLOSE = (0.8, 1.4)  # other load may change a choice between these ratios: such kinds are measured again
+_SECONDS, _MOST_ROUNDS = 0.12, 12  # no new round of a kind starts after this time or number
+_CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured again, as other load may change the choice
 
 
 def machine_speeds() -> Speeds:
-    """Returns the speeds of the processor, from the user's cache or measured."""
+    """Returns the speeds of the processor, which are measured if they are not in the user's cache."""
     identity = machine_identity()
     speeds = read_speeds(identity)
     if speeds is None:
@@ -46,13 +47,13 @@ def machine_speeds() -> Speeds:
 
 
 def machine_identity() -> dict[str, str | int]:
-    """Returns all that the speeds depend on: processor, versions, settings, threads."""
+    """Returns everything that the speeds depend on: processor, versions, settings, threads."""
     return {"probe": _PROBE, "processor": cpu_name(), "instructions": " ".join(speed_flags()),
             "tensorflow": tf.__version__, "onednn": onednn_setting(), "threads": intra_op_threads()}
 
 
 def intra_op_threads() -> int:
-    """Returns how many threads compute one operation in this process."""
+    """Returns the number of threads per operation in this process."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     given = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -61,17 +62,17 @@ def intra_op_threads() -> int:
 
 def measure_speeds(seconds: float = _SECONDS, most_rounds: int = _MOST_ROUNDS,
                    kinds: Sequence[str] = KINDS) -> Speeds:
-    """Measures each kind of operation in both types, in turns; the shortest time counts.
+    """Measures each kind of operation in both dtypes alternately, and uses the shortest times.
 
-    Operations run eagerly: no function is traced, no variable is created, no random number is drawn.
+    Operations run eagerly: no function is traced, no variable is created, no TensorFlow random number is drawn.
 
     Args:
-      seconds: for each kind; at least one round is made, and the last one is finished.
-      most_rounds: for each kind.
-      kinds: what is measured.
+      seconds: time for each kind; at least one round is run, and the last round is completed.
+      most_rounds: maximum number of rounds for each kind.
+      kinds: the kinds to measure.
 
     Returns:
-      GFLOP/s.
+      The speeds in GFLOP/s.
     """
     speeds = {}
     with tf.device("/device:CPU:0"):
@@ -104,12 +105,12 @@ def _least_seconds(function: Callable[..., tf.Tensor], arrays: list[np.ndarray],
 
 
 def _operation(kind: str) -> tuple[Callable[..., tf.Tensor], list[np.ndarray]]:
-    """Returns a function and its arguments; its result depends on everything that is timed."""
+    """Returns a function and its arguments; the function's result depends on all operations that are timed."""
     shapes: dict[str, list[tuple[int, ...]]] = {
         "product": [(_ROWS, _WIDTH), (_WIDTH, _COLUMNS)], "recurrence": [(_BATCH, _HIDDEN), (_HIDDEN, _GATES)],
         "convolution": [(_EXAMPLES, _FRAMES, _CHANNELS), (_TAPS, _CHANNELS, _CHANNELS)]}
     generator = np.random.default_rng(0)
-    # Scaled so that results are about 1: denormal numbers may be slower.
+    # Scaled so that results are about 1, because denormal numbers may be slower.
     arrays = [generator.standard_normal(shape, np.float32) / float(np.sqrt(np.prod(shape[:-1]))) for shape in
               shapes[kind]]
     return {"product": _product, "recurrence": _recurrence, "convolution": _convolution}[kind], arrays

@@ -1,1 +1,1 @@
-"""Processes that watch one another, so that none waits for one that is gone."""
+"""Processes that watch one another, so that none waits forever for a lost process."""

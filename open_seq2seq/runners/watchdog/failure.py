@@ -1,4 +1,4 @@
-"""A failure of one process of a run, and the sentence that reports it."""
+"""A failure of one process of a run, and the message that reports it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ DIED, SILENT, FAILED = "died", "silent", "failed"
 
 @dataclass(frozen=True)
 class Failure:
-    """What one process knows of the end of another, or of its own.
+    """What a process knows about the failure of another process, or about its own.
 
     Attributes:
-      kind: ``died`` (its connections closed without a goodbye), ``silent`` (no heartbeat for too long), or ``failed``
-        (it reported its error).
-      rank: the process that failed.
-      host: its host.
-      place: where it was last, such as ``step 7, on examples 3, 17``; may be empty.
-      problem: its error message.
-      code: the exit code that all processes end with.
-      seconds: how long it was silent.
-      told: whether a process has already printed a sentence about it.
+      kind: ``died`` (connections closed without a goodbye), ``silent`` (no heartbeat for too long), or ``failed`` (the
+        process reported its error).
+      rank: rank of the process that failed.
+      host: host of the process.
+      place: what the process was last working on, such as ``step 7, on examples 3, 17``; may be empty.
+      problem: error message of the process.
+      code: exit code with which all processes end.
+      seconds: time for which the process was silent.
+      told: whether a process has already printed a message about the failure.
     """
 
     kind: str
@@ -39,18 +39,18 @@ class Failure:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Failure:
-        """Returns the failure of a message; raises TypeError if the message is not one."""
+        """Returns the failure in a message; raises TypeError if the message does not describe a failure."""
         return cls(**message)
 
     def sentence(self) -> str:
-        """Returns the sentence for the user."""
+        """Returns the message for the user."""
         who = f"rank {self.rank} on host {self.host}"
         if self.kind == FAILED:
             at = f" at {self.place}" if self.place else ""
-            return f"stopped, because {who} ended with an error{at}: {self.problem}"
-        place = f"Its last sign came at {self.place}." if self.place else "It had not begun its first step."
+            return f"stopped because {who} ended with an error{at}: {self.problem}"
+        place = f"Its last heartbeat came at {self.place}." if self.place else "It had not begun its first step."
         if self.kind == DIED:
             return (f"{who} died. {place} It crashed or was killed: see its own output above for the cause, and the "
                     "kernel's log on that host (dmesg) for whether it ran out of memory.")
-        return (f"{who} has given no sign for {self.seconds:.0f} s. {place} It is stopped or stuck, or its host cannot "
-                "be reached; 'watchdog_seconds' says how long the others wait.")
+        return (f"{who} has sent no heartbeat for {self.seconds:.0f} s. {place} It is stopped or stuck, or its host "
+                "cannot be reached. 'watchdog_seconds' sets how long the others wait.")

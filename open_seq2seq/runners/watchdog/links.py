@@ -1,4 +1,4 @@
-"""Connections between processes that carry short messages, one JSON object a line."""
+"""Connections between processes for short messages, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from open_seq2seq.runners.watchdog.members import Member, neighbours
 
 Message = dict[str, Any]
 
-# A peer that does not read, or never ends a line, is stuck or does not belong to the run.
+# Limit of unsent or unparsed data: a peer that does not read, or never ends a line, is stuck or not part of the run.
 _MOST_BYTES = 1 << 18
 _HELLO_SECONDS = 5.0
 _REDIAL_SECONDS = 1.0
 
 
 class Link:
-    """One connection, which never blocks.
+    """A non-blocking connection.
 
     Attributes:
-      rank: of the process at the other end; None until it has identified itself.
-      silence: seconds since its last message, counted by the owner of the link.
-      left: whether it said goodbye.
+      rank: rank of the peer, the process at the other end; None until the peer has identified itself.
+      silence: seconds since the peer's last message, updated by the owner of the link.
+      left: whether the peer said goodbye.
       closed: whether the connection has ended.
     """
 
@@ -46,19 +46,19 @@ class Link:
 
     def send(self, message: Message) -> None:
         """Sends as much of a message as the socket accepts; ``flush`` sends the rest."""
-        if len(self._outgoing) < _MOST_BYTES:  # else the other end does not read
+        if len(self._outgoing) < _MOST_BYTES:  # otherwise the peer does not read
             self._outgoing += json.dumps(message).encode() + b"\n"
         self.flush()
 
     def flush(self) -> bool:
-        """Sends as much of the pending data as the socket accepts; returns whether none is left."""
+        """Sends as much of the pending data as the socket accepts; returns False if it accepts no more for now."""
         try:
             while self._outgoing and not self.closed:
                 self._outgoing = self._outgoing[self.socket.send(self._outgoing):]
         except BlockingIOError:
             return False
         except OSError as error:
-            # Data that the other end sent before it closed may still be unread, so ``receive`` sets ``closed``.
+            # Data that the peer sent before it closed may still be unread, so ``receive`` sets ``closed``.
             if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
                 self.closed = True
         return True
@@ -92,7 +92,7 @@ class Link:
 
 
 def listen() -> socket.socket:
-    """Returns a socket that listens at a free port on all of the host's addresses."""
+    """Returns a socket that listens on a free port at all of the host's addresses."""
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):  # IPv6 may be disabled
             return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128)
@@ -102,13 +102,13 @@ def listen() -> socket.socket:
 class Network:
     """A process's links to its neighbours; used from one thread.
 
-    The higher rank of two neighbours calls the lower one, at each of its addresses in turn. Both prove that they belong
-    to the run by its token.
+    Of two neighbours, the higher rank calls the lower one and tries its addresses one after the other. Both use the
+    token to prove that they belong to the run.
 
     Args:
-      listener: where this process listens; see ``listen``.
+      listener: this process's listening socket; see ``listen``.
       members: all processes of the run, by rank.
-      rank: of this process.
+      rank: rank of this process.
       token: a secret of this run.
 
     Attributes:
@@ -128,9 +128,9 @@ class Network:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def poll(self, seconds: float) -> list[tuple[Link, Message]]:
-        """Waits for messages of neighbours, for so many seconds at most, and returns them.
+        """Waits at most ``seconds`` for messages from neighbours, and returns them.
 
-        The selector only wakes this thread up: all links are read then.
+        The selector only wakes this thread up; then all links are read.
         """
         self._call_missing()
         for key, _ in self._selector.select(seconds):
@@ -155,7 +155,7 @@ class Network:
                 link.send(message)
 
     def flush(self, seconds: float) -> None:
-        """Sends pending data, for so many seconds at most."""
+        """Sends pending data, for at most ``seconds``."""
         until = time.monotonic() + seconds
         while not all([link.flush() for link in self.links.values()]) and time.monotonic() < until:
             time.sleep(0.01)
@@ -194,7 +194,7 @@ class Network:
                 self._call(rank, iter(self._members[rank].addresses_from(self._members[self._rank])))
 
     def _call(self, rank: int, addresses: Iterator[str]) -> None:
-        """Calls a rank at the next of its addresses."""
+        """Starts a connection to a rank at its next address."""
         self._calls.pop(rank, None)
         for address in addresses:
             with contextlib.suppress(OSError):
@@ -230,7 +230,7 @@ class Network:
                 self._call(rank, addresses)
 
     def _identify(self, link: Link) -> int | None:
-        """Reads the first message and returns the rank of its sender; closes the connection if it is wrong or late."""
+        """Reads the first message and returns its sender's rank; closes the connection if it is invalid or late."""
         messages = link.receive()
         if messages:
             rank, proof = messages[0].get("rank"), str(messages[0].get("proof"))

@@ -20,14 +20,14 @@ class Member:
     """One process of a run.
 
     Attributes:
-      rank: its number.
-      host: name of its host.
-      pid: its process id on its machine.
-      started: when it started, in the kernel's ticks; distinguishes it from a later process of the same id.
-      machine: equal for processes that can send each other signals.
-      network: equal for processes that reach each other by the loopback address.
-      addresses: its addresses, in the order in which others try them.
-      port: the port at which it listens.
+      rank: rank of the process.
+      host: name of the host.
+      pid: process id on the host.
+      started: start time in the kernel's ticks, which distinguishes the process from a later one with the same id.
+      machine: identifier that is equal for processes that can send signals to each other.
+      network: identifier that is equal for processes that reach each other at the loopback address.
+      addresses: addresses of the process, in the order in which others try them.
+      port: the port on which the process listens.
     """
 
     rank: int
@@ -41,21 +41,21 @@ class Member:
 
     @classmethod
     def here(cls, rank: int, port: int) -> Member:
-        """Returns the entry of this process."""
+        """Returns this process's entry."""
         host, pid = socket.gethostname(), os.getpid()
         return cls(rank, host, pid, start_time(pid), _space("pid"), _space("net"),
                    (*interface_addresses(), host), port)
 
     def addresses_from(self, other: Member) -> tuple[str, ...]:
-        """Returns the addresses by which another process can reach this one."""
+        """Returns the addresses at which the process ``other`` can reach this one."""
         return (_LOOPBACK,) if self.network == other.network else self.addresses
 
     def is_gone_for(self, other: Member) -> bool:
-        """Returns whether the calling process, ``other``, can see that this one has ended."""
+        """Returns whether the calling process, ``other``, can see that this process has ended."""
         return self.machine == other.machine and bool(self.started) and start_time(self.pid) != self.started
 
     def kill_from(self, other: Member) -> bool:
-        """Kills this process if the calling one, ``other``, runs on the same machine; returns whether it did."""
+        """Kills this process if the calling process, ``other``, is on the same machine; returns whether it did."""
         if self.machine != other.machine or not self.started or start_time(self.pid) != self.started:
             return False
         with contextlib.suppress(OSError):
@@ -65,9 +65,9 @@ class Member:
 
 
 def start_time(pid: int) -> str:
-    """Returns when a process started, in ticks since boot; empty if there is none, or only a zombie."""
+    """Returns a process's start time in ticks since boot; empty if the process has ended or is a zombie."""
     try:
-        # The command's name, in brackets, may hold spaces.
+        # The command's name, in brackets, may contain spaces.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
@@ -75,7 +75,7 @@ def start_time(pid: int) -> str:
 
 
 def _space(kind: str) -> str:
-    """Returns a name of one of this process's namespaces that is unique across machines."""
+    """Returns an identifier, unique across machines, of one of this process's namespaces."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink(f'/proc/self/ns/{kind}')}"
@@ -95,10 +95,10 @@ def interface_addresses() -> list[str]:
 
 
 def neighbours(rank: int, size: int) -> list[int]:
-    """Returns the ranks that a rank is connected with: those at distance 1, 2, 4, 8, … on a ring.
+    """Returns the ranks that a rank is connected to: those at distances 1, 2, 4, 8, … on a ring.
 
-    About 2 log2(size) others watch every rank (with up to five ranks all others), and messages reach all ranks within
-    log2(size) hops.
+    Each rank is watched by about 2 log2(size) others (by all others if there are up to five ranks), and messages reach
+    all ranks within log2(size) hops.
     """
     steps = [1 << power for power in range(size.bit_length()) if 1 << power < size]
     return sorted({(rank + sign * step) % size for step in steps for sign in (1, -1)} - {rank})

@@ -1,4 +1,4 @@
-"""A thread in each process of a run that watches other processes by heartbeats."""
+"""A thread in each process of a run that monitors the heartbeats of other processes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from open_seq2seq.utils.trail import TRAIL, Trail
 if TYPE_CHECKING:
     from open_seq2seq.runners.runner import Runner
 
-# How often the thread checks; a process reports its place at most that often.
+# Seconds between two checks of the thread; a process reports its place at most this often.
 _TICK_SECONDS = 0.1
 _HEARTBEAT_SECONDS = 1.0
-# How long each process in line waits for those before it to print the sentence.
+# Seconds that each process in the queue waits for the one before it to print the message.
 _TURN_SECONDS = 0.5
 _MOST_TURNS = 8
 _SEND_SECONDS = 1.0
@@ -32,31 +32,31 @@ OnFailure = Callable[[Failure], None]
 
 
 def end_here(failure: Failure) -> None:
-    """Ends this process: the default reaction to a failure of another one."""
+    """Ends this process: the default reaction to a failure of another process."""
     end_all(failure.code)
 
 
 class Watchdog:
     """A thread that receives the heartbeats of neighbouring processes and sends this one's.
 
-    A neighbour whose connection closes without a goodbye has died; one without a heartbeat for too long is stopped,
-    stuck or disconnected. Either is reported to all processes. One of them prints a sentence: rank 0, or, if that
-    failed, one of its neighbours, the lowest rank first. Each process then kills the silent one if it runs on the same
-    machine, and calls ``on_failure``.
+    A neighbour whose connection closes without a goodbye has died; one that sends no heartbeat for too long is stopped,
+    stuck or disconnected. Either failure is reported to all processes. One of them prints a message: rank 0, or, if
+    rank 0 failed or does not print, a neighbour of the failed rank, lowest rank first. Each process then kills the
+    silent process if both run on the same machine, and calls ``on_failure``.
 
-    The thread sends heartbeats whatever the main thread does. Time in which this thread could not run (a suspended
-    machine, a long call that holds Python's lock) hardly counts as silence of others.
+    The thread sends heartbeats independently of the main thread. Time in which this thread could not run (a suspended
+    machine, a long call that holds Python's GIL) hardly counts as silence of other processes.
 
     Args:
       members: all processes of the run, by rank.
-      rank: of this process.
+      rank: rank of this process.
       listener: the listening socket whose port is in this process's entry of ``members``.
       token: a secret that all processes of the run know.
       seconds: time without a heartbeat that counts as a failure.
       on_failure: called once, in the thread, after the first failure of any process.
-      goes_on: whether the other processes continue without a rank that died or is silent; the sentence is then a
+      goes_on: whether the other processes continue without a rank that died or is silent; the message is then a
         warning.
-      trail: records where this process is.
+      trail: records what this process is working on.
     """
 
     def __init__(self, members: list[Member], rank: int, listener: Any, token: str, seconds: float,
@@ -78,12 +78,12 @@ class Watchdog:
         self._forget: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Starts watching, and reporting errors of this process to the others (``launcher.announce``)."""
+        """Starts to watch other processes and to report this process's errors to them (``launcher.announce``)."""
         self._thread.start()
         self._forget = announce_by(self.announce)
 
     def announce(self, problem: str, code: int) -> None:
-        """Reports to the others that this process ends because of its own error, which it has printed.
+        """Reports to the others that this process ends because of its own error, which it has already printed.
 
         Args:
           problem: the error as a sentence.
@@ -94,7 +94,7 @@ class Watchdog:
         self._own_is_told.wait(_SEND_SECONDS)
 
     def leave(self) -> None:
-        """Says goodbye, so that the end of this process is no failure for the others, and stops watching."""
+        """Says goodbye, so that other processes do not treat the end of this one as a failure, and stops watching."""
         self._forget()
         self._leaving.set()
         self._thread.join(_SEND_SECONDS + 10 * self._tick)
@@ -116,7 +116,7 @@ class Watchdog:
         while not self._leaving.is_set():
             news = self._network.poll(self._tick)
             now = time.monotonic()
-            # If this thread was delayed, what the others sent in the meantime has just been read.
+            # If this thread was delayed, messages sent in the meantime have just been read.
             elapsed, last = min(now - last, self._seconds / 4), now
             self._send_heartbeat(now)
             for link, message in news:
@@ -157,7 +157,7 @@ class Watchdog:
         self._judge_missing(elapsed, now)
 
     def _judge_missing(self, elapsed: float, now: float) -> None:
-        """Decides about neighbours that never connected: dead, stuck, or behind a firewall if on another network."""
+        """Handles neighbours that never connected: dead, stuck, or, on another network, behind a firewall."""
         self._missed += elapsed
         for rank in self._network.missing:
             if self._members[rank].is_gone_for(self._members[self._rank]):
@@ -170,8 +170,8 @@ class Watchdog:
             if other.network == me.network:
                 self._learn(self._about(rank, SILENT), now)
             else:
-                say(f"WARNING: rank {me.rank} on host {me.host} cannot connect with rank {rank} on host {other.host}, "
-                    f"port {other.port} at {', '.join(other.addresses)}: neither notices at once if the other one "
+                say(f"WARNING: rank {me.rank} on host {me.host} cannot connect to rank {rank} on host {other.host}, "
+                    f"port {other.port} at {', '.join(other.addresses)}: neither will notice at once if the other "
                     "ends.\n")
         self._network.missing.clear()
 
@@ -179,7 +179,7 @@ class Watchdog:
         return Failure(kind, rank, self._members[rank].host, self._places[rank], seconds=self._seconds)
 
     def _learn(self, failure: Failure, now: float) -> None:
-        """Treats the first failure as the cause of all others, and forwards it."""
+        """Treats the first failure as the cause of all later ones, and forwards it."""
         if self._failure is None:
             self._failure = failure
             self._network.broadcast({"failure": failure.message()})
@@ -193,13 +193,13 @@ class Watchdog:
         self._network.flush(_SEND_SECONDS)
 
     def _turn(self, failed: int) -> int:
-        """Returns this process's position in the line of those that may print the sentence."""
+        """Returns this process's position in the queue of processes that may print the message."""
         around = set(neighbours(failed, len(self._members)))
         line = [rank for rank in (0, *sorted(around - {0})) if rank != failed]
         return min(line.index(self._rank) if self._rank in line else len(line), _MOST_TURNS)
 
     def _act(self, now: float) -> bool:
-        """Prints the sentence or waits until another process has; returns whether the failure is handled."""
+        """Prints the message or waits until another process has; returns whether the failure is handled."""
         failure = self._failure
         assert failure is not None
         if self._own is not None:  # the main thread has printed the error and ends this process
@@ -213,7 +213,7 @@ class Watchdog:
         if failure.kind == SILENT:
             self._members[failure.rank].kill_from(self._members[self._rank])
         if self._rank > 0 and failure.told:
-            time.sleep(_TURN_SECONDS)  # time for the process that prints, before the launcher ends it
+            time.sleep(_TURN_SECONDS)  # lets the process that prints finish before the launcher ends it
         self._on_failure(failure)
         return True
 
@@ -221,16 +221,16 @@ class Watchdog:
 @contextlib.contextmanager
 def watched(runner: Runner, seconds: float | None, on_failure: OnFailure = end_here,
             goes_on: bool = False) -> Iterator[Watchdog | None]:
-    """Context in which the processes of a runner watch one another; all of them have to enter it.
+    """Context manager in which the processes of a runner watch one another; all processes must enter it.
 
-    Leaving it normally waits for the others, still watched. After an exception the watchdog keeps running, so that it
-    can report the error to the others (``launcher.announce``).
+    A normal exit waits, still watching, until all processes exit. After an exception the watchdog keeps running, so
+    that it can report the error to the others (``launcher.announce``).
 
     Args:
       runner: only ``gather``, ``share`` and ``process_rank`` are used.
       seconds: time without a heartbeat that counts as a failure; None for no watchdog.
       on_failure: called when another process fails.
-      goes_on: whether the others continue without a lost rank.
+      goes_on: whether the other processes continue without a lost rank.
     """
     if seconds is None or len(runner.gather([runner.process_rank])) == 1:
         yield None

@@ -1,13 +1,13 @@
-"""Writing, replacing and deleting files: all other packages go through this one.
+"""Writes, replaces and deletes files; all other packages use this one for it.
 
-Only files that this package has created are deleted or overwritten. They are recognised by their content. Nothing is
-written through a link, content is never changed in place, and creating a file fails if it exists.
+Only files that this package has created are deleted or overwritten; they are recognised by their content. Nothing is
+written through a symbolic link, content is never changed in place, and creating a file fails if it exists.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
 * ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists.
-* ``new_folder``, ``remove_folder``, ``remove_unfinished``: a folder is complete or absent after any kill.
+* ``new_folder``, ``remove_folder``, ``remove_unfinished``: a folder is complete or absent, even after a kill.
 * ``ListedFolder``: a folder with a list of the files that this package wrote there.
-* ``Workplace``: a folder in which results are written until they are complete, and which only one process uses.
+* ``Workplace``: a folder in which one process writes results until they are complete.
 * ``open_lock``: opens a lock file.
 """
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-LINK = "it is a link, and nothing is written through links"
+LINK = "it is a symbolic link, and nothing is written through links"
 NO_FILE = "it is not a regular file"
-FOREIGN = "a file of that name exists which no run has made; it is not replaced"
+FOREIGN = "a file with this name exists that no run has created; it is not replaced"
 
 TEMPORARY = ".tmp-"
 """Prefix of the names of unfinished files and folders."""
@@ -27,11 +27,11 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StrPath = str | os.PathLike[str]
 IsOwn = Callable[[BinaryIO], bool]
-"""Returns whether this package has made a regular file, judging by its content."""
+"""Returns whether this package has created a regular file, judging by its content."""
 
 
 class ForeignError(OSError):
-    """The path exists and was not made by this package; nothing is written. ``strerror`` says what it is."""
+    """The path exists and was not created by this package; nothing is written. ``strerror`` gives the reason."""
 
     def __init__(self, path: StrPath, what: str) -> None:
         super().__init__(errno.EEXIST, what, os.fspath(path))
@@ -40,26 +40,27 @@ class ForeignError(OSError):
 def always(file: BinaryIO) -> bool:
     """An ``IsOwn`` that accepts every regular file.
 
-    It is used for caches, whose names contain a checksum (a damaged cache must be replaceable), and for results, whose
-    names the user has given.
+    Used for caches, whose names contain a checksum (a damaged cache must be replaceable), and for results, whose names
+    the user has given.
     """
     return True
 
 
 @contextlib.contextmanager
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
-    """Yields a new, empty file, which is renamed to ``path`` when the context is left, and removed after an error.
+    """Yields a new, empty file, which is renamed to ``path`` at the end of the context, or removed after an error.
 
-    It has the suffix of ``path``, from which some libraries choose a format.
+    The new file has the suffix of ``path``, because some libraries choose a format by it.
 
     Args:
-      path: an existing file is replaced atomically and never changed; a link in its last part is not followed.
+      path: final path. An existing file is replaced atomically and never changed; if the path itself is a symbolic
+        link, the link is not followed.
       is_own: returns whether an existing file may be replaced.
       durable: whether to sync the file to disk before it is renamed.
 
     Raises:
-      ForeignError: ``path`` is a link, is not a regular file, or was not made by this package.
-      OSError: it cannot be written.
+      ForeignError: ``path`` is a symbolic link, is not a regular file, or was not created by this package.
+      OSError: the file cannot be written.
     """
     path = os.fspath(path)
     check_replaceable(path, is_own)
@@ -81,7 +82,7 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
 
 @contextlib.contextmanager
 def writing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[BinaryIO]:
-    """Opens a file for writing bytes that gets its name when the context is left; see ``placing``."""
+    """Context manager that opens a binary file for writing, which gets its name at the end; see ``placing``."""
     with placing(path, is_own, durable) as temporary, open(temporary, "r+b") as file:
         yield file
 
@@ -90,9 +91,9 @@ def new_file(path: StrPath, mode: str = "xb", **how: Any) -> Any:
     """Creates a file and opens it for writing.
 
     Args:
-      path: of the new file.
-      mode: ``xb`` for bytes, ``x`` for text.
-      how: further arguments of ``open``; text is UTF-8 by default.
+      path: path of the new file.
+      mode: ``xb`` for bytes, ``x`` for UTF-8 text.
+      how: more arguments of ``open``.
 
     Raises:
       FileExistsError: the path exists.
@@ -105,7 +106,7 @@ def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
     """Opens a pipe, a terminal, a device such as ``/dev/null``, or a descriptor for writing.
 
     Raises:
-      ForeignError: it is a regular file, whose content would be lost.
+      ForeignError: the target is a regular file, whose content would be lost.
     """
     def unchanged(path: str, flags: int) -> int:
         return os.open(path, flags & ~(os.O_TRUNC | os.O_CREAT))
@@ -118,13 +119,13 @@ def open_stream(target: str | int, mode: str, **how: Any) -> IO[Any]:
 
 
 def write_new(path: StrPath, content: bytes | str) -> None:
-    """Creates a file with a content; text is written as UTF-8."""
+    """Creates a file with the given content; text is written as UTF-8."""
     with new_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def copy_new(source: StrPath, target: StrPath) -> str:
-    """Copies a file to a new one; returns the SHA-256 of the copy."""
+    """Copies a file to a new file; returns the SHA-256 checksum of the copy."""
     with open(source, "rb") as file, new_file(target) as out:
         shutil.copyfileobj(file, out, 1 << 20)
     with open(target, "rb") as copy:
@@ -132,7 +133,7 @@ def copy_new(source: StrPath, target: StrPath) -> str:
 
 
 def checksum_of(file: BinaryIO) -> str:
-    """Returns the SHA-256 of an open file from its current position."""
+    """Returns the SHA-256 checksum of an open file from its current position on."""
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # (typeshed wants a protocol)
 
 
@@ -163,8 +164,9 @@ def open_lock(path: StrPath, is_own: IsOwn) -> IO[bytes]:
     """Opens a lock file, which is created if it does not exist. Its content is not changed.
 
     Raises:
-      ForeignError: it is a link, is not a regular file, has several hard links, or does not have the content of a lock.
-      OSError: it cannot be opened for writing.
+      ForeignError: the path is a symbolic link, is not a regular file, has several hard links, or has content that
+        ``is_own`` does not accept.
+      OSError: the file cannot be opened for writing.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)

@@ -1,8 +1,8 @@
 """Folders that get their names when they are complete, and the removal of folders that they replace.
 
 A folder is written or removed inside another folder with a new name (``.tmp-<number>``), whose marker file lists the
-files made in it. A process may be killed at any moment: the next process reads the marker, restores the folder that was
-about to be replaced, and removes the files that the marker lists, and nothing else.
+files created in it. If a process is killed at any moment, the next process reads the marker, restores the folder that
+was about to be replaced, and removes only the files that the marker lists.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _WRITTEN, _OLD = "written", "old"
 _MOST_MARK_BYTES = 1 << 22
 
 FilesOf = Callable[[Path], list[str] | None]
-"""Returns the paths in a folder that this package made and may delete; None if it did not make the folder."""
+"""Returns the paths of files in a folder that this package created and may delete; None if it did not create the
+folder."""
 
 
 class Workplace:
@@ -45,7 +46,7 @@ class Workplace:
     Args:
       folder: path of the new folder.
       place: final path of the file or folder that is written in it.
-      files: if a folder is written: the paths of its files; None for any files.
+      files: paths of the files to be written if ``place`` is a folder; None for any files.
 
     Attributes:
       written: path in ``folder`` of the file or folder to write.
@@ -63,16 +64,16 @@ class Workplace:
 
     @classmethod
     def beside(cls, place: Path, files: Iterable[str] | None = ()) -> Workplace:
-        """Creates one with a unique name next to ``place``."""
+        """Creates a ``Workplace`` with a unique name next to ``place``."""
         return cls(place.parent / f"{TEMPORARY}{secrets.token_hex(8)}", place, files)
 
     @classmethod
     def claimed(cls, folder: Path, place: Path) -> Workplace:
-        """Creates one with a name that other processes use too; what a killed process has left there is removed.
+        """Creates a ``Workplace`` with a name that other processes use too; removes what a killed process left there.
 
         Raises:
-          ForeignError: ``folder`` exists and is not such a folder.
-          BlockingIOError: another process is using it.
+          ForeignError: ``folder`` exists and is not a ``Workplace``.
+          BlockingIOError: another process is using ``folder``.
         """
         while True:
             with contextlib.suppress(FileExistsError, FileNotFoundError):
@@ -84,20 +85,20 @@ class Workplace:
                 _take_over(folder)
 
     def move_here(self, files: list[str], replaces: bool) -> None:
-        """Moves the present folder at ``place`` here; with ``replaces`` it is restored if the process is killed."""
+        """Moves the folder that is at ``place`` here; with ``replaces``, it is restored if the process is killed."""
         self._about |= {"old": files, "replaces": replaces}
         before, self._mark = self._mark, _new_mark(self.folder, self._about)
         before.close()
         os.rename(self._place, self._old)
 
     def put(self, files_of: FilesOf) -> None:
-        """Renames the folder that was written to its final path.
+        """Renames the written folder to its final path.
 
         Args:
           files_of: recognises folders of this package, which are replaced. Anything else is renamed with a warning.
 
         Raises:
-          OSError: it cannot be renamed; the final path is unchanged.
+          OSError: the folder cannot be renamed; the final path is unchanged.
         """
         place = self._place
         old = files_of(place) if place.is_dir() and not place.is_symlink() else None
@@ -106,7 +107,7 @@ class Workplace:
                 self.move_here(old, replaces=True)
         if os.path.lexists(place):
             aside = move_aside(place, _aside(place))
-            deco_print(f"WARNING: {place} was not made by this run: it is renamed to {aside.name}.")
+            deco_print(f"WARNING: {place} was not created by this run and has been renamed to {aside.name}.")
         try:
             os.rename(self.written, place)
         except OSError:
@@ -116,10 +117,10 @@ class Workplace:
         sync_entries(place.parent)
 
     def put_file(self) -> None:
-        """Renames the file that was written to its final path; an existing file is replaced atomically.
+        """Renames the written file to its final path; an existing file is replaced atomically.
 
         Raises:
-          ForeignError: the final path is a link, or is not a regular file.
+          ForeignError: the final path is a symbolic link, or is not a regular file.
         """
         check_replaceable(self._place, always)
         os.replace(self.written, self._place)
@@ -135,15 +136,15 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator[Path]:
-    """Yields a new folder, which is renamed to ``place`` when the context is left, and removed after an error.
+    """Yields a new folder, which is renamed to ``place`` at the end of the context, or removed after an error.
 
     Args:
-      place: final path; for a path that exists see ``Workplace.put``.
+      place: final path; ``Workplace.put`` describes what happens if it exists.
       files: paths of the files that will be written in it.
       files_of: recognises folders of this package.
 
     Raises:
-      OSError: it cannot be written; ``place`` is unchanged.
+      OSError: the folder cannot be written; ``place`` is unchanged.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     work = Workplace.beside(place, files)
@@ -160,14 +161,14 @@ def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator
 def remove_folder(place: Path, files: list[str]) -> None:
     """Removes files of a folder, and the folder if it is then empty; the folder is renamed first.
 
-    Other files remain, and the folder with them. After a crash no partly removed folder has the name ``place``.
+    Other files remain, and the folder with them. After a crash, ``place`` is never a partly removed folder.
 
     Args:
-      place: the folder; not a link.
-      files: paths in it; only regular files are removed.
+      place: the folder; not a symbolic link.
+      files: paths in the folder; only regular files are removed.
 
     Raises:
-      OSError: it cannot be removed.
+      OSError: the folder cannot be removed.
     """
     work = Workplace.beside(place)
     try:
@@ -179,7 +180,7 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes regular files below a folder, then their folders if empty; returns whether ``folder`` is gone."""
+    """Removes regular files below a folder, then their folders if empty; returns whether ``folder`` is removed too."""
     parents = {PurePosixPath(".")}
     for name in files:
         if _is_below(folder, name):
@@ -191,14 +192,14 @@ def remove_listed(folder: Path, files: Iterable[str]) -> bool:
 
 
 def move_aside(place: Path, target: Path) -> Path:
-    """Renames ``place`` to ``target``, or to ``<target>-2`` and so on if that exists; returns the new path."""
+    """Renames ``place`` to ``target``, or to ``<target>-2``, ``-3``, … if it exists; returns the new path."""
     free = free_name(target)
     os.rename(place, free)
     return free
 
 
 def free_name(place: Path) -> Path:
-    """Returns a path that does not exist: the given one, or that with ``-2`` and so on."""
+    """Returns a path that does not exist: the given path, or that path with a suffix: ``-2``, ``-3`` and so on."""
     number, free = 1, place
     while os.path.lexists(free):
         number += 1
@@ -207,7 +208,7 @@ def free_name(place: Path) -> Path:
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Removes what killed processes have left unfinished, and restores what they were about to replace.
+    """Removes unfinished files of killed processes, and restores folders that they were about to replace.
 
     Folders without a marker file are not touched.
     """
@@ -220,8 +221,8 @@ def _take_over(folder: Path) -> None:
     """Clears a folder that a killed process has left.
 
     Raises:
-      ForeignError: it has no marker file.
-      BlockingIOError: another process is using it.
+      ForeignError: the folder has no valid marker file, or contains files that are not listed.
+      BlockingIOError: another process is using the folder.
     """
     try:
         mark = open_own(folder.parent, f"{folder.name}/{MARK}")
@@ -266,9 +267,9 @@ def _aside(place: Path) -> Path:
 
 
 def _give_back(old: Path, place: Path) -> None:
-    """Restores a folder in which files of a user remain, under its own name or one next to it."""
+    """Restores a folder in which files of the user remain, to its old path or to one next to it."""
     if os.path.lexists(place):
-        deco_print(f"WARNING: {place} held files that no run has made: they are in {move_aside(old, _aside(place))}.")
+        deco_print(f"WARNING: {place} had files that no run created: they are now in {move_aside(old, _aside(place))}.")
     else:
         os.rename(old, place)
 
@@ -277,7 +278,7 @@ def _new_mark(folder: Path, about: dict[str, Any]) -> IO[bytes]:
     mark = new_file(folder / f"{MARK}.new")
     mark.write(json.dumps(about).encode())
     mark.flush()
-    if about["replaces"]:  # after a power failure it must be possible to restore what was about to be replaced
+    if about["replaces"]:  # so that the folder to be replaced can be restored even after a power failure
         os.fsync(mark.fileno())
     _lock(mark)
     os.replace(folder / f"{MARK}.new", folder / MARK)
@@ -285,7 +286,7 @@ def _new_mark(folder: Path, about: dict[str, Any]) -> IO[bytes]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """Locks a file; returns False if another process holds the lock. File systems without locks always succeed."""
+    """Locks a file; returns False if another process holds the lock, True on file systems without locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -308,7 +309,7 @@ def _below(folder: Path) -> list[str]:
 
 
 def _is_below(folder: Path, name: str) -> bool:
-    """Returns whether a path lies below a folder without passing through a link."""
+    """Returns whether a path is below a folder and does not pass through a symbolic link."""
     path = PurePosixPath(name)
     return (bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
             and not any((folder / parent).is_symlink() for parent in path.parents))

@@ -24,10 +24,10 @@ _MOST_LIST_BYTES = 1 << 22
 
 
 class ListedFolder:
-    """Files below a folder, with a list that maps each path to its checksum (to two while the file is replaced).
+    """Files below a folder, with a list that maps each path to its checksum (two while the file is being replaced).
 
-    A file that is not in the list, or whose content has another checksum, is neither replaced nor removed. Links
-    are not followed.
+    A file that is not in the list, or whose checksum differs, is neither replaced nor removed. Symbolic links are not
+    followed.
 
     Args:
       folder: created together with the first file.
@@ -55,15 +55,15 @@ class ListedFolder:
 
     @contextlib.contextmanager
     def putting(self, name: str, checksum: str = "") -> Iterator[Path]:
-        """Yields an empty file, which is renamed into the folder and added to the list when the context is left.
+        """Yields an empty file, which is renamed into the folder and added to the list at the end of the context.
 
         Args:
-          name: path below the folder; a listed file of that name is replaced.
-          checksum: of the new content, if it is known beforehand.
+          name: path below the folder; a listed file with this path is replaced.
+          checksum: checksum of the new content, if it is known beforehand.
 
         Raises:
-          ForeignError: a file that is not in the list has the name, or a folder is a link.
-          OSError: it cannot be written.
+          ForeignError: a file with this path exists that is not in the list, or a folder is a symbolic link.
+          OSError: the file cannot be written.
         """
         place = self.folder / name
         if self._is_link(name):
@@ -75,7 +75,7 @@ class ListedFolder:
             yield temporary
             with open(temporary, "rb") as file:
                 checksum = checksum or checksum_of(file)
-            # Both checksums are listed until the rename is done, so that either file is known after a crash.
+            # Both checksums are listed until the rename is done, so that either file is recognised after a crash.
             self._write_list({**self._made, name: [*self._made.get(name, ()), checksum]})
         self._write_list({**self._made, name: [checksum]})
 
@@ -95,7 +95,7 @@ class ListedFolder:
         self._write_list({**self._made, name: [checksum]})
 
     def remove(self, names: list[str]) -> None:
-        """Removes files whose content is unchanged, and folders that become empty; removes all names from the list."""
+        """Removes unchanged files, and folders that become empty; removes all given names from the list."""
         own = [name for name in names if self.is_own(name)]
         for parent in {str(PurePosixPath(name).parent) for name in own}:
             inside = [PurePosixPath(name).name for name in own if str(PurePosixPath(name).parent) == parent]
@@ -133,7 +133,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_list(file: BinaryIO) -> bool:
-    """Returns whether the content of a file has the form of such a list."""
+    """Returns whether a file has the format of a ``ListedFolder``'s list."""
     try:
         made = json.loads(file.read(_MOST_LIST_BYTES))
     except (ValueError, RecursionError):

@@ -54,8 +54,8 @@ def test_devices_are_taken_and_others_hidden(machine, gpus, params, names, visib
 @pytest.mark.parametrize(("gpus", "params", "words"), [
     (0, {"num_gpus": 2}, "finds no GPU.*--num_cpu_towers=2"),
     (0, {"gpu_ids": [0]}, "finds no GPU"),
-    (2, {"num_gpus": 4}, "asks for 4 GPUs.*finds 2"),
-    (2, {"gpu_ids": [0, 2]}, r"the GPUs \[0, 2\].*number 0 to 1"),
+    (2, {"num_gpus": 4}, "requests 4 GPUs.*finds only 2"),
+    (2, {"gpu_ids": [0, 2]}, r"the GPUs \[0, 2\].*numbered 0 to 1"),
 ])
 def test_more_than_there_is_is_refused(machine, gpus, params, words):
     machine(gpus)

@@ -59,7 +59,7 @@ def test_a_config_that_differs_is_named_by_key_on_all_ranks():
     assert "'base_params/max_steps' is 4 on rank 2" in words[0]
 
 
-@pytest.mark.parametrize(("name", "words"), [("dtype", "dtype is float16 there and float32 here"),
+@pytest.mark.parametrize(("name", "words"), [("dtype", "dtype is float16 instead of float32"),
                                              ("code", "code of open_seq2seq is 1")])
 def test_another_type_or_code_is_refused(name, words, monkeypatch):
     hashes = {0: "0" * 20, 1: "1" * 20 if name == "code" else "0" * 20}
@@ -82,7 +82,7 @@ def test_other_threads_are_a_warning():
         return preflight.compare(runner, {"config": "x"}, {}, {"threads": str(1 + runner.process_rank)})
 
     for lines in on_ranks(work, 2):
-        assert len(lines) == 1 and "threads is 2 there and 1 here" in lines[0]
+        assert len(lines) == 1 and "threads is 2 instead of 1" in lines[0]
 
 
 def test_data_that_differ_are_refused():
@@ -95,15 +95,15 @@ def test_data_that_differ_are_refused():
         return on_ranks(on_rank)
 
     assert work(None, None) == [None] * 3
-    assert "Rank 1 on host" in work(1, None)[0] and "2 examples there and 3 on rank 0" in work(1, None)[0]
-    assert "Rank 2 on host" in work(None, 2)[0] and "of other lengths" in work(None, 2)[0]
+    assert "Rank 1 on host" in work(1, None)[0] and "2 examples instead of 3" in work(1, None)[0]
+    assert "Rank 2 on host" in work(None, 2)[0] and "different lengths" in work(None, 2)[0]
 
 
 def test_costs_that_differ_are_refused():
     def on_rank(runner):
         return preflight.check_data(runner, "train", np.ones(3, int), np.arange(3) + (runner.process_rank == 1))
 
-    assert "Rank 1 on host" in on_ranks(on_rank)[0] and "of other costs" in on_ranks(on_rank)[0]
+    assert "Rank 1 on host" in on_ranks(on_rank)[0] and "different costs" in on_ranks(on_rank)[0]
 
 
 def test_the_time_limit_ends_a_process_that_is_stuck():
@@ -115,5 +115,5 @@ def test_the_time_limit_ends_a_process_that_is_stuck():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=100,
                           check=False)
     assert done.returncode == 1 and done.stdout == "here\n"
-    assert "not all of the 3 ranks have come together within 0.2 s" in done.stderr
+    assert "not all of the 3 ranks joined within 0.2 s" in done.stderr
     assert "HOROVOD_GLOO_IFACE" in done.stderr and "btl_tcp_if_include" in done.stderr

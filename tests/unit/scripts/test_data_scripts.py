@@ -125,6 +125,6 @@ def test_no_script_writes_a_file_that_it_reads(tmp_path, script, arguments, read
         (tmp_path / name).write_text("a b c\n", encoding="utf-8")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = run(script, *(argument.format(tmp_path) for argument in arguments), cwd=tmp_path)
-    assert done.returncode == 2 and f"{tmp_path}/{read} would be written, but it is" in done.stderr
+    assert done.returncode == 2 and f"The output file {tmp_path}/{read} is the same file as" in done.stderr
     assert done.stderr.count("\n") == 1
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

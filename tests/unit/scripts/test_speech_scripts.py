@@ -171,7 +171,7 @@ def test_character_model(folder):
     ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa"], "nothing to do"),
     ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--infer_output_file", "x",
                 "--beta_max", 2], "give --labels"),
-    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm", "train.txt"], "no ARPA file"),
+    ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm", "train.txt"], "not an ARPA file"),
     ("decode", ["--mode", "infer", "--logits", "dev.npz", "--infer_output_file", "x", "--alpha_max", 1], "eval"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 0.2], "below --alpha 0.5"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 1, "--alpha_step", "nan"], "above 0"),

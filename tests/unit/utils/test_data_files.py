@@ -119,7 +119,7 @@ def test_a_pipe_that_is_given_is_read_when_somebody_writes(tmp_path, monkeypatch
     monkeypatch.setattr(given_files, "_PATIENCE", 0.3)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(DataError, match="is a pipe, and nobody writes into it"):
+    with pytest.raises(DataError, match="is a pipe to which no process writes"):
         given_files.one_text([str(pipe)])
     writer = threading.Thread(target=lambda: pipe.write_text("a\nb\n"), daemon=True)
     writer.start()

@@ -23,7 +23,7 @@ def test_too_little_address_space_is_refused(monkeypatch):
 
 @pytest.mark.parametrize(("error", "words"), [
     (FileNotFoundError(errno.ENOENT, "No such file or directory", "dev.tgt"), "dev.tgt: No such file or directory."),
-    (OSError(errno.ENOSPC, "No space left on device"), "The system: No space left on device: make room there."),
+    (OSError(errno.ENOSPC, "No space left on device"), "The system: No space left on device: free some space."),
     (OSError(errno.EMFILE, "Too many open files", "a"), "ulimit -n"),
     (OSError(errno.EXDEV, "Invalid cross-device link", "a", None, "b"), "a and b: Invalid"),
     (RuntimeError("can't start new thread"), "ulimit -u"),

@@ -135,7 +135,7 @@ def test_where_results_are_written_until_they_are_whole_nothing_of_the_users_is_
         (place / "written").write_text("mine")
     else:
         os.link(tmp_path / "victim", place)
-    with pytest.raises(UserError, match="holds what inference did not write"), OutputFiles() as outputs:
+    with pytest.raises(UserError, match="files that inference did not write"), OutputFiles() as outputs:
         outputs.open(f"{tmp_path}/out.txt")
     assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"mine"}
     assert not (tmp_path / "out.txt").exists()
@@ -153,7 +153,7 @@ def test_no_output_is_an_input(tmp_path):
     (tmp_path / "link").symlink_to("text")
     os.link(tmp_path / "text", tmp_path / "other")
     for name in ("text", "link", "other"):
-        with pytest.raises(UserError, match="which is read: name another place"):
+        with pytest.raises(UserError, match="the same file as the input .*: choose another output file"):
             check_no_input([None, str(tmp_path / name)], [None, str(tmp_path / "missing"), str(tmp_path / "text")])
     check_no_input([str(tmp_path / "new")], [str(tmp_path / "text"), "/dev/stdin"])
 
@@ -199,7 +199,7 @@ def test_a_pipe_gets_lines_at_once(tmp_path):
         assert lines == ["one\n"]
     reader.join(timeout=10)
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode)
-    with pytest.raises(UserError, match="no place beside it"):
+    with pytest.raises(UserError, match="cannot be put next to it"):
         beside(f"{tmp_path}/pipe", ".words.csv")
     with OutputFiles() as outputs:
         outputs.open("/dev/null").write("nothing")

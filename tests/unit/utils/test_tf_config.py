@@ -36,7 +36,7 @@ def test_one_process_is_no_cluster(monkeypatch):
 
 @pytest.mark.parametrize("kind, index", [("ps", 0), ("evaluator", 0), ("worker", 2), ("worker", -1)])
 def test_roles_that_do_not_train_are_refused(monkeypatch, kind, index):
-    with pytest.raises(UserError, match="do not train"):
+    with pytest.raises(UserError, match="are not supported"):
         told(monkeypatch, {**WORKERS, "ps": ["d:4"]}, kind, index)
 
 

@@ -44,7 +44,7 @@ def test_an_alphabet_that_does_not_fit_is_named(tmp_path, name, labels):
 def test_what_was_done_to_transcripts_has_to_have_names(tmp_path):
     np.savez(tmp_path / "a.npz", names=["a"], labels=["x", " "], step_seconds=0.02, normalization="[1]",
              logits_0=np.zeros([2, 3], np.float32))
-    with pytest.raises(DataError, match=r"no whole dump of logits: .* \[1\]"):
+    with pytest.raises(DataError, match=r"not a valid dump of logits: .* \[1\]"):
         read_logits(str(tmp_path / "a.npz"))
 
 
@@ -131,7 +131,7 @@ def test_damage_anywhere_is_said_in_words(tmp_path, name):
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"step_seconds": np.float64("nan")}, "nan seconds"), ({"step_seconds": np.float64(-1)}, "-1 seconds"),
-    ({"logits_0": np.array([["a", "b", "c"]])}, "of the type <U1"), ({"names": np.array(["a", "a"])}, "of one name"),
+    ({"logits_0": np.array([["a", "b", "c"]])}, "got dtype <U1"), ({"names": np.array(["a", "a"])}, "the same name"),
 ])
 def test_dumps_of_something_else(tmp_path, change, words):
     write_logits(str(tmp_path / "a.npz"), {"a": np.zeros((1, 3), np.float32)}, "ab", 0.02)

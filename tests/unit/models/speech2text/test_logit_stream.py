@@ -164,8 +164,8 @@ ATTENTION = {"encoder": "TDNNEncoder", "encoder_params": convolutions("jasper")[
 
 
 @pytest.mark.parametrize(("params", "message"), [
-    (BIDIRECTIONAL, "DeepSpeech2Encoder looks at the whole utterance"),
-    (convolutions("jasper", normalization="instance_norm"), "TDNNEncoder looks at the whole utterance"),
+    (BIDIRECTIONAL, "DeepSpeech2Encoder, as configured, needs the whole utterance"),
+    (convolutions("jasper", normalization="instance_norm"), "TDNNEncoder, as configured, needs the whole utterance"),
     (ATTENTION, "ListenAttendSpellDecoder attends to the whole utterance"),
 ])
 def test_models_that_look_at_the_whole_utterance_are_refused(make, params: dict[str, Any], message: str):

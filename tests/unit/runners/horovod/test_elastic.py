@@ -166,10 +166,10 @@ def refusal(params, what="the mode train") -> str:
 def test_what_cannot_be_elastic_is_refused(monkeypatch):
     for name in ("HOROVOD_ELASTIC", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert "not for the mode eval" in refusal({}, "the mode eval")
-    assert "not for --benchmark" in refusal({}, "--benchmark")
+    assert "not with the mode eval" in refusal({}, "the mode eval")
+    assert "not with --benchmark" in refusal({}, "--benchmark")
     assert "add --use_horovod=True" in refusal({"use_horovod": False})
-    assert "no elastic launcher; start it like this: horovodrun --gloo" in refusal({})
+    assert "without an elastic launcher. Start it like this: horovodrun --gloo" in refusal({})
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     assert "started by mpiexec" in refusal({})
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")

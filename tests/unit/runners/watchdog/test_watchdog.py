@@ -107,7 +107,7 @@ def test_a_stopped_process_is_noticed_told_and_killed(tmp_path, size, victim):
         codes, words, took = job.end()
     assert codes == [-signal.SIGKILL if rank == victim else 1 for rank in range(size)]
     assert words.count("Error:") == 1, words
-    assert f"rank {victim} on host" in words and "no sign for 2 s" in words and f"step {7 + victim}" in words
+    assert f"rank {victim} on host" in words and "no heartbeat for 2 s" in words and f"step {7 + victim}" in words
     assert 1.9 < took < 8.0
 
 
@@ -153,7 +153,7 @@ def test_an_error_that_is_announced_ends_all_with_its_code(tmp_path):
         job.tell(4, "watchdog.announce('bad line 7 of b.txt', 2); import os; os._exit(2)")
         codes, words, took = job.end()
     assert codes == [2] * 6
-    assert words.count("Error:") == 1 and "stopped, because rank 4" in words and "bad line 7 of b.txt" in words
+    assert words.count("Error:") == 1 and "stopped because rank 4" in words and "bad line 7 of b.txt" in words
     assert "died" not in words and took < 5.0
 
 

@@ -63,7 +63,7 @@ def first(header: dict[str, Any]) -> dict[str, Any]:
 
 
 for number, name in enumerate(("../outside", "/etc/passwd", "assets/../../outside", "..", "", "a\0b")):
-    ATTACKS[f"a listed name that leaves the folder, {number}"] = listed(name), "leaves the folder"
+    ATTACKS[f"a listed name that leaves the folder, {number}"] = listed(name), "leads out of the folder"
 for key, value in (("step", "abc"), ("step", -1), ("step", 1.5), ("step", True), ("step", float("nan")),
                    ("step", float("inf")), ("step", 10 ** 30), ("step", []), ("micro_batch", "x"),
                    ("random_seed", 2 ** 70), ("random_seed", 2 ** 43), ("world_size", 0), ("metrics", [1]),
@@ -108,26 +108,26 @@ def the_checkpoint_is_a_link(checkpoint: Path) -> None:
     checkpoint.symlink_to(outside)
 
 
-@attack("weights.safetensors is no file")
+@attack("weights.safetensors is not a regular file")
 def weights_are_a_pipe(checkpoint: Path) -> None:
     (checkpoint / WEIGHTS).unlink()
     os.mkfifo(checkpoint / WEIGHTS)
 
 
-@attack("config.yaml is no file")
+@attack("config.yaml is not a regular file")
 def config_is_a_pipe(checkpoint: Path) -> None:
     (checkpoint / CONFIG).unlink()
     os.mkfifo(checkpoint / CONFIG)
 
 
-@attack("is no file")
+@attack("is not a regular file")
 def an_asset_is_a_pipe(checkpoint: Path) -> None:
     path = next((checkpoint / "assets").iterdir())
     path.unlink()
     os.mkfifo(path)
 
 
-@attack("optimizer.safetensors is no file")
+@attack("optimizer.safetensors is not a regular file")
 def the_optimizer_is_a_folder(checkpoint: Path) -> None:
     (checkpoint / "optimizer.safetensors").unlink()
     (checkpoint / "optimizer.safetensors").mkdir()

@@ -128,7 +128,7 @@ def test_only_the_runs_own_copies_are_replaced_or_removed(tmp_path: Path, capsys
     for path in (folder / "notes.txt", taken):
         path.write_text("somebody's", encoding="utf-8")
     keep_files(tmp_path / "run", "Speech2Text", {"infer": params})
-    assert "no run has made" in capsys.readouterr().out
+    assert "no run has created" in capsys.readouterr().out
     assert taken.read_text(encoding="utf-8") == "somebody's" and changed.read_text(encoding="utf-8") == "mine"
     changed.write_text("worked on", encoding="utf-8")
     keep_files(tmp_path / "run", "Speech2Text", {"infer": model_params(False)})

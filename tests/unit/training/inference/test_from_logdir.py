@@ -67,7 +67,7 @@ def test_texts_come_one_after_another(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layer", [ParallelTextDataLayer, Speech2TextDataLayer])
 @pytest.mark.parametrize(("files", "message"), [
-    (["-"], "nothing came"), (["-", "-"], "twice"), (["/proc/nowhere"], "does not exist")])
+    (["-"], "standard input is empty"), (["-", "-"], "twice"), (["/proc/nowhere"], "does not exist")])
 def test_what_cannot_be_read_is_said_in_one_sentence(monkeypatch, layer, files, message):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
     with pytest.raises(UserError, match=message):

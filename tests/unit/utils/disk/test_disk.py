@@ -178,7 +178,7 @@ def test_files_of_others_in_a_folder_outlive_it(work, victim, capsys):
     add()
     write_folder(work / "run", "new")
     assert (work / "run/data").read_text() == "new" and (work / "run.aside/notes").read_text() == "mine"
-    assert (work / "run.aside/sub/link").is_symlink() and "files that no run has made" in capsys.readouterr().out
+    assert (work / "run.aside/sub/link").is_symlink() and "files that no run created" in capsys.readouterr().out
     assert {path.name for path in work.iterdir()} == {"first", "run", "run.aside"}
 
 
