@@ -98,7 +98,7 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     parser.add_argument("--steps", type=int, default=6, help="updates in a round (default: %(default)s)")

@@ -27,7 +27,7 @@ VALUES = {
 
 DICTS = {
     "{1: 2}": "has to be a dict whose keys", "{null: 1}": "dict whose keys", "{[1]: 2}": "parameter is a dict",
-    "[1]": "parameter is a dict", "x": "but the parameter is a dict", "": "parameter is a dict", "null": "has to be dict",
+    "[1]": "parameter is a dict", "x": "parameter is a dict", "": "parameter is a dict", "null": "has to be dict",
     "{learning_rate: {a: 1}}": "make both of them dicts", "{learning_rate: &a [*a]}": "but the parameter is a dict",
     "{'': 1}": "Unknown parameter 'lr_policy_params/'", '{"a\\0b": 1}': "Unknown parameter 'lr_policy_params/a\\x00b'",
 }
