@@ -193,7 +193,7 @@ def test_a_speaker_left_out(digits):
 
 
 @pytest.mark.parametrize(("argument", "words"), [
-    ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "the minimum has"),
+    ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "the minimum"),
     ("--data_dir=none", "does not exist"),
 ])
 def test_digits_that_cannot_be(digits, argument, words):
