@@ -1,4 +1,4 @@
-"""Command lines that nobody meant: flags, values, names, and numbers out of range."""
+"""Invalid command lines: flags, values, names, and numbers out of range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.hostile.case import CHECK, CONFIG, INFER, Case, Expectation, Refused,
 NEW = (*CHECK, "--logdir=new")
 OF_LOGDIR = ("--mode=infer", "--logdir=run", "--infer_output_file=out.txt", "--infer_files")
 
-# Values of a number, as they are typed, with what is said of them.
+# Values for a number, as typed, with a part of the expected message.
 VALUES = {
     "2024-13-01": "'2024-13-01'", "[2024-13-01]": "'[2024-13-01]'", "!!int abc": "'!!int abc'",
     "[!!int abc]": "'[!!int abc]'", "[!!int '']": "has to be int", "[!!bool maybe]": "'[!!bool maybe]'",

@@ -1,4 +1,4 @@
-"""Config files that nobody meant: YAML, Python, and what stands where a config should."""
+"""Invalid config files: YAML, Python, and other things in place of a config file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OF_YAML = ("--config_file=odd.yaml", "--mode=train", "--check", "--logdir=new")
 OF_PYTHON = ("--config_file=odd.py", "--mode=train", "--check", "--logdir=new")
 A_YAML = copy("run/model.ckpt-60/config.yaml", "odd.yaml")
 
-# What stands where a number should, with what is said of it.
+# YAML values in place of a number, with a part of the expected message.
 YAML_VALUES = {
     "2024-13-01": "'2024-13-01' cannot be read as timestamp", "2024-01-01T25:00:00Z": "cannot be read as timestamp",
     "!!timestamp soon": "'soon' cannot be read as timestamp", "!!timestamp 2024-01-01": "has to be int",
@@ -37,7 +37,7 @@ YAML_VALUES = {
 
 
 def bomb(levels: int = 9) -> str:
-    """A value whose anchors stand for ten times as many values at each level."""
+    """Returns a value whose anchors multiply the number of values by ten at each level."""
     lines = ["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, levels))]
     return f"[{', '.join(lines)}]"
 
@@ -116,7 +116,7 @@ def _sparse(path: object, size: int) -> None:
         file.truncate(size)
 
 
-# Lines at the end of a config that is otherwise in order.
+# Lines appended to an otherwise valid config.
 PYTHON: dict[str, tuple[str, Expectation]] = {
     "raises an error": ("raise ValueError('my own')", Refused("odd.py, line 35: ValueError: my own.")),
     "raises an error without a text": ("raise ValueError", Refused("odd.py, line 35: ValueError.")),
@@ -197,7 +197,7 @@ PYTHON_FILES: dict[str, tuple[bytes, Expectation]] = {
 
 
 def in_package(place: Place) -> None:
-    """Puts the config into a package that cannot be imported."""
+    """Moves the config into a package that cannot be imported."""
     (place / "package").mkdir()
     (place / "package/__init__.py").write_text("raise ValueError", encoding="utf-8")
     (place / "package/config.py").write_bytes((place / "config.py").read_bytes())
