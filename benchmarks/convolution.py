@@ -93,7 +93,7 @@ def measure(shape: Shape, rounds: int) -> list[str]:
 
 
 def main(argv: list[str]) -> None:
-    """Prints the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9, help="number of timed pairs (default: %(default)s)")
     parser.add_argument("--shape", nargs="+", help="TAPS,IN,OUT,STRIDE,BATCH,FRAMES (default: the shapes in "

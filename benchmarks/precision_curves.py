@@ -65,7 +65,7 @@ def draw(path: str, losses: LossFile, rows: Sequence[Row], window: int) -> None:
     paired.fill_between(list(spread), [-value for value in band], band, color="0.85",
                         label=f"±{BAND:.0f} std. deviations of {REFERENCE} seeds")
     curves.set(xlabel="updates", ylabel=f"mean training loss of {window} updates")
-    paired.set(xlabel="updates", ylabel=f"difference to {REFERENCE}, equal seeds")
+    paired.set(xlabel="updates", ylabel=f"difference from {REFERENCE}, equal seeds")
     for axes in (curves, paired):
         axes.legend(fontsize="small")
         axes.grid(alpha=0.3)

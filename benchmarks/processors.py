@@ -55,7 +55,7 @@ def rounded(speeds: Speeds) -> Speeds:
 
 
 def train(config: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Returns a model's training speed in each dtype, measured alternately, and the unit that the speed counts."""
+    """Returns a model's training speed in each dtype, measured alternately, and the unit of the speed."""
     with workers_in_turns([make_setting(name, on_gpu=False) for name in TYPES], str(config), [], steps=options.steps,
                           warmup=options.warmup, rounds=options.rounds) as workers:
         speeds = {worker.result.name: round(worker.result.speed, 1) for worker in workers}

@@ -151,7 +151,7 @@ def describe(scales: list[Scale], options: argparse.Namespace) -> str:
         costs = fit_costs(timings)
         parts += ["Reduction of the model's gradients:", reduction_table(measured),
                   f"Reductions of several sizes, and the fitted costs ({costs}):", fit_table(timings, costs),
-                  f"The model for these ranks, {options.overlap:.0%} of the reduction hidden:",
+                  f"Cost model for these ranks, with {options.overlap:.0%} of the reduction hidden:",
                   check_table(measured, costs, options.overlap), *_predictions(measured[-1], costs, options)]
     return "\n\n".join(parts)
 

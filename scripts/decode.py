@@ -136,7 +136,7 @@ def _flags(names: Sequence[str]) -> str:
 
 def _check_grid(args: argparse.Namespace, name: str) -> None:
     first, last = getattr(args, name), getattr(args, f"{name}_max")
-    if not getattr(args, f"{name}_step") > 0:  # nor is NaN
+    if not getattr(args, f"{name}_step") > 0:  # refuses NaN too
         raise UserError(f"--{name}_step has to be above 0.")
     if last is not None and last < first:
         raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid starts: increase it.")

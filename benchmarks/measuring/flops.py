@@ -65,7 +65,7 @@ class Tally:
             yield
 
     def flops_behind(self, tensors: Iterable[Any]) -> tf.Tensor:
-        """Returns the FLOPs that tensors of one graph need, a float64 scalar of that graph."""
+        """Returns the FLOPs needed to compute tensors of one graph, as a float64 scalar tensor of that graph."""
         total = tf.zeros([], tf.float64)
         for operation in _operations_behind(tensors):
             if operation.type in PRODUCTS:

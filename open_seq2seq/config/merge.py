@@ -96,7 +96,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the smallest section that ``merge_params(base, section)`` turns into ``merged``.
+    """Returns the smallest ``section`` for which ``merge_params(base, section)`` returns ``merged``.
 
     A key that is missing from ``merged`` becomes ``None``, which is how a section switches a parameter off.
     """

@@ -28,7 +28,7 @@ _LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
 _LARGEST_INT = 2 ** 63 - 1
 # What happens if a value has changed when a run is resumed or its weights are used; see ``Param.on_change``.
 REFUSE, SAY, FREE = "refuse", "say", "free"
-_SHOWN = 200  # characters of a value in a message
+_SHOWN = 200  # maximum number of characters of a value in a message
 
 
 @dataclass(frozen=True)

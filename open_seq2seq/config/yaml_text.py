@@ -52,7 +52,8 @@ class Loader(yaml.SafeLoader):
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is not None and key != "<<" and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key '{key}' comes twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key}' occurs twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 

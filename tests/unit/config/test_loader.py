@@ -96,7 +96,7 @@ def test_path_does_not_grow(tmp_path):
     ("config.yaml", "base_model: M\nbase_params: {}\ntrain_parms: {}\n", "Did you mean 'train_params'?"),
     ("config.yaml", "base_model: M\nbase_params: [1]\n", "base_params is of type list"),
     ("config.yaml", "base_model: M\nbase_params:\n  a: [1\n", "line 4 is not valid YAML"),
-    ("config.yaml", "base_model: M\nbase_params:\n  a: 1\n  a: 2\n", "line 4 is not valid YAML: the key 'a' comes"),
+    ("config.yaml", "base_model: M\nbase_params:\n  a: 1\n  a: 2\n", "line 4 is not valid YAML: the key 'a' occurs"),
     ("config.yaml", "base_model: !!python/name:os.system\nbase_params: {}\n", "line 1 is not valid YAML"),
     ("config.yaml", "base_model: M\nbase_params:\n  a: !!bool maybe\n", "line 3 is not valid YAML: 'maybe' cannot"),
     ("config.yaml", "base_model: M\nbase_params:\n  1: 2\n", "base_params has the key 1, but keys must be strings"),
