@@ -1,10 +1,11 @@
-"""Time of a convolution over time with its gradients: TensorFlow's own, and convolutions in their place.
+"""Times a 1-D convolution and its gradients: TensorFlow's own gradients, and gradients written as convolutions.
 
 usage: python benchmarks/convolution.py [--rounds 9] [--shape 11,256,256,1,8,200 ...]
 
-A shape is taps, channels in, channels out, stride, batch and frames. Both get the same float32 inputs in turns, forward
-and backward; the ratio is the median of those of the pairs. open_seq2seq.parts.conv_blocks takes the second where
-TensorFlow leaves oneDNN off, which the last line tells of this CPU.
+A shape is taps, input channels, output channels, stride, batch and frames. Both versions run forward and backward
+passes on the same float32 inputs, alternately; the reported ratio is the median over the pairs.
+open_seq2seq.parts.conv_blocks uses the second version if TensorFlow disables oneDNN; the last line says whether it is
+on for this CPU.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ SHAPES: tuple[Shape, ...] = (
 
 
 def parse_shape(text: str) -> Shape:
-    """Returns taps, channels in and out, stride, batch and frames.
+    """Returns taps, input channels, output channels, stride, batch and frames.
 
     Raises:
-      UserError: these are not six whole numbers from 1, or there are fewer frames than taps.
+      UserError: the text is not six positive integers, or there are fewer frames than taps.
     """
     numbers = tuple(int(part) for part in text.split(",") if part.strip().isdigit())
     if len(numbers) != 6 or len(numbers) != text.count(",") + 1 or min(numbers) < 1 or numbers[5] < numbers[0]:
-        raise UserError(f"--shape {text}: six whole numbers, TAPS,IN,OUT,STRIDE,BATCH,FRAMES, with as many frames as "
-                        "taps or more.")
+        raise UserError(f"--shape must be six positive integers TAPS,IN,OUT,STRIDE,BATCH,FRAMES, got {text!r}; FRAMES "
+                        "must be at least TAPS.")
     return numbers
 
 
 def ways(shape: Shape) -> tuple[Callable, Callable]:
-    """Returns the convolution with TensorFlow's gradients, and that with convolutions for gradients."""
+    """Returns the convolution with TensorFlow's gradients, and the one whose gradients are convolutions."""
     taps, stride = shape[0], shape[3]
     before = (taps - 1) // 2
     steps = Steps(stride) if stride > 1 else Steps(pads=(before, taps - 1 - before))
@@ -57,7 +58,7 @@ def ways(shape: Shape) -> tuple[Callable, Callable]:
 
 
 def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
-    """Returns a compiled function of a forward and backward pass; it gives both gradients' sums of squares."""
+    """Returns a compiled forward and backward pass, which returns the sum of squares of each gradient."""
     def run(x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch([x, kernel])
@@ -70,7 +71,7 @@ def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Calla
 
 
 def measure(shape: Shape, rounds: int) -> list[str]:
-    """Returns a row of the table: both ways in turns."""
+    """Measures both versions alternately; returns a row of the table."""
     taps, inputs, outputs, stride, batch, frames = shape
     x = tf.random.stateless_normal([batch, frames, inputs], seed=[0, 1])
     kernel = tf.random.stateless_normal([taps, inputs, outputs], seed=[0, 2]) / (taps * inputs) ** 0.5
@@ -92,13 +93,14 @@ def measure(shape: Shape, rounds: int) -> list[str]:
 
 
 def main(argv: list[str]) -> None:
-    """Prints the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--shape", nargs="+", help="TAPS,IN,OUT,STRIDE,BATCH,FRAMES; those of docs/speed.md otherwise")
+    parser.add_argument("--rounds", type=int, default=9, help="number of timed pairs (default: %(default)s)")
+    parser.add_argument("--shape", nargs="+", help="TAPS,IN,OUT,STRIDE,BATCH,FRAMES (default: the shapes in "
+                        "docs/speed.md)")
     args = parser.parse_args(argv)
     if args.rounds < 1:
-        raise UserError("--rounds takes 1 or more.")
+        raise UserError("--rounds must be at least 1.")
     shapes = [parse_shape(text) for text in args.shape] if args.shape else SHAPES
     print(markdown_table(["taps, channels in → out", "batch × frames", "TensorFlow's ms", "ms", "times as fast",
                           "relative difference"], [measure(shape, args.rounds) for shape in shapes]))

@@ -1,11 +1,12 @@
-"""Speed of CTC prefix beam search on one core, beside pyctcdecode where that is installed.
+"""Measures the speed of CTC prefix beam search on one core, and of pyctcdecode if it is installed.
 
 usage: python benchmarks/ctc_decoding.py [--beam_width 16 100] [--frames 500] [--repeats 5]
 
-Three kinds of logits, 28 symbols and a blank: `clear` (a well trained model: most frames have one symbol that is
-worth considering), `noisy` (a poor one) and `flat` (an untrained one). Both programs get the same logits, width and
-pruning, in turns; the table tells the shortest time of each. The language model is a 3-gram of made-up words, estimated
-here, written as ARPA and read by both (pyctcdecode reads it by kenlm: `pip install pyctcdecode kenlm`).
+There are three kinds of logits for 28 symbols and a blank: `clear` (like those of a well-trained model, with one likely
+symbol in most frames), `noisy` (of a poor model) and `flat` (of an untrained model). Both programs decode the same
+logits with the same beam width and pruning, alternately; the table has the shortest time of each. The language model is
+a 3-gram model of made-up words, estimated by this program, written as an ARPA file and read by both programs
+(pyctcdecode needs kenlm for it: `pip install pyctcdecode kenlm`).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from open_seq2seq.decoding.ngram import write_arpa
 from open_seq2seq.decoding.ngram.estimation import estimate
 
 LABELS = list("abcdefghijklmnopqrstuvwxyz' ")
-BEAM_THRESHOLD, SYMBOL_THRESHOLD = 10.0, -5.0  # pyctcdecode's own
+BEAM_THRESHOLD, SYMBOL_THRESHOLD = 10.0, -5.0  # pyctcdecode's defaults
 ALPHA, BETA, OOV_PENALTY = 0.5, 1.5, 10.0
 KINDS = {"clear": 1.0, "noisy": 2.5}
 
 
 def make_words(rng: np.random.Generator, count: int) -> list[str]:
-    """Returns different made-up words of 2 to 9 letters."""
+    """Returns distinct made-up words of 2 to 9 letters."""
     words: dict[str, None] = {}
     while len(words) < count:
         words["".join(rng.choice(LABELS[:26], rng.integers(2, 10)))] = None
@@ -42,7 +43,7 @@ def make_words(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def make_text(rng: np.random.Generator, words: list[str], sentences: int) -> list[list[str]]:
-    """Returns sentences of words, the first ones of the list the most frequent."""
+    """Returns sentences of random words; words at the start of the list are the most frequent."""
     shares = 1.0 / np.arange(1, len(words) + 1)
     return [list(rng.choice(words, rng.integers(4, 20), p=shares / shares.sum())) for _ in range(sentences)]
 
@@ -65,7 +66,7 @@ def make_logits(rng: np.random.Generator, kind: str, text: list[list[str]], fram
 
 
 def our_decoder(width: int, lm_path: str | None) -> Callable[[np.ndarray], str]:
-    """Returns a function from logits to the best text."""
+    """Returns a function that decodes logits to the best text with CtcDecoder."""
     decoder = CtcDecoder(LABELS, {
         "beam_width": width, "beam_threshold": BEAM_THRESHOLD, "symbol_threshold": SYMBOL_THRESHOLD, "alpha": ALPHA,
         "beta": BETA, "oov_penalty": OOV_PENALTY, "lm_path": lm_path})
@@ -73,11 +74,11 @@ def our_decoder(width: int, lm_path: str | None) -> Callable[[np.ndarray], str]:
 
 
 def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable[[np.ndarray], str] | None:
-    """Returns the same by pyctcdecode, or None where it, or kenlm for the language model, is missing."""
+    """Returns the same function for pyctcdecode, or None if pyctcdecode, or kenlm if it is needed, is missing."""
     try:
         from pyctcdecode import build_ctcdecoder
         if lm_path is not None:
-            import kenlm  # noqa: F401 (pyctcdecode reads the model by it)
+            import kenlm  # noqa: F401 (pyctcdecode reads the model with it)
     except ImportError:
         return None
     logging.disable(logging.WARNING)
@@ -89,7 +90,7 @@ def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable
 
 def in_turns(programs: list[Callable[[np.ndarray], str] | None], logits: np.ndarray,
              repeats: int) -> list[tuple[float, str]]:
-    """Runs the programs in turns; returns the shortest processor time of each in milliseconds, and its text."""
+    """Runs the programs alternately; returns each one's shortest CPU time in milliseconds, and its text."""
     times: list[list[float]] = [[] for _ in programs]
     texts = ["" for _ in programs]
     for _ in range(repeats):
@@ -102,12 +103,13 @@ def in_turns(programs: list[Callable[[np.ndarray], str] | None], logits: np.ndar
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Prints the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--beam_width", type=int, nargs="+", default=[16, 100])
-    parser.add_argument("--frames", type=int, default=500)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--vocabulary", type=int, default=5000, help="words of the language model")
+    parser.add_argument("--beam_width", type=int, nargs="+", default=[16, 100], help="beam widths to measure")
+    parser.add_argument("--frames", type=int, default=500, help="frames of logits (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each program (default: %(default)s)")
+    parser.add_argument("--vocabulary", type=int, default=5000,
+                        help="number of words in the language model (default: %(default)s)")
     args = parser.parse_args(argv)
     rng = np.random.default_rng(0)
     words = make_words(rng, args.vocabulary)
@@ -126,7 +128,7 @@ def main(argv: list[str] | None = None) -> None:
                     print(f"| {kind} | {'3-gram' if path else 'none'} | {width} | {ours:.1f} | {theirs:.1f} | "
                           f"{theirs / ours:.1f} | {'yes' if mine == other else 'no'} |", flush=True)
     if programs[1] is None:
-        print("pyctcdecode (or kenlm, for the language model) is not installed: no comparison.")
+        print("No comparison: pyctcdecode, or kenlm for the language model, is not installed.")
 
 
 if __name__ == "__main__":

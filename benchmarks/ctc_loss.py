@@ -1,10 +1,11 @@
-"""Time of the CTC loss with its gradient, beside TensorFlow's kernels.
+"""Times the CTC loss and its gradient, and compares them with TensorFlow's implementations.
 
 usage: python benchmarks/ctc_loss.py [--kernels here,ctc_loss_op,tf_dense] [--rounds 5]
 
-`here` is open_seq2seq.parts.ctc; `ctc_loss_op` TensorFlow's CPU kernel (tf.raw_ops.CTCLoss), `tf_dense` its loop of
-operations (tf.nn.ctc_loss with dense labels), which takes minutes on long labels. All get the same logits in turns. The
-largest differences of loss and gradient to a float64 recursion tell how exact each is.
+`here` is open_seq2seq.parts.ctc, `ctc_loss_op` is TensorFlow's CPU kernel (tf.raw_ops.CTCLoss), and `tf_dense` is its
+loop of operations (tf.nn.ctc_loss with dense labels), which takes minutes on long labels. All of them get the same
+logits, alternately. Two columns show how accurate each is: the largest error of a loss, compared with a float64
+recursion, and the largest sum of the gradients of a frame, which should be 0.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ KERNELS = {"here": ctc_loss, "ctc_loss_op": _ctc_loss_op, "tf_dense": _tf_dense}
 
 
 def make_inputs(batch: int, frames: int, symbols: int, label: int) -> Inputs:
-    """Returns logits, labels, their lengths and the frames of a made-up batch; labels have no equal neighbours."""
+    """Returns logits, labels, label lengths and frame counts of a random batch; adjacent labels are never equal."""
     rng = np.random.default_rng(0)
     steps = rng.integers(1, symbols - 1, (batch, label))
     labels = np.cumsum(steps, axis=1) % (symbols - 1)
@@ -61,7 +62,7 @@ def make_inputs(batch: int, frames: int, symbols: int, label: int) -> Inputs:
 
 
 def exact_losses(inputs: Inputs) -> np.ndarray:
-    """Returns the losses by a float64 recursion ``[batch]``."""
+    """Returns the losses ``[batch]``, computed by a float64 recursion."""
     found = []
     for logits, labels, count, steps in zip(*(tensor.numpy() for tensor in inputs), strict=True):
         log_probs = logits.astype(np.float64)
@@ -79,7 +80,7 @@ def exact_losses(inputs: Inputs) -> np.ndarray:
 
 
 def with_gradient(loss: Callable) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-    """Returns the loss and its gradient as one compiled function."""
+    """Returns a compiled function that computes the loss and its gradient."""
     def run(logits: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(logits)
@@ -90,7 +91,7 @@ def with_gradient(loss: Callable) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
 
 
 def measure(names: list[str], inputs: Inputs, rounds: int) -> list[list[str]]:
-    """Returns rows of the table for one shape: kernels in turns."""
+    """Measures the kernels alternately on one shape; returns their rows of the table."""
     functions = {name: with_gradient(KERNELS[name]) for name in names}
     exact = exact_losses(inputs)
     results = {name: [value.numpy() for value in function(*inputs)] for name, function in functions.items()}
@@ -107,15 +108,15 @@ def measure(names: list[str], inputs: Inputs, rounds: int) -> list[list[str]]:
 
 
 def main(argv: list[str]) -> None:
-    """Prints the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", default="here,ctc_loss_op", help="of " + ", ".join(KERNELS))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--kernels", default="here,ctc_loss_op", help="comma-separated, out of " + ", ".join(KERNELS))
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds (default: %(default)s)")
     args = parser.parse_args(argv)
     names = [name.strip() for name in args.kernels.split(",")]
     unknown = [name for name in names if name not in KERNELS]
     if unknown or args.rounds < 1:
-        raise UserError(f"--kernels takes {', '.join(KERNELS)}, and --rounds at least 1.")
+        raise UserError(f"--kernels must be some of {', '.join(KERNELS)}, and --rounds at least 1.")
     rows = [row for shape in SHAPES for row in measure(names, make_inputs(*shape), args.rounds)]
     print(markdown_table(["batch×frames×symbols×label", "kernel", "ms, median", "fastest", "error of the loss",
                           "largest sum of a frame's gradient"], rows))

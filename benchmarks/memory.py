@@ -1,11 +1,11 @@
-"""Measures peak memory by batch size, and the largest batch that fits a memory limit, as a Markdown table.
+"""Measures peak memory for several batch sizes and finds the largest batch within a memory limit.
 
     python benchmarks/memory.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py \
         --dtypes float32,mixed --limit_mb 8000 --start 1024
 
-Every batch size is tried in a process of its own, which makes a few updates from the batch that
-holds the longest example. Sizes double from ``--start`` until one exceeds the limit; then the gap
-is halved ``--halvings`` times. Unknown options override the config.
+Prints a Markdown table. Each batch size is tried in a separate process, which makes a few updates
+on the batch that contains the longest example. Sizes double from ``--start`` until one exceeds the
+limit; then ``--halvings`` steps of bisection follow. Unknown options override the config.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     parser.add_argument("--config_file", required=True, help="a config with a training section")
-    parser.add_argument("--dtypes", default="float32,mixed", help="arithmetic types, separated by commas")
+    parser.add_argument("--dtypes", default="float32,mixed", help="comma-separated dtypes")
     parser.add_argument("--limit_mb", type=float, default=8000, help="memory limit in MB")
-    parser.add_argument("--start", type=int, default=1024, help="first batch size")
-    parser.add_argument("--halvings", type=int, default=2, help="how often the last gap is halved")
+    parser.add_argument("--start", type=int, default=1024, help="first batch size to try")
+    parser.add_argument("--halvings", type=int, default=2, help="number of bisection steps")
     options, overrides = parser.parse_known_args(argv)
     print("| dtype | batch size | objects | peak MB | step s | objects/s | fits |\n|---|---|---|---|---|---|---|")
     for dtype in options.dtypes.split(","):

@@ -1,4 +1,4 @@
-"""Trains a config's first updates in several settings with equal seeds, and compares the losses with float32's.
+"""Trains the first updates of a config in several settings with equal seeds and compares the losses with float32.
 
     python benchmarks/precision_curves.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py \
         --csv=curves/losses.csv --output=curves/table.md --png=docs/images/precision-curves.png \
@@ -6,11 +6,10 @@
         --lr_policy_params/warmup_steps=300
 
 A setting is written dtype[/loss_scaling]:updates:seeds, or mixed/product+recurrence:updates:seeds with the kinds of
-operations that mixed computes in bfloat16 on a CPU. Each run has a process of its own, and is
-added to the CSV file when it is complete: the same command, given again, goes on after the last
-complete run. Settings are compared at equal numbers of updates: steps that loss scaling skipped
-do not count. The band is two standard deviations of the float32 seeds. Other options override
-the config.
+operations that mixed computes in bfloat16 on a CPU. Each run has its own process and is added to the CSV file
+when it is complete; running the same command again continues after the last complete run. Settings are compared
+after equal numbers of updates; steps that loss scaling skipped do not count. The band is two standard deviations
+over the float32 seeds. Unknown options override the config.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from open_seq2seq.utils.errors import UserError
 
 
 def run_missing(losses: LossFile, plans: Sequence[Plan], config_file: str, overrides: Sequence[str]) -> None:
-    """Makes the runs that the file has not, and says how long each took."""
+    """Makes the runs that are missing from the file, and prints how long each took."""
     for plan in plans:
-        # The reference is validated wherever a shorter setting ends.
+        # Each run is also validated after the numbers of updates at which shorter settings end.
         marks = sorted({other.updates for other in plans if other.updates <= plan.updates})
         for seed in plan.seeds:
             if losses.has(plan.name, seed, marks):
@@ -49,7 +48,7 @@ def run_missing(losses: LossFile, plans: Sequence[Plan], config_file: str, overr
 
 
 def draw(path: str, losses: LossFile, rows: Sequence[Row], window: int) -> None:
-    """Writes the plot: the mean curves, and the paired differences in the band.
+    """Writes the plot: the mean loss curves, and the paired differences with the band.
 
     Raises:
       UserError: matplotlib is missing.
@@ -66,7 +65,7 @@ def draw(path: str, losses: LossFile, rows: Sequence[Row], window: int) -> None:
     paired.fill_between(list(spread), [-value for value in band], band, color="0.85",
                         label=f"±{BAND:.0f} std. deviations of {REFERENCE} seeds")
     curves.set(xlabel="updates", ylabel=f"mean training loss of {window} updates")
-    paired.set(xlabel="updates", ylabel=f"difference to {REFERENCE}, equal seeds")
+    paired.set(xlabel="updates", ylabel=f"difference from {REFERENCE}, equal seeds")
     for axes in (curves, paired):
         axes.legend(fontsize="small")
         axes.grid(alpha=0.3)
@@ -75,7 +74,7 @@ def draw(path: str, losses: LossFile, rows: Sequence[Row], window: int) -> None:
 
 
 def _draw_differences(axes: Any, row: Row) -> None:
-    line = axes.plot([], [], label=row.plan.name)[0]  # takes a colour, and the legend's entry
+    line = axes.plot([], [], label=row.plan.name)[0]  # empty, for the colour and the entry in the legend
     for seed in row.plan.seeds:
         pairs = [(difference.update, difference.value) for difference in row.train if difference.seed == seed]
         if pairs:
@@ -88,36 +87,36 @@ def report(losses: LossFile, plans: Sequence[Plan], window: int) -> tuple[str, l
     """Returns the table as Markdown, and its rows.
 
     Raises:
-      UserError: no run is there.
+      UserError: the file contains no complete run.
     """
     rows = compare(losses.losses, plans, window)
     if not rows:
-        raise UserError("There is no complete run to report of yet.")
-    notes = (f"Difference: the setting's loss minus {REFERENCE}'s, of the same seed after as many updates. "
+        raise UserError("The --csv file contains no complete run of these settings yet.")
+    notes = (f"Difference: the setting's loss minus {REFERENCE}'s, for the same seed after as many updates. "
              f"A window is the mean training loss of {window} updates.")
     return f"{markdown_table(HEAD, table_rows(rows))}\n\n{notes}\n", rows
 
 
 def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns the options, and the arguments that are for the config."""
+    """Returns the parsed options, and the remaining arguments, which override the config."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     parser.add_argument("--config_file", required=True, help="a config with training and evaluation")
     parser.add_argument("--settings", nargs="+", required=True, metavar="SETTING:UPDATES:SEEDS",
-                        help="what to run, float32 among it")
-    parser.add_argument("--csv", required=True, type=Path, help="where losses are kept, and found again")
-    parser.add_argument("--output", help="where the table is written, besides the screen")
-    parser.add_argument("--png", help="where the plot is written")
-    parser.add_argument("--window", type=int, default=10, help="updates whose training losses are averaged")
-    parser.add_argument("--report_only", action="store_true", help="run nothing; report of what is in the CSV file")
+                        help="settings to run, including float32")
+    parser.add_argument("--csv", required=True, type=Path, help="file that stores the losses of complete runs")
+    parser.add_argument("--output", help="also write the table to this file")
+    parser.add_argument("--png", help="write the plot to this file")
+    parser.add_argument("--window", type=int, default=10, help="number of updates to average training losses over")
+    parser.add_argument("--report_only", action="store_true", help="run nothing; only report the runs in the CSV file")
     return parser.parse_known_args(argv)
 
 
 def main(argv: list[str]) -> None:
-    """Makes the missing runs; prints and draws the comparison."""
+    """Makes the missing runs, then prints and draws the comparison."""
     options, overrides = parse_arguments(argv)
     if options.png:
-        new_figure(1)  # a missing matplotlib is told before the runs, not after
+        new_figure(1)  # fails before the runs, not after them, if matplotlib is missing
     plans = [parse_plan(text) for text in options.settings]
     losses = LossFile(options.csv, f"{options.config_file} {' '.join(overrides)}".rstrip())
     if not options.report_only:

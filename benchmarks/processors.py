@@ -1,9 +1,9 @@
-"""Measures this processor, and adds or replaces its row in benchmarks/results/processors.yaml and the documentation.
+"""Measures this processor and writes its row to benchmarks/results/processors.yaml and the documentation.
 
     python benchmarks/processors.py
 
-It takes up to six minutes of a machine that does nothing else: the speeds of raw operations; training of four small
-models in float32 and in mixed, in turns; beam search. All data are made up on the spot, in a temporary folder.
+Measures the speed of raw operations, of training four small models in float32 and mixed (alternately), and of beam
+search. Takes up to six minutes on an otherwise idle machine. All data are generated in a temporary folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TYPES = ("float32", "mixed")
 
 
 def measure(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
-    """Returns this processor's row."""
+    """Measures this processor and returns its row of the table."""
     raw = rounded(call(measure_speeds, *(RAW_LIMITS if options.rounds > 1 else (0.0, 1))))
     with tempfile.TemporaryDirectory(prefix="os2s-processors-") as folder:
         configs = write_small_models(Path(folder))
@@ -50,12 +50,12 @@ def measure(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
 
 
 def rounded(speeds: Speeds) -> Speeds:
-    """Returns speeds with one decimal."""
+    """Returns the speeds, rounded to one decimal place."""
     return {kind: {name: round(value, 1) for name, value in by_type.items()} for kind, by_type in speeds.items()}
 
 
 def train(config: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the training speed of a model in each type, measured in turns, and what was bfloat16 in mixed."""
+    """Returns a model's training speed in each dtype, measured alternately, and the unit of the speed."""
     with workers_in_turns([make_setting(name, on_gpu=False) for name in TYPES], str(config), [], steps=options.steps,
                           warmup=options.warmup, rounds=options.rounds) as workers:
         speeds = {worker.result.name: round(worker.result.speed, 1) for worker in workers}
@@ -63,7 +63,7 @@ def train(config: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
-    """Returns how many sentences a second beam search decodes: that of the quickest pass over the test set."""
+    """Returns the speed of beam search in sentences per second, in the fastest pass over the test set."""
     import tensorflow as tf
 
     from open_seq2seq.config.loader import load_config
@@ -89,7 +89,7 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
             return model.predict(batch)
 
     seconds = []
-    for _ in range(1 + rounds):  # the first traces
+    for _ in range(1 + rounds):  # the first pass traces the function and is not timed
         start = time.perf_counter()
         for batch in batches:
             tf.nest.map_structure(lambda output: output.numpy(), predict(batch))
@@ -98,16 +98,16 @@ def decoding_speed(config_file: str, dtype: str, rounds: int) -> float:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
-    parser.add_argument("--steps", type=int, default=6, help="updates in a round (default: %(default)s)")
-    parser.add_argument("--warmup", type=int, default=3, help="updates after the first that are not timed")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each type, taken in turns")
-    parser.add_argument("--models", nargs="+", help="train these alone: for tries, with a --figures of one's own")
-    parser.add_argument("--figures", type=Path, default=FIGURES, help="YAML file of the rows")
+    parser.add_argument("--steps", type=int, default=6, help="updates per round (default: %(default)s)")
+    parser.add_argument("--warmup", type=int, default=3, help="untimed updates after the first (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each dtype (default: %(default)s)")
+    parser.add_argument("--models", nargs="+", help="train only these models, for trials with another --figures file")
+    parser.add_argument("--figures", type=Path, default=FIGURES, help="YAML file that contains the rows")
     parser.add_argument("--document", type=Path, default=DOCUMENT, help="page whose table is replaced")
-    parser.add_argument("--table_only", action="store_true", help="measure nothing: make the table of what is there")
+    parser.add_argument("--table_only", action="store_true", help="measure nothing; only write the table from the rows")
     options = parser.parse_args(argv)
     if min(options.steps, options.rounds) < 1 or options.warmup < 0:
         parser.error("--steps and --rounds have to be at least 1, --warmup at least 0")
@@ -115,14 +115,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> None:
-    """Measures, writes, prints."""
+    """Measures this processor unless --table_only is given, and updates and prints the table."""
     options = parse_arguments(argv)
     if options.table_only:
         rows = read_rows(options.figures)
     else:
         machine = describe_machine()
         if machine.on_gpu:
-            raise UserError("A GPU is visible, and processors are compared here: set CUDA_VISIBLE_DEVICES=-1.")
+            raise UserError("A GPU is visible, but this benchmark measures the CPU: set CUDA_VISIBLE_DEVICES=-1.")
         start = time.perf_counter()
         rows = put_row(measure(options, machine), options.figures)
         print(f"{machine}: measured in {time.perf_counter() - start:.0f} s", file=sys.stderr)

@@ -1,14 +1,14 @@
-"""Says where the time of a training step goes, in each arithmetic type, as a Markdown table.
+"""Breaks down the time of a training step by kind of operation, for each dtype, as a Markdown table.
 
     python benchmarks/profile_step.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py \
         --dtypes float32,mixed --steps 8 --batch_size_per_gpu=4096 --output=profile.md
 
-TensorFlow's profiler measures every operation of some updates on batches spread over an epoch;
-each type has a process of its own. Other options override the config.
-With --plain a Transformer is also profiled as it is written plainly with Keras' layers and Adam.
-What it cannot tell: operations that run side by side share the cores, and each is charged all of
-its time; sums written as products with ones count as products; element-wise operations fused
-into a product count with it.
+TensorFlow's profiler measures every operation of some updates on batches spread over an epoch.
+Each dtype has its own process. Unknown options override the config. With --plain, a Transformer
+implemented with standard Keras layers and Adam is profiled too.
+Limitations: operations that run in parallel share the cores, but each is charged its full duration;
+sums computed as products with ones count as products; element-wise operations that are fused into a
+product count as part of the product.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.measuring.settings import default_names, make_setting
 
 
 def format_table(names: Sequence[str], profiles: Sequence[Profile]) -> str:
-    """Returns milliseconds and shares by category; with two types or more also how much quicker than the first."""
+    """Returns the table of milliseconds and shares by category; further dtypes get their speed-up over the first."""
     head = ["part of the step"]
     for number, name in enumerate(names):
         head += [f"{name} ms", "share", *(["quicker"] if number else [])]
@@ -57,21 +57,21 @@ def _ratio(first: float, value: float) -> str:
 
 
 def format_types(name: str, profile: Profile, top: int) -> str:
-    """Returns the types of operations that take longest, in one line."""
+    """Returns one line with the types of operations that take the most time."""
     longest = list(profile.by_type.items())[:top]
     return f"{name}: " + ", ".join(f"{kind} {1e3 * seconds:,.1f} ms" for kind, seconds in longest)
 
 
 def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns the options, and the arguments that are for the config."""
+    """Returns the parsed options, and the remaining arguments, which override the config."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     parser.add_argument("--config_file", required=True, help="a config with a training section")
-    parser.add_argument("--dtypes", help="arithmetic types, separated by commas; the first is compared with")
-    parser.add_argument("--steps", type=int, default=8, help="updates that are profiled")
-    parser.add_argument("--plain", action="store_true", help="profile the network written plainly with Keras too")
-    parser.add_argument("--top", type=int, default=12, help="how many types of operations are listed")
-    parser.add_argument("--output", help="where the table is written, besides the screen")
+    parser.add_argument("--dtypes", help="comma-separated dtypes; the first is the baseline")
+    parser.add_argument("--steps", type=int, default=8, help="number of updates to profile")
+    parser.add_argument("--plain", action="store_true", help="also profile the network built from plain Keras layers")
+    parser.add_argument("--top", type=int, default=12, help="number of operation types to list")
+    parser.add_argument("--output", help="also write the table to this file")
     options, overrides = parser.parse_known_args(argv)
     if options.steps < 1:
         parser.error("--steps has to be at least 1")
@@ -79,7 +79,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def main(argv: list[str]) -> None:
-    """Profiles, prints, writes."""
+    """Profiles, prints the report, and writes it to a file if requested."""
     options, overrides = parse_arguments(argv)
     machine = describe_machine()
     names = [name.strip() for name in options.dtypes.split(",")] if options.dtypes else default_names(machine.on_gpu)

@@ -1,11 +1,12 @@
-"""Measures forward and backward passes of recurrent stacks: ours in FP32 and bfloat16, Keras', and PyTorch's.
+"""Times forward and backward passes of recurrent stacks: the toolkit's in float32 and bfloat16, Keras's and PyTorch's.
 
     python benchmarks/recurrence.py --cell gru --layers 2 --hidden 512 --batch 32 --steps 200
     python benchmarks/recurrence.py --cell gru --torch_python ~/torch/bin/python
 
-All take turns, one pass each a round, with the same shapes, weights for every direction, and the gradients of the
-inputs and all weights; the table has the medians. PyTorch (its nn.GRU or nn.LSTM in FP32, and under bfloat16 autocast)
-is measured when ``--torch_python`` names an interpreter that has it; it gets as many threads.
+In each round, every implementation makes one pass with the same shapes and computes the gradients of the inputs and of
+all weights; each direction has its own weights. The table contains the medians. PyTorch (nn.GRU or nn.LSTM, in float32
+and with bfloat16 autocast) is measured if ``--torch_python`` names an interpreter that has it; it uses the same number
+of threads.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Pass = Callable[[], float]
 
 
 def our_pass(options: argparse.Namespace, dtype: str) -> Pass:
-    """Returns a function that makes one pass of our stack and returns its seconds."""
+    """Returns a function that makes one pass of the toolkit's stack and returns its duration in seconds."""
     import tensorflow as tf
 
     from open_seq2seq.parts.component import creating_variables
@@ -48,7 +49,7 @@ def our_pass(options: argparse.Namespace, dtype: str) -> Pass:
 
 
 def keras_pass(options: argparse.Namespace) -> Pass:
-    """Returns a function that makes one pass of Keras' layers in FP32 and returns its seconds."""
+    """Returns a function that makes one pass of Keras's layers in float32 and returns its duration in seconds."""
     import tensorflow as tf
 
     kind = tf.keras.layers.LSTM if options.cell == "lstm" else tf.keras.layers.GRU
@@ -82,7 +83,7 @@ def _tensorflow_pass(options: argparse.Namespace, forward: Callable[[Any], Any],
 
 
 class TorchProcess:
-    """A process of another interpreter, which makes a pass for each line that it reads."""
+    """A process of another interpreter, which makes one pass for each line on its stdin."""
 
     def __init__(self, options: argparse.Namespace, dtype: str) -> None:
         program = Path(__file__).parent / "measuring" / "torch_recurrence.py"
@@ -98,12 +99,12 @@ class TorchProcess:
         return float(self._process.stdout.readline())
 
     def stop(self) -> None:
-        """Ends the process, which waits for a line."""
+        """Ends the process by closing its stdin."""
         self._process.communicate()
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Returns the seconds of every round by subject."""
+    """Returns the durations of all rounds in seconds, by implementation."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
@@ -113,7 +114,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
         passes["Keras, float32"] = keras_pass(options)
     torch = [TorchProcess(options, dtype) for dtype in options.dtypes] if options.torch_python else []
     passes.update(zip((f"PyTorch, {dtype}" for dtype in options.dtypes), torch, strict=False))
-    for one_pass in passes.values():  # traces, and fills caches
+    for one_pass in passes.values():  # untimed: traces the functions and fills caches
         one_pass()
         one_pass()
     seconds: dict[str, list[float]] = {name: [] for name in passes}
@@ -128,18 +129,19 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
 def main(argv: list[str]) -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cell", default="gru", choices=["lstm", "gru", "classic_gru", "layernorm_lstm"], help="cell")
-    parser.add_argument("--layers", type=int, default=2, help="recurrent layers")
-    parser.add_argument("--hidden", type=int, default=512, help="units of a direction")
-    parser.add_argument("--input", type=int, default=768, help="channels of the input")
-    parser.add_argument("--batch", type=int, default=32, help="utterances")
-    parser.add_argument("--steps", type=int, default=200, help="frames")
-    parser.add_argument("--unidirectional", action="store_true", help="forward direction alone")
-    parser.add_argument("--rounds", type=int, default=10, help="timed passes of each subject")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each library")
+    parser.add_argument("--cell", default="gru", choices=["lstm", "gru", "classic_gru", "layernorm_lstm"],
+                        help="type of cell")
+    parser.add_argument("--layers", type=int, default=2, help="number of recurrent layers")
+    parser.add_argument("--hidden", type=int, default=512, help="units per direction")
+    parser.add_argument("--input", type=int, default=768, help="input channels")
+    parser.add_argument("--batch", type=int, default=32, help="utterances per batch")
+    parser.add_argument("--steps", type=int, default=200, help="frames per utterance")
+    parser.add_argument("--unidirectional", action="store_true", help="forward direction only")
+    parser.add_argument("--rounds", type=int, default=10, help="timed passes of each implementation")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads per library")
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"],
-                        help="types to measure; bfloat16 takes PyTorch minutes on CPUs without its instructions")
-    parser.add_argument("--torch_python", default="", help="interpreter that has PyTorch")
+                        help="dtypes to measure; without bfloat16 instructions, PyTorch's bfloat16 takes minutes")
+    parser.add_argument("--torch_python", default="", help="Python interpreter that has PyTorch")
     options = parser.parse_args(argv)
     seconds = measure(options)
     first, reference = next((name, statistics.median(values)) for name, values in seconds.items())

@@ -1,16 +1,18 @@
-"""Measures how training scales over ranks or towers of this machine, and predicts it for clusters, in Markdown.
+"""Measures how training scales over the ranks or towers of this machine, and predicts scaling on clusters.
 
     python benchmarks/scaling.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py \
         --ranks 1,2 --mode weak --batch_size_per_gpu=4096
 
-For each number N of replicas, N runs train by themselves at the same time, then one run trains on N
-replicas, and again, in rounds; those whose turn it is not are stopped. Efficiency is the speed of the one run
-divided by the sum of the others: ranks of one machine share its memory and caches, and so do they. All replicas
-have the same number of threads. In weak scaling each replica has the config's batch, in strong scaling its N-th part.
+For each number N of replicas, two measurements alternate: N independent runs that train at the same time, and one run
+on N replicas; the processes of the other measurement are stopped meanwhile. Efficiency is the speed of the one run
+divided by the summed speed of the N runs. They are measured together because the ranks of one machine share its memory
+and caches, too. All replicas have the same number of threads. In weak scaling, each replica has the config's batch; in
+strong scaling, an N-th of it.
 
-With Horovod it also times the reduction of the model's gradients against one raw grouped_allreduce of as many bytes,
-fits what reductions cost here (time to set out, latency, bandwidth), compares the efficiency that follows with the
-measured one, and predicts that of larger clusters. Nothing is saved. Unknown options override the config.
+With Horovod, the program also times the reduction of the model's gradients and one raw grouped_allreduce of the same
+size, fits a cost model of reductions (start-up time, latency, bandwidth), compares the efficiency that it predicts with
+the measured one, and predicts the efficiency on larger clusters. Prints Markdown tables and saves nothing. Unknown
+options override the config.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from benchmarks.measuring.scaling_table import (
     scaling_table,
 )
 
-# Bytes of the reductions that the costs are fitted from.
+# Sizes, in bytes, of the reductions to which the cost model is fitted.
 SIZES = (4, 2**16, 2**20, 2**22, 2**24, 2**26)
 _CLUSTERS, _GBPS = "8,64,512,1024", "10,25,100,400"
 
@@ -56,27 +58,29 @@ def _numbers(kind: Callable[[str], float]) -> Callable[[str], list[float]]:
 
 
 def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns the options, and the arguments that are for the config."""
+    """Returns the parsed options, and the remaining arguments, which override the config."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
     add = parser.add_argument
     add("--config_file", required=True, help="a config with a training section")
-    add("--ranks", type=_numbers(int), default=[1, 2], help="numbers of replicas, separated by commas")
-    add("--runner", choices=("horovod", "towers"), default="horovod", help="what replicas are")
-    add("--mode", choices=("weak", "strong"), default="weak", help="equal batches of each replica, or of all together")
-    add("--launcher", default=None, help="starts ranks; -np N follows. Default: mpiexec --bind-to none")
-    add("--steps", type=int, default=10, help="updates in a round")
-    add("--warmup", type=int, default=3, help="updates after the first that are not timed")
-    add("--rounds", type=int, default=5, help="rounds of each, taken in turns")
-    add("--repetitions", type=int, default=15, help="how often reductions are timed")
-    add("--threads", type=int, default=None, help="threads of a replica; by default cores / the most replicas")
-    add("--overlap", type=float, default=0.0, help="share of the reduction that the model hides behind the backward "
-        "pass, from 0 (all of it is waited for) to 1")
-    add("--clusters", type=_numbers(int), default=_CLUSTERS, help="numbers of ranks to predict")
-    add("--bandwidth_gbps", type=_numbers(float), default=_GBPS, help="links to predict for, in Gbit/s")
-    add("--latency_us", type=float, default=20.0, help="latency of these links")
-    add("--start_ms", type=float, default=None, help="time until a reduction sets out there; by default as fitted here")
-    add("--step_ms", type=float, default=None, help="time of an update of one rank there; by default as measured here")
+    add("--ranks", type=_numbers(int), default=[1, 2], help="comma-separated numbers of replicas")
+    add("--runner", choices=("horovod", "towers"), default="horovod", help="kind of replicas")
+    add("--mode", choices=("weak", "strong"), default="weak", help="weak: constant batch per replica; strong: constant "
+        "total batch")
+    add("--launcher", default=None, help="command that starts ranks, before -np N (default: mpiexec --bind-to none)")
+    add("--steps", type=int, default=10, help="updates per round")
+    add("--warmup", type=int, default=3, help="untimed updates after the first")
+    add("--rounds", type=int, default=5, help="rounds of each measurement")
+    add("--repetitions", type=int, default=15, help="number of times that reductions are timed")
+    add("--threads", type=int, default=None, help="threads per replica (default: cores / largest number of replicas)")
+    add("--overlap", type=float, default=0.0, help="fraction of the reduction that overlaps the backward pass in the "
+        "cost model, from 0 (none) to 1")
+    add("--clusters", type=_numbers(int), default=_CLUSTERS, help="numbers of ranks to predict for")
+    add("--bandwidth_gbps", type=_numbers(float), default=_GBPS, help="link bandwidths to predict for, in Gbit/s")
+    add("--latency_us", type=float, default=20.0, help="latency of these links in microseconds")
+    add("--start_ms", type=float, default=None, help="start-up time of a reduction on the cluster (default: as fitted)")
+    add("--step_ms", type=float, default=None, help="time of a single rank's update on the cluster (default: as "
+        "measured)")
     options, overrides = parser.parse_known_args(argv)
     if min(options.steps, options.rounds, options.repetitions) < 1 or options.warmup < 0:
         parser.error("--steps, --rounds and --repetitions have to be at least 1, --warmup at least 0")
@@ -86,14 +90,14 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def default_launcher() -> list[str]:
-    """Returns the command that starts ranks on this machine, those of this Python's environment first."""
+    """Returns the command that starts ranks on this machine, preferring the mpiexec of this Python environment."""
     beside = Path(sys.executable).parent / "mpiexec"
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     return [str(beside) if beside.exists() else "mpiexec", *root, "--oversubscribe", "--bind-to", "none"]
 
 
 def measure(count: int, options: argparse.Namespace, overrides: list[str], machine: Machine) -> Scale:
-    """Measures one number of replicas."""
+    """Measures scaling for one number of replicas."""
     gpus = [{"CUDA_VISIBLE_DEVICES": str(n % len(machine.gpus))} for n in range(count)] if machine.on_gpu else ()
     with single_runs(count, options.config_file, overrides, options.warmup, gpus) as alone:
         batch = alone.batch_size
@@ -138,7 +142,7 @@ def _time_reductions(crew: Crew, scale: Scale, repetitions: int) -> None:
 
 
 def describe(scales: list[Scale], options: argparse.Namespace) -> str:
-    """Returns all tables."""
+    """Returns all tables as Markdown."""
     word = "ranks" if options.runner == "horovod" else "towers"
     parts = [scaling_table(scales, word)]
     measured = [scale for scale in scales if scale.reductions is not None]
@@ -147,7 +151,7 @@ def describe(scales: list[Scale], options: argparse.Namespace) -> str:
         costs = fit_costs(timings)
         parts += ["Reduction of the model's gradients:", reduction_table(measured),
                   f"Reductions of several sizes, and the fitted costs ({costs}):", fit_table(timings, costs),
-                  f"The model for these ranks, {options.overlap:.0%} of the reduction hidden:",
+                  f"Cost model for these ranks, with {options.overlap:.0%} of the reduction hidden:",
                   check_table(measured, costs, options.overlap), *_predictions(measured[-1], costs, options)]
     return "\n\n".join(parts)
 
@@ -158,7 +162,7 @@ def _predictions(scale: Scale, costs: Costs, options: argparse.Namespace) -> lis
     start = costs.start if options.start_ms is None else options.start_ms / 1e3
     links = [Link(1e-6 * options.latency_us, 1e9 / 8 * gbps) for gbps in options.bandwidth_gbps]
     title = (f"Predicted efficiency of weak scaling: steps of {1e3 * step:,.0f} ms, "
-             f"{sum(scale.reductions.groups) / 2**20:.3g} MiB of gradients, {1e3 * start:.2f} ms to set out, "
+             f"{sum(scale.reductions.groups) / 2**20:.3g} MiB of gradients, {1e3 * start:.2f} ms start-up, "
              f"{options.overlap:.0%} hidden; columns: latency and bandwidth of the links:")
     return [title, cluster_table(options.clusters, links, start, step, scale.reductions.groups, options.overlap)]
 
@@ -172,7 +176,7 @@ def main(argv: list[str]) -> None:
         scales = [measure(count, options, overrides, machine) for count in options.ranks]
     print(f"{options.config_file} {' '.join(overrides)}".rstrip())
     print(f"{options.mode} scaling, {options.rounds} rounds of {options.steps} steps, in turns; "
-          f"{options.threads} threads a replica; {machine}\n")
+          f"{options.threads} threads per replica; {machine}\n")
     print(describe(scales, options))
 
 

@@ -14,8 +14,8 @@ MISSING_TENSORFLOW = (
 )
 
 if importlib.util.find_spec("tensorflow") is None:
-    # The console script and `python -m open_seq2seq` import this package before any of our
-    # code could catch the error, and a traceback is no answer to a missing extra.
+    # The console script and `python -m open_seq2seq` import this package before any of our code could catch an
+    # ImportError, so the message is written here to avoid a traceback.
     if sys.argv and sys.argv[0].endswith(("/open_seq2seq", "-m")):
         sys.stderr.write(f"Error: {MISSING_TENSORFLOW}\n")
         raise SystemExit(2)
@@ -23,7 +23,7 @@ if importlib.util.find_spec("tensorflow") is None:
 
 
 class _LateLoader(Loader):
-    """Executes a module when one of its names is first used."""
+    """Loader that executes a module only when one of its attributes is first accessed."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -33,7 +33,7 @@ class _LateLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         def load(name: str) -> object:
-            # Code that goes through all modules asks for names such as __file__, and should not load anything.
+            # Code that inspects all modules reads attributes such as __file__; this should not execute the module.
             if name.startswith("__"):
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             vars(module).pop("__getattr__", None)
@@ -44,7 +44,7 @@ class _LateLoader(Loader):
 
 
 class _LateFinder(MetaPathFinder):
-    """Finds the parts of Keras that import scikit-learn and matplotlib, which take seconds and are hardly ever used."""
+    """Delays the parts of Keras that import scikit-learn and matplotlib, which take seconds and are rarely needed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")

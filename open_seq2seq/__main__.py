@@ -1,4 +1,4 @@
-"""``python -m open_seq2seq`` is the command ``open_seq2seq``."""
+"""Runs the command ``open_seq2seq`` as ``python -m open_seq2seq``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command line: reads flags and config values, starts the run, and reports errors in one sentence each."""
+"""The command line: parses flags and config values, starts the run, and reports each error in one sentence."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from open_seq2seq.utils.trail import TRAIL
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
-_LONGEST_WORD = 1000  # characters of a value, in a message
-_MOST_DIGITS = 15  # of a number of steps: more do not fit into the counters
+_LONGEST_WORD = 1000  # characters; longer values are shortened in messages
+_MOST_DIGITS = 15  # of a number of steps; longer numbers may not fit into the counters
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
                 "--infer_files")
 _SWITCHES = {
     "--continue_learning": "resume training from the newest checkpoint in logdir",
-    "--no_dir_check": "turn problems of the logdir, and a config that does not fit its checkpoint, into warnings",
+    "--no_dir_check": "only warn about problems of the logdir and about a config that does not fit its checkpoint",
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
-    "--use_xla_jit": "compile the training step by XLA",
+    "--use_xla_jit": "compile the training step with XLA",
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
-    "--trust_code": "let a config that lies in a logdir name code from outside the package, which then runs",
-    "--benchmark": "measure training speed, and save nothing",
+    "--trust_code": "let a config in a logdir import and run code from outside the package",
+    "--benchmark": "measure training speed without saving anything",
 }
 
 _USAGE = "run.py --config_file=FILE [--mode=MODE] [flags] [--key/subkey=value ...]"
 _EXAMPLES = """\
 config values:
-  Any value of the config can be given after the flags, and then wins over the file:
+  Any value of the config can be overridden after the flags:
     --max_steps=1000                         in all sections
     --lr_policy_params/learning_rate=1e-3    inside a dict
     --eval_params/batch_size_per_gpu=8       in one section only
@@ -74,7 +74,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _plain_switches(arguments: Sequence[str]) -> list[str]:
-    """Turns ``--check=True`` into ``--check``, and leaves ``--check=False`` out."""
+    """Replaces ``--check=True`` by ``--check`` and drops ``--check=False``."""
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     plain = []
     for argument in arguments:
@@ -82,7 +82,7 @@ def _plain_switches(arguments: Sequence[str]) -> list[str]:
         if name not in _SWITCHES or not equals:
             plain.append(argument)
         elif text.lower() not in words:
-            raise UserError(f"'{argument}': {name} is either True or False.")
+            raise UserError(f"{name} must be either True or False, got {text!r}.")
         elif words[text.lower()]:
             plain.append(name)
     return plain
@@ -105,24 +105,24 @@ def _is_count(text: str) -> bool:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command's own flags; config values are what it leaves over."""
+    """Returns the parser of the command's own flags; it leaves config values unparsed."""
     parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=_EXAMPLES,
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="config, a Python module or YAML")
+                        help="the config: a Python module or a YAML file")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(MODES) + " (default: train)")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
-                        help="what infer writes (default: infer-out.txt)")
+                        help="output file of infer mode (default: infer-out.txt)")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="with infer: files or folders that are read in place of the config's data, or - for "
-                        "standard input; the default of --config_file is then the newest checkpoint in --logdir")
+                        help="infer mode only: files or folders to read instead of the config's data, or - for stdin; "
+                        "without --config_file, the config of the newest checkpoint in --logdir is used")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
-                        help="length of the benchmark (default: 20)")
+                        help="number of steps of the benchmark (default: 20)")
     parser.add_argument("--bench_start", metavar="N", type=_from_zero,
-                        help="first step that is timed (default: that of the config, or 10)")
+                        help="first timed step (default: the config's bench_start, or 10)")
     parser.add_argument("--version", action="version", version=f"open-seq2seq {__version__}")
     return parser
 
@@ -131,12 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command.
 
     Args:
-      argv: arguments without the program's name; those of the process by default.
+      argv: arguments without the program's name; ``sys.argv[1:]`` by default.
 
     Returns:
-      Exit code: 0, 2 after a mistake of the user's, 130 when interrupted. Any other error is a
-      bug, which is raised. As one of several processes it does not return after an error, but
-      ends at once, so that the launcher ends the others.
+      The exit code: 0 on success, 2 after a user error, 130 after an interrupt. Any other error is a bug and is raised.
+      In a run of several processes, an error ends this process at once, so that the launcher ends the others.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     accept_missing_temporary_folder()
@@ -146,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             code = _exit_code(arguments)
         except Exception as error:
-            # A collective operation fails when another rank has died; the watchdog then has the better message.
+            # A collective operation fails when another rank has died; the watchdog then reports the actual cause.
             let_others_speak(after_collective=_is_from_tensorflow(error))
             sys.stderr.write(f"{traceback.format_exc()}Error{who()}: see the lines above.{_place()}\n")
             announce(f"{type(error).__name__}: {_first_line(error)}", 1)
@@ -159,7 +158,7 @@ def _exit_code(arguments: list[str]) -> int:
         return _run(arguments)
     except SystemExit as end:  # --help and --version
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if code and launched_as()[1] > 1:  # a hook called sys.exit: the other processes must not wait for this one
+        if code and launched_as()[1] > 1:  # a hook called sys.exit; the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)
             end_all(code)
         return code
@@ -180,14 +179,14 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _explained(error: Exception) -> str | None:
-    """Returns a sentence for an error that is not a defect of the toolkit; None for one that is."""
+    """Returns a sentence that explains an error, or None if the error is a bug of the toolkit."""
     if _is_out_of_memory(error):
         return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
-                f"({_first_line(error)[:200]}): give a smaller batch_size_per_gpu (with a larger iter_size for the "
-                "same update), a smaller max_length, or dtype=mixed.")
+                f"({_first_line(error)[:200]}): use a smaller batch_size_per_gpu (with a larger iter_size to keep the "
+                "batch of each update the same), a smaller max_length, or dtype=mixed.")
     if problem := problem_of(error):
         return problem
-    # Training adds a note to an error between two updates, where a user's own code runs, such as a hook or a metric.
+    # Training adds a note to errors raised between two updates, where user code such as hooks and metrics runs.
     if hasattr(error, "__notes__") and (is_alone() or not _is_from_tensorflow(error)) and (line := failing_line(error)):
         return f"{line}{type(error).__name__}: {_first_line(error)}"
     return None
@@ -209,14 +208,14 @@ def _report(problems: Sequence[str]) -> None:
 
 
 def _one_line(text: str) -> str:
-    # Names may come from files of others, and the terminal must not interpret control characters in them.
+    # Names may come from untrusted files; the terminal must not interpret control characters in them.
     text = "".join(char if char.isprintable() or char.isspace() else repr(char)[1:-1] for char in text)
     words = " ".join(line.strip() for line in text.splitlines()).split(" ")
     return " ".join(word if len(word) <= _LONGEST_WORD else f"{word[:_LONGEST_WORD]}…" for word in words)
 
 
 def _place() -> str:
-    """Returns which examples one of several processes was working on, as a sentence."""
+    """Returns a sentence that says which examples this rank was processing; "" in a run of one process."""
     return f" This rank was at {TRAIL.last}." if TRAIL.last and launched_as()[1] > 1 else ""
 
 
@@ -242,10 +241,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def parse_options(arguments: Sequence[str]) -> RunOptions:
-    """Reads and checks command line and config; imports TensorFlow, builds nothing.
+    """Parses and checks the command line and the config; imports TensorFlow but builds no model.
 
     Raises:
-      UserError: a mistake in either; a ``ConfigError`` has all of them.
+      UserError: the command line or the config has a mistake; a ``ConfigError`` lists all mistakes of the config.
     """
     parser = make_parser()
     flags, leftover = parser.parse_known_args(_plain_switches([with_home(argument) for argument in arguments]))
@@ -269,10 +268,12 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
 
 
 def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[ConfigFile, list[Override]]:
-    """Returns the config, of a checkpoint where none is given, and the overrides including those of ``--infer_files``.
+    """Returns the config and the overrides, including those that ``--infer_files`` implies.
+
+    With ``--infer_files`` but without ``--config_file``, the config is that of the newest checkpoint in the logdir.
 
     Raises:
-      UserError: no config, or files that are missing or not for the data layer.
+      UserError: there is no config, or the files are missing or unsuitable for the data layer.
     """
     trusted = True if flags.trust_code else None
     if flags.infer_files is None:
@@ -298,14 +299,14 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
-    """Raises ConfigError for ``--output_file=x``: no key of the config, but nearly a flag."""
+    """Raises ConfigError if an override such as ``--output_file=x`` is no key of the config and resembles a flag."""
     flags = [*_SWITCHES, *_VALUE_FLAGS]
     problems = []
     for override in overrides:
         if override.name not in flags and override.keys[0] not in known and len(override.keys) == 1:
-            # At this cutoff no parameter of any model is taken for a flag.
+            # At this cutoff, no parameter of any model is mistaken for a flag.
             near = difflib.get_close_matches(override.name, flags, n=1, cutoff=0.75)
-            problems += [f"'{override.name}' is neither a flag nor in the config. Did you mean '{flag}'?"
+            problems += [f"'{override.name}' is neither a flag nor a key of the config. Did you mean '{flag}'?"
                          for flag in near]
     if problems:
         raise ConfigError(problems)
@@ -327,12 +328,12 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its log, part of which it writes before any setting could silence it.
+    """Imports TensorFlow and suppresses its log, part of which is written before any setting could silence it.
 
-    ``TF_CPP_MIN_LOG_LEVEL=0`` or ``1`` in the environment shows the log.
+    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1.
 
     Raises:
-      UserError: it cannot be imported; what it wrote to stderr is shown then.
+      UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
     """
     if "tensorflow" in sys.modules:
         return
@@ -348,7 +349,7 @@ def import_tensorflow() -> None:
 
 @contextlib.contextmanager
 def _stderr_held_back() -> Iterator[None]:
-    """Holds back what is written to file descriptor 2, by C++ code too, and shows it only after an error."""
+    """Captures all output to file descriptor 2, including that of C++ code, and shows it only after an error."""
     sys.stderr.flush()
     kept = os.dup(2)
     with scratch_file() as buffer:
@@ -367,10 +368,10 @@ def _stderr_held_back() -> Iterator[None]:
 
 
 def load_interactive(arguments: Sequence[str]) -> Any:
-    """Loads a trained model for use from Python, a notebook for instance.
+    """Loads a trained model for use from Python, for instance in a notebook.
 
     Args:
-      arguments: as on the command line, without the mode:
+      arguments: arguments as on the command line, without the mode:
         ``["--config_file=…", "--logdir=…", "--decoder_params/beam_size=1"]``.
 
     Returns:
@@ -378,7 +379,7 @@ def load_interactive(arguments: Sequence[str]) -> Any:
       each input.
 
     Raises:
-      UserError: what the command would report.
+      UserError: the command would report an error.
     """
     options = parse_options([*arguments, "--mode=interactive_infer"])
     from open_seq2seq.training.inference.interactive import InteractiveModel

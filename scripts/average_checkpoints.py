@@ -1,10 +1,10 @@
-"""Averages the weights of several checkpoints of one run, which often gains a little accuracy.
+"""Averages the weights of several checkpoints of a run, which often improves accuracy a little.
 
 usage: python scripts/average_checkpoints.py --logdir=RUN --last=5 --output=AVERAGED
        python scripts/average_checkpoints.py RUN/model.ckpt-900 RUN/model.ckpt-1000 --output=AVERAGED
 
-It writes AVERAGED/model.ckpt-<step>, a whole checkpoint: use it by
-python run.py --config_file=… --mode=eval --logdir=AVERAGED (or infer), or as load_model.
+Writes AVERAGED/model.ckpt-<step>, a complete checkpoint. Evaluate it with
+python run.py --config_file=… --mode=eval --logdir=AVERAGED (or --mode=infer), or start a run from it with load_model.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("checkpoints", nargs="*", help="checkpoint folders; or name a run by --logdir")
-    parser.add_argument("--logdir", help="take the newest checkpoints of this run")
-    parser.add_argument("--last", type=int, help="how many of them (default: 5)")
-    parser.add_argument("--output", required=True, help="folder in which the averaged checkpoint is written")
+    parser.add_argument("checkpoints", nargs="*", help="folders of the checkpoints; alternatively, give --logdir")
+    parser.add_argument("--logdir", help="average the newest checkpoints of this run")
+    parser.add_argument("--last", type=int, help="number of checkpoints to average with --logdir (default: 5)")
+    parser.add_argument("--output", required=True, help="folder to write the averaged checkpoint to")
     return parser.parse_args(argv)
 
 
 def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
-    """Returns the folders to average, oldest first.
+    """Returns the folders of the checkpoints to average, oldest first.
 
     Raises:
-      UserError: both or neither of the two ways to choose them were used.
-      CheckpointError: the run has fewer checkpoints.
+      UserError: both or neither of --logdir and checkpoint folders were given, or --last is invalid.
+      CheckpointError: the run has fewer checkpoints than --last.
     """
     if bool(args.checkpoints) == bool(args.logdir):
-        raise UserError("Name either a run by --logdir, or checkpoint folders.")
+        raise UserError("Give either --logdir or checkpoint folders.")
     if args.checkpoints:
         if args.last is not None:
-            raise UserError("--last goes with --logdir: leave it out when checkpoint folders are named.")
+            raise UserError("--last is only for --logdir: leave it out if checkpoint folders are given.")
         return [Path(path) for path in args.checkpoints]
     last = 5 if args.last is None else args.last
     if last < 1:
@@ -53,13 +53,13 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
     folder = Path(args.logdir)
     found = list_checkpoints(folder) or list_checkpoints(folder / LOGS)
     if len(found) < last:
-        raise CheckpointError(f"{folder} holds {len(found)} checkpoints but --last is {last}: give a smaller number, "
-                              "or train with a larger num_checkpoints.")
+        raise CheckpointError(f"{folder} contains {len(found)} checkpoints but --last is {last}: give a smaller "
+                              "--last, or train with a larger num_checkpoints.")
     return found[:last][::-1]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Averages and writes."""
+    """Averages the checkpoints and writes the result."""
     args = parse_args(argv)
     paths = chosen_checkpoints(args)
     snapshot = average_checkpoints(paths)
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"{target} exists already: choose another --output.")
     write_snapshot(snapshot, target)
     deco_print(f"Averaged {', '.join(str(path) for path in paths)}")
-    deco_print(f"into {target}: evaluate it by --logdir={args.output}")
+    deco_print(f"into {target}: evaluate it with --logdir={args.output}")
 
 
 if __name__ == "__main__":

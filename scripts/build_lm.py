@@ -1,11 +1,12 @@
-"""Estimates an n-gram language model from text and writes it as ARPA file; no other program is needed.
+"""Estimates an n-gram language model from text and writes it as an ARPA file, without other programs.
 
 usage: python scripts/build_lm.py --text train.txt.gz transcripts.csv --order 3 --output words.arpa.gz
        python scripts/build_lm.py --text train.txt --order 6 --characters --output characters.arpa
        python scripts/build_lm.py --model words.arpa.gz --perplexity dev.txt
 
-Texts hold one sentence a line, plain or .gz; of a .csv the last column is taken. The model is an interpolated
-modified Kneser-Ney model. With --perplexity the model, estimated or given by --model, is evaluated on texts.
+Text files contain one sentence per line, plain or .gz; of a .csv file, the last column is used. The model is an
+interpolated modified Kneser-Ney model. With --perplexity, the estimated model or the one given with --model is
+evaluated on the given texts.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", nargs="+", default=[], metavar="FILE", help="texts to estimate from")
-    parser.add_argument("--output", metavar="FILE", help="ARPA file to write; gzipped when it ends in .gz")
-    parser.add_argument("--order", "--n", type=int, default=3, help="longest n-gram (default: %(default)s)")
-    parser.add_argument("--characters", action="store_true", help="a model of characters, with <space>, not of words")
-    parser.add_argument("--case", choices=["as_is", "lower", "upper"], default="as_is", help="change the text's case")
+    parser.add_argument("--output", metavar="FILE", help="ARPA file to write; gzipped if the name ends in .gz")
+    parser.add_argument("--order", "--n", type=int, default=3, help="length of the longest n-grams "
+                        "(default: %(default)s)")
+    parser.add_argument("--characters", action="store_true", help="model characters, including <space>, not words")
+    parser.add_argument("--case", choices=["as_is", "lower", "upper"], default="as_is", help="convert the text's case")
     parser.add_argument("--prune", type=int, nargs="+", default=[0], metavar="COUNT",
-                        help="leave out n-grams of length 1, 2, … that occur at most so often; the first is 0")
-    parser.add_argument("--vocabulary", metavar="FILE", help="the only words to know, separated by white space")
-    parser.add_argument("--model", metavar="FILE", help="a model to evaluate instead of estimating one")
+                        help="one count each for n-grams of length 1, 2, …: n-grams that occur at most that often are "
+                        "left out; the first count must be 0")
+    parser.add_argument("--vocabulary", metavar="FILE", help="file with the model's vocabulary, separated by white "
+                        "space; other words are unknown (default: all words in the texts)")
+    parser.add_argument("--model", metavar="FILE", help="model to evaluate instead of estimating one")
     parser.add_argument("--perplexity", nargs="+", default=[], metavar="FILE", help="texts to evaluate the model on")
     return parser.parse_args(argv)
 
@@ -45,23 +49,23 @@ def check(args: argparse.Namespace) -> None:
     """Checks the command line before any work.
 
     Raises:
-      UserError: options that exclude one another, or invalid numbers.
+      UserError: options are missing or exclude one another, or numbers are invalid.
     """
     if bool(args.text) == bool(args.model):
-        raise UserError("Give either --text to estimate a model, or --model to judge one.")
+        raise UserError("Give either --text to estimate a model, or --model to evaluate one.")
     if args.text and not args.output:
-        raise UserError("Give --output, the ARPA file to write.")
+        raise UserError("--output is missing: give the ARPA file to write.")
     if args.model and not args.perplexity:
-        raise UserError("Give --perplexity with the texts to judge the model on.")
+        raise UserError("--perplexity is missing: give the texts to evaluate the model on.")
     check_no_input([args.output], [*args.text, args.vocabulary, *args.perplexity])
     if args.order < 1:
         raise UserError(f"--order is {args.order} but has to be at least 1.")
     if args.prune[0] != 0 or sorted(args.prune) != args.prune:
-        raise UserError("The counts of --prune have to begin with 0 and not to fall, as in --prune 0 0 1.")
+        raise UserError("The counts of --prune have to start with 0 and must not decrease, as in --prune 0 0 1.")
 
 
 def build(args: argparse.Namespace) -> LanguageModel:
-    """Estimates and writes the model."""
+    """Estimates the model, writes it and returns it."""
     units = characters_of_lines if args.characters else words_of_lines
     lines = (line for path in args.text for line in read_transcripts(path))
     vocabulary = None
@@ -69,8 +73,8 @@ def build(args: argparse.Namespace) -> LanguageModel:
         vocabulary = {word for line in read_transcripts(args.vocabulary) for word in line.split()}
     result = estimate(units(lines, args.case), args.order, args.prune, vocabulary)
     for order in result.fallback_orders:
-        deco_print(f"Too few {order}-grams occur once, twice and three times to estimate their discounts from: "
-                   "0.5, 1 and 1.5 are taken.")
+        deco_print(f"Too few {order}-grams occur once, twice and three times to estimate discounts: using 0.5, 1 and "
+                   "1.5.")
     write_arpa(args.output, result.model)
     counts = ", ".join(f"{count} {n}-grams" for n, count in enumerate(result.model.counts, 1))
     deco_print(f"{args.output}: {counts} of {result.words} {'characters' if args.characters else 'words'} in "

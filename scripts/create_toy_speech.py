@@ -1,8 +1,8 @@
-"""Makes toy speech: words of a made-up language, each letter a sound of its own, with lists and alphabet.
+"""Creates toy speech: words of a made-up language in which each letter has its own sound.
 
 usage: python scripts/create_toy_speech.py --output_dir=toy_speech_data
 
-It writes train.csv, dev.csv and test.csv, the recordings in wav/, and the alphabet vocab.txt.
+Writes the lists train.csv, dev.csv and test.csv, the recordings in wav/, and the alphabet vocab.txt.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ SIZES = {"train": 400, "dev": 50, "test": 50}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--output_dir", default="toy_speech_data", help="folder to write to (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     for name, size in SIZES.items():
-        parser.add_argument(f"--{name}_size", type=int, default=size, help="utterances (default: %(default)s)")
-    parser.add_argument("--min_words", type=int, default=1, help="fewest words in an utterance (default: %(default)s)")
-    parser.add_argument("--max_words", type=int, default=3, help="most words in an utterance (default: %(default)s)")
-    parser.add_argument("--sample_freq", type=int, default=16000, help="samples a second (default: %(default)s)")
+        parser.add_argument(f"--{name}_size", type=int, default=size,
+                            help="number of utterances (default: %(default)s)")
+    parser.add_argument("--min_words", type=int, default=1, help="minimum words per utterance (default: %(default)s)")
+    parser.add_argument("--max_words", type=int, default=3, help="maximum words per utterance (default: %(default)s)")
+    parser.add_argument("--sample_freq", type=int, default=16000, help="sampling rate in Hz (default: %(default)s)")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes the set."""
+    """Writes the data set."""
     args = parse_args(argv)
     if not 1 <= args.min_words <= args.max_words:
-        raise UserError(f"--min_words {args.min_words} and --max_words {args.max_words} leave no lengths: the first "
-                        "has to be at least 1 and not above the second.")
+        raise UserError(f"--min_words is {args.min_words} and --max_words is {args.max_words}, but the minimum has to "
+                        "be at least 1 and at most the maximum.")
     if args.sample_freq < 8000:
-        raise UserError(f"--sample_freq {args.sample_freq} is too low for the sounds: give 8000 at least.")
+        raise UserError(f"--sample_freq is {args.sample_freq}, too low for the sounds: give at least 8000.")
     sizes = {name: getattr(args, f"{name}_size") for name in SIZES}
     write_toy_speech(args.output_dir, sizes, (args.min_words, args.max_words), args.seed, args.sample_freq)
     for name, size in sizes.items():

@@ -1,4 +1,4 @@
-"""Decodes dumped logits by prefix beam search; finds the weights of the lowest WER.
+"""Decodes dumped logits by prefix beam search and finds the language-model weights with the lowest WER.
 
 usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.arpa.gz
          --alpha 0.2 --alpha_max 1.0 --alpha_step 0.2 --beta 0 --beta_max 2 --beta_step 1
@@ -7,10 +7,10 @@ usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.
        python scripts/decode.py --mode rescore --n_best n_best.tsv --labels dev.csv --lm letters.arpa.gz
          --lm_type character --alpha 0.3 --dump_all_beams_to rescored.tsv
 
-Logits come from `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. Mode eval tries every pair of the
-grid of alpha and beta on all processors, and writes the results of the best one. Mode rescore sorts an n-best list by
-another language model. References come from lists as the data layer reads them, and are normalised as they were when
-the logits were dumped. Options of the search have the names and defaults of a config's.
+Logits are dumped by `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. Mode eval does a grid search over
+alpha and beta on all processors and writes the results of the best pair. Mode rescore sorts an n-best list with another
+language model. References are read from lists in the data layer's formats and normalised as when the logits were
+dumped. The options of the beam search have the same names and defaults as in a config.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_ou
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
-# --n_best names a file here: how many hypotheses are found follows from --dump_all_beams_to.
+# Here, --n_best is a file; the number of hypotheses depends on whether --dump_all_beams_to is given.
 SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().items() if name != "n_best"}
 DEFAULTS = {name: param.default for name, param in SEARCH.items()}
 GRID = ("alpha", "beta")
@@ -53,33 +53,34 @@ OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parses the command line; options of the search that are not given are absent, except alpha and beta."""
+    """Parses the command line; options of the search that are not given are not set, except alpha and beta."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--mode", choices=["eval", "infer", "rescore"], default="eval", help="(default: %(default)s)")
-    add("--logits", metavar="FILE", help="dump of logits: .npz, or .pickle as of the original toolkit")
+    add("--logits", metavar="FILE", help="dumped logits: .npz, or .pickle as written by the original toolkit")
     add("--labels", metavar="LIST", nargs="+", help="references: CSV, JSON lines, LibriSpeech folders")
-    add("--labels_case", choices=list(CASES), default="as_is", help="of the references, besides what the dump says "
-        "(default: %(default)s)")
-    add("--unicode_form", choices=["NFC", "NFD", "NFKC", "NFKD"], help="of the references (default: that of the dump)")
-    add("--remove_characters", help="taken out of the references (default: those of the dump)")
-    add("--vocab", metavar="FILE", help="alphabet, where the dump does not hold it: characters, one a line, or a "
+    add("--labels_case", choices=list(CASES), default="as_is", help="case conversion of the references, after the "
+        "normalisation recorded in the dump (default: %(default)s)")
+    add("--unicode_form", choices=["NFC", "NFD", "NFKC", "NFKD"],
+        help="Unicode normalisation of the references (default: as recorded in the dump)")
+    add("--remove_characters", help="characters to remove from the references (default: as recorded in the dump)")
+    add("--vocab", metavar="FILE", help="alphabet, if the dump does not contain it: characters, one per line, or a "
         "SentencePiece .model")
     for name, param in SEARCH.items():
         _add_option(parser, name, param)
     for name in GRID:
-        add(f"--{name}_max", type=float, help="end of the grid; no grid by default")
-        add(f"--{name}_step", type=float, default=0.1, help="step of the grid (default: %(default)s)")
-    add("--n_best", metavar="FILE", help="list to rescore")
-    add("--processes", type=int, default=os.cpu_count() or 1, help="(default: all processors)")
-    add("--infer_output_file", metavar="CSV", help="where the transcripts go")
-    add("--dump_all_beams_to", metavar="TSV", help="where all hypotheses go")
+        add(f"--{name}_max", type=float, help=f"largest {name} of the grid search; without it, only --{name} is used")
+        add(f"--{name}_step", type=float, default=0.1, help="step of the grid search (default: %(default)s)")
+    add("--n_best", metavar="FILE", help="n-best list to rescore")
+    add("--processes", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per processor)")
+    add("--infer_output_file", metavar="CSV", help="output file for the transcripts")
+    add("--dump_all_beams_to", metavar="TSV", help="output file for all hypotheses")
     return parser.parse_args(argv)
 
 
 def _add_option(parser: argparse.ArgumentParser, name: str, param: Param) -> None:
-    """Adds a declared parameter of the search as a flag."""
+    """Adds a flag for a declared parameter of the search."""
     help_text = f"{param.doc} (default: {param.default})".replace("%", "%%")
     kinds = param.type if isinstance(param.type, tuple) else (param.type,)
     how: dict[str, Any] = {"choices": param.type} if isinstance(param.type, list) else {
@@ -96,7 +97,7 @@ def _boolean(text: str) -> bool:
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the options of the search that were given."""
+    """Returns the options of the search that were given, alpha and beta always included."""
     return {name: value for name, value in vars(args).items() if name in SEARCH}
 
 
@@ -104,7 +105,7 @@ def check(args: argparse.Namespace) -> None:
     """Checks the command line before any work.
 
     Raises:
-      UserError: something is missing for the mode, a grid is impossible, or results could not be written.
+      UserError: an option that the mode needs is missing, a grid is invalid, or an output file cannot be written.
     """
     given = {*search_options(args), *(name for name, value in vars(args).items() if value is not None)}
     needed = {"eval": ("logits", "labels"), "infer": ("logits", "infer_output_file"), "rescore": ("n_best", "lm_path")}
@@ -113,10 +114,10 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--mode {args.mode} needs {_flags(missing)}.")
     if args.mode == "rescore":
         if not given & {"labels", *OUTPUTS}:
-            raise UserError("--mode rescore has nothing to do: ask for error rates by --labels, or for files by "
-                            "--infer_output_file or --dump_all_beams_to.")
+            raise UserError("--mode rescore has nothing to do: give --labels for error rates, or --infer_output_file "
+                            "or --dump_all_beams_to for output files.")
         if idle := [name for name in search_options(args) if name not in RESCORING]:
-            raise UserError(f"--mode rescore orders a list anew and searches nothing: take out {_flags(idle)}.")
+            raise UserError(f"--mode rescore reorders a list and does no beam search: leave out {_flags(idle)}.")
     if args.processes < 1:
         raise UserError(f"--processes is {args.processes} but has to be at least 1.")
     for name in GRID:
@@ -135,13 +136,13 @@ def _flags(names: Sequence[str]) -> str:
 
 def _check_grid(args: argparse.Namespace, name: str) -> None:
     first, last = getattr(args, name), getattr(args, f"{name}_max")
-    if not getattr(args, f"{name}_step") > 0:  # nor is NaN
+    if not getattr(args, f"{name}_step") > 0:  # refuses NaN too
         raise UserError(f"--{name}_step has to be above 0.")
     if last is not None and last < first:
-        raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid begins.")
+        raise UserError(f"--{name}_max is {last:g}, below --{name} {first:g}, where the grid starts: increase it.")
     if last is not None and args.labels is None:
-        raise UserError(f"--{name}_max asks for a grid, whose best pair only references can tell: give --labels, as "
-                        f"--mode eval needs them, or one --{name}.")
+        raise UserError(f"--{name}_max requests a grid search, which needs references to choose the best pair: give "
+                        f"--labels, or leave --{name}_max out and give only --{name}.")
 
 
 def grid(args: argparse.Namespace, name: str) -> list[float]:
@@ -157,25 +158,25 @@ def read_references(args: argparse.Namespace, names: Sequence[str], dumped: Mapp
 
     Args:
       args: the command line.
-      names: of the utterances.
-      dumped: how the data layer normalised transcripts, from the dump.
+      names: names of the utterances.
+      dumped: the data layer's options for the normalisation of transcripts, from the dump.
 
     Raises:
-      DataError: a list cannot be read, or none has a reference of an utterance.
+      DataError: a list cannot be read, or an utterance has no reference in any list.
     """
     found = {row.name: row.text for row in read_manifests(args.labels, None, needs_text=True)}
     missing = [name for name in names if found.get(name) is None]
     if missing:
-        raise DataError(f"{' and '.join(args.labels)} has no reference of {missing[0]!r} ({len(missing)} of "
-                        f"{len(names)} utterances lack one): the list has to name recordings as the one did that was "
-                        "decoded.")
+        raise DataError(f"{' and '.join(args.labels)} has no reference for {missing[0]!r} ({len(missing)} of "
+                        f"{len(names)} utterances lack one): use the same names for the recordings as in the list that "
+                        "was decoded.")
     given = {name: value for name in NORMALIZATION if (value := getattr(args, name, None)) is not None}
     normalize = text_normalizer({"unicode_form": None, "lower_case": False, "remove_characters": "", **dumped, **given})
     return {name: CASES[args.labels_case](normalize(found[name] or "")) for name in names}
 
 
 def greedy_texts(dump: LogitsDump, decoder: CtcDecoder) -> Texts:
-    """Returns the text of each utterance's likeliest path."""
+    """Returns the text of each utterance's most likely path (greedy decoding)."""
     texts = {}
     for name, logits in dump.logits.items():
         path = logits.argmax(1)
@@ -197,7 +198,7 @@ def decode_grid(dump: LogitsDump, decoder: CtcDecoder, pairs: list[tuple[float, 
 
 
 def best_of_grid(pairs: list[tuple[float, float]], texts: list[Texts], references: Texts) -> int:
-    """Prints the WER of each pair of weights; returns the number of the best one."""
+    """Prints the WER of each pair of weights and returns the index of the best pair."""
     rates = [judge(references, found) for found in texts]
     for (alpha, beta), rate in zip(pairs, rates, strict=True):
         deco_print(f"alpha={alpha:g}, beta={beta:g}: WER={rate.wer:.4f}, CER={rate.cer:.4f}")
@@ -221,21 +222,26 @@ def read_dump(args: argparse.Namespace) -> LogitsDump:
     """Returns the logits to decode; prints a warning if some are not finite.
 
     Raises:
-      DataError: the dump or the alphabet cannot be read, or they do not match, or there are no utterances.
+      DataError: the dump or the alphabet cannot be read, they do not match, or the dump contains no utterances.
     """
     labels = make_alphabet(args.vocab, bpe=args.vocab.endswith(".model")).labels if args.vocab else None
     dump = read_logits(args.logits, labels)
     if not dump.logits:
-        raise DataError(f"{args.logits} holds no utterances.")
+        raise DataError(f"{args.logits} contains no utterances.")
     bad = [name for name, logits in dump.logits.items() if says_nothing(logits).any()]
     if bad:
-        deco_print(f"Logits of {len(bad)} utterances are NaN or infinite, first those of {bad[0]}: such frames are "
-                   "taken for blanks.")
+        deco_print(f"Utterances with NaN or infinite logits: {len(bad)}, the first is {bad[0]}. Such frames are "
+                   "decoded as blanks.")
     return dump
 
 
 def write_results(args: argparse.Namespace, found: Mapping[str, Sequence[Transcript | Candidate]]) -> None:
-    """Writes the requested files; the hypotheses of each utterance are sorted, best first."""
+    """Writes the requested output files.
+
+    Args:
+      args: the command line.
+      found: hypotheses of each utterance, best first.
+    """
     if args.infer_output_file is not None:
         write_transcripts(args.infer_output_file, {name: n_best[0].text for name, n_best in found.items()})
     if args.dump_all_beams_to is not None:
@@ -248,7 +254,7 @@ def best_texts(results: Sequence[Mapping[str, Sequence[Transcript | Candidate]]]
 
 
 def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
-    """Modes eval and infer."""
+    """Runs modes eval and infer with pairs (alpha, beta)."""
     dump = read_dump(args)
     options = {**DEFAULTS, **search_options(args)}
     decoder = CtcDecoder(dump.labels, {**options, "n_best": options["beam_width"] if args.dump_all_beams_to else 1})
@@ -260,7 +266,7 @@ def decode(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
 
 
 def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
-    """Returns the language model's log probability of a text, as a function of the text."""
+    """Returns a function that computes a text's log probability under the language model."""
     options = {**DEFAULTS, **search_options(args)}
     model = load_language_model(options["lm_path"], options["lm_vocabulary"])
     ids = {CASES[options["lm_case"]](word): number for number, word in reversed(list(enumerate(model.words)))}
@@ -274,10 +280,10 @@ def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
 
 
 def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
-    """Mode rescore."""
+    """Runs mode rescore with pairs (alpha, beta)."""
     n_best = read_n_best(args.n_best)
     if not n_best:
-        raise DataError(f"{args.n_best} holds no utterances.")
+        raise DataError(f"{args.n_best} contains no utterances.")
     log_prob = text_scorer(args)
     scores = {text: log_prob(text) for candidates in n_best.values() for text in {c.text for c in candidates}}
     results = [rescore(n_best, scores.__getitem__, *pair) for pair in pairs]
@@ -286,7 +292,7 @@ def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> 
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Does what the command line asks."""
+    """Runs the script."""
     args = parse_args(argv)
     check(args)
     pairs = [(alpha, beta) for alpha in grid(args, "alpha") for beta in grid(args, "beta")]

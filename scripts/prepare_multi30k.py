@@ -1,9 +1,9 @@
-"""Prepares Multi30k (Elliott et al. 2016, https://arxiv.org/abs/1605.00459) from files that are already here.
+"""Prepares Multi30k (Elliott et al. 2016, https://arxiv.org/abs/1605.00459) from local files.
 
 usage: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 
-FOLDER holds train, val and test_2016_flickr, each .en and .de, plain or .gz. The output folder gets
-them as plain text, and a SentencePiece model spm8k.model that both languages share.
+FOLDER contains train, val and test_2016_flickr, each as .en and .de, plain or .gz. Writes them to the output folder
+as plain text, together with a SentencePiece model spm8k.model that both languages share.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SPLITS = ("train", "val", "test_2016_flickr")
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--data_dir", required=True, help="folder of the downloaded files")
+    parser.add_argument("--data_dir", required=True, help="folder with the downloaded files")
     parser.add_argument("--output_dir", default="multi30k", help="folder to write to (default: %(default)s)")
     parser.add_argument("--languages", nargs=2, default=["en", "de"], metavar=("SOURCE", "TARGET"),
-                        help="(default: en de)")
+                        help="suffixes of the files (default: en de)")
     parser.add_argument("--vocab_size", type=int, default=8000, help="number of pieces (default: %(default)s)")
     return parser.parse_args(argv)
 
@@ -40,7 +40,7 @@ def find_file(folder: str, name: str) -> str:
     """Returns the path of a file, plain or .gz.
 
     Raises:
-      DataError: there is neither.
+      DataError: neither file exists.
     """
     for path in (os.path.join(folder, name), os.path.join(folder, f"{name}.gz")):
         if os.path.isfile(path):
@@ -49,7 +49,7 @@ def find_file(folder: str, name: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes the text files and the model."""
+    """Writes the text files and the SentencePiece model."""
     args = parse_args(argv)
     inputs = {split: [find_file(args.data_dir, f"{split}.{language}") for language in args.languages]
               for split in SPLITS}

@@ -1,4 +1,4 @@
-"""Prepares parallel text, such as WMT's, from files that are already here: clean, shuffle, BPE.
+"""Prepares parallel text, such as WMT data, from local files: cleans, shuffles and encodes it with BPE.
 
 usage: python scripts/prepare_wmt.py --output_dir=wmt16_de_en
          --train_source europarl.en commoncrawl.en news-commentary.en
@@ -6,11 +6,11 @@ usage: python scripts/prepare_wmt.py --output_dir=wmt16_de_en
          --dev_source newstest2013.en --dev_target newstest2013.de
          --test_source newstest2014.en --test_target newstest2014.de
 
-Files may be plain or .gz; nothing is downloaded, tokenised by rules or lower-cased. The output folder gets
+Files may be plain or .gz. Nothing is downloaded, tokenised by rules or lower-cased. Writes to the output folder:
 
-  m_common.model, m_common.vocab                 SentencePiece BPE that both languages share
+  m_common.model, m_common.vocab                 SentencePiece BPE model that both languages share
   train.clean.{en,de}                            the pairs that passed cleaning
-  train.clean.{en,de}.shuffled                   the same, in a random order that follows from --seed
+  train.clean.{en,de}.shuffled                   the same pairs in a random order that depends on --seed
   train.clean.{en,de}.shuffled.BPE_common.32K.tok
   wmt13-en-de.{src,ref} and .BPE_common.32K.tok  development set
   wmt14-en-de.{src,ref} and .BPE_common.32K.tok  test set
@@ -39,7 +39,7 @@ from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_source", nargs="+", required=True, metavar="FILE")
@@ -47,18 +47,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     for split, name in (("dev", "wmt13"), ("test", "wmt14")):
         parser.add_argument(f"--{split}_source", metavar="FILE")
         parser.add_argument(f"--{split}_target", metavar="FILE")
-        parser.add_argument(f"--{split}_name", default=name, help="begins the files' names (default: %(default)s)")
-    parser.add_argument("--source_lang", default="en", help="(default: %(default)s)")
-    parser.add_argument("--target_lang", default="de", help="(default: %(default)s)")
+        parser.add_argument(f"--{split}_name", default=name, help="prefix of the output files (default: %(default)s)")
+    parser.add_argument("--source_lang", default="en", help="used in file names (default: %(default)s)")
+    parser.add_argument("--target_lang", default="de", help="used in file names (default: %(default)s)")
     parser.add_argument("--output_dir", default="wmt16_de_en", help="folder to write to (default: %(default)s)")
     parser.add_argument("--vocab_size", type=int, default=32768, help="number of pieces (default: %(default)s)")
-    parser.add_argument("--min_length", type=int, default=1, help="fewest words of a side (default: %(default)s)")
-    parser.add_argument("--max_length", type=int, default=80, help="most words of a side (default: %(default)s)")
+    parser.add_argument("--min_length", type=int, default=1, help="minimum words per side (default: %(default)s)")
+    parser.add_argument("--max_length", type=int, default=80, help="maximum words per side (default: %(default)s)")
     parser.add_argument("--max_ratio", type=float, default=9.0,
-                        help="most words of one side for each of the other (default: %(default)s)")
+                        help="maximum ratio of the longer side's length to the shorter side's (default: %(default)s)")
     parser.add_argument("--max_sentences", type=int, default=10_000_000,
-                        help="sentences that BPE learns from, at most (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the shuffling (default: %(default)s)")
+                        help="maximum number of sentences to train BPE on (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the shuffle (default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -66,16 +66,16 @@ def check(args: argparse.Namespace) -> None:
     """Checks the command line before hours of work.
 
     Raises:
-      UserError: files without their counterparts, or that do not exist.
+      UserError: a file does not exist, has no counterpart, or would be overwritten.
     """
     if len(args.train_source) != len(args.train_target):
-        raise UserError(f"There are {len(args.train_source)} files of --train_source but {len(args.train_target)} of "
-                        "--train_target: give them in pairs.")
+        raise UserError(f"--train_source names {len(args.train_source)} files but --train_target "
+                        f"{len(args.train_target)}: give them in pairs.")
     files = [*args.train_source, *args.train_target]
     for split in ("dev", "test"):
         source, target = getattr(args, f"{split}_source"), getattr(args, f"{split}_target")
         if bool(source) != bool(target):
-            raise UserError(f"Give both --{split}_source and --{split}_target, or none of them.")
+            raise UserError(f"Give both --{split}_source and --{split}_target, or neither.")
         files += [source, target] if source else []
     missing = [path for path in files if not os.path.isfile(path)]
     if missing:
@@ -86,24 +86,24 @@ def check(args: argparse.Namespace) -> None:
 
 
 def clean_files(args: argparse.Namespace) -> list[str]:
-    """Returns the paths of the cleaned training text, source and target."""
+    """Returns the paths of the cleaned training files, source and target."""
     return [os.path.join(args.output_dir, f"train.clean.{side}") for side in (args.source_lang, args.target_lang)]
 
 
 def plain_files(args: argparse.Namespace, split: str) -> list[str]:
-    """Returns the paths of the text of the development or test set, source and target."""
+    """Returns the paths of the plain-text files of the development or test set, source and target."""
     stem = f"{getattr(args, f'{split}_name')}-{args.source_lang}-{args.target_lang}"
     return [os.path.join(args.output_dir, f"{stem}.{side}") for side in ("src", "ref")]
 
 
 def encoded_file(args: argparse.Namespace, text: str) -> str:
-    """Returns the path of a text file's pieces."""
+    """Returns the path of the BPE-encoded version of a text file."""
     size = f"{args.vocab_size // 1024}K" if args.vocab_size % 1024 == 0 else str(args.vocab_size)
     return f"{text}.BPE_common.{size}.tok"
 
 
 def clean_and_shuffle(args: argparse.Namespace) -> list[str]:
-    """Writes the training text; returns the shuffled files, source and target.
+    """Writes the training files; returns the paths of the shuffled ones, source and target.
 
     Raises:
       DataError: no pair passes cleaning.
@@ -114,14 +114,15 @@ def clean_and_shuffle(args: argparse.Namespace) -> list[str]:
     write_pairs(cleaning.filter(pairs), *clean)
     deco_print(f"{' and '.join(clean)}: {cleaning.kept} pairs, {cleaning.dropped} dropped")
     if not cleaning.kept:
-        raise DataError(f"None of the {cleaning.dropped} training pairs passed cleaning: allow other lengths.")
+        raise DataError(f"None of the {cleaning.dropped} training pairs passed cleaning: relax --min_length, "
+                        "--max_length or --max_ratio.")
     shuffled = [f"{path}.shuffled" for path in clean]
     shuffle_files(clean, shuffled, args.seed)
     return shuffled
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes everything."""
+    """Writes all files."""
     args = parse_args(argv)
     check(args)
     texts = clean_and_shuffle(args)

@@ -1,10 +1,10 @@
-"""Repeats a batch on which training diverged, and reports what is not finite.
+"""Replays a batch on which training diverged, and reports which values are not finite.
 
 usage: python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100
        python scripts/replay_batch.py --logdir=RUN --batch=RUN/divergence/step-100 --dtype=float32
 
-The weights are those of the checkpoint that was the newest then; arithmetic, loss scale and
-dropout are those of the step, unless --dtype says otherwise. Nothing is trained or written.
+Uses the checkpoint that was the newest when training diverged, and the dtype, loss scale and
+dropout of that step; --dtype replaces the dtype. Nothing is trained or written.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
-    parser.add_argument("--logdir", required=True, help="the run that diverged")
-    parser.add_argument("--batch", required=True, help="folder that it wrote: RUN/divergence/step-N")
-    parser.add_argument("--dtype", help="arithmetic; that of the step by default")
+    parser.add_argument("--logdir", required=True, help="logdir of the run that diverged")
+    parser.add_argument("--batch", required=True, help="folder of the saved batch: RUN/divergence/step-N")
+    parser.add_argument("--dtype", help="dtype of the computation (default: that of the step)")
     parser.add_argument("--trust_code", action="store_true",
-                        help="let the config beside the batch name code from outside the package")
-    parser.add_argument("--checkpoint", help="checkpoint folder; the newest of that time by default")
+                        help="let the config beside the batch import and run code from outside the package")
+    parser.add_argument("--checkpoint", help="checkpoint folder (default: the newest checkpoint before the step)")
     return parser.parse_args(argv)
 
 
 def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | None:
-    """Returns the folder of the weights to use; None for those that the run began with.
+    """Returns the folder of the checkpoint to use; None if the run had none yet and used its initial weights.
 
     Raises:
-      CheckpointError: it is gone.
+      CheckpointError: the checkpoint no longer exists.
     """
     if args.checkpoint:
         return Path(args.checkpoint)
@@ -67,12 +67,12 @@ def checkpoint_of(args: argparse.Namespace, event: dict[str, Any]) -> Path | Non
     for place in places:
         if place.is_dir():
             return place
-    raise CheckpointError(f"{places[0]} is gone, which was the newest checkpoint at step {event['step']}: name another "
-                          "one by --checkpoint.")
+    raise CheckpointError(f"{places[0]}, the newest checkpoint at step {event['step']}, no longer exists: give another "
+                          "one with --checkpoint.")
 
 
 def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
-    """Builds the model of the run, with weights."""
+    """Builds the run's model and restores its weights."""
     path = checkpoint_of(args, event)
     arithmetic = [Override(None, ("dtype",), args.dtype or event["dtype"]),
                   Override(None, ("mixed_choice",), str(event.get("mixed_choice")))]
@@ -81,14 +81,14 @@ def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
     deco_print(precision_of(spec.params).note)
     model = build_model(spec, event["seed"])
     if path is not None:
-        # As trained: where there is a moving average of the weights, the step did not use it.
+        # The trained weights, because the step did not use a moving average, even if there is one.
         assign_strictly(named_variables(model), load_checkpoint(path).weights, path)
-    deco_print(f"weights: {path if path is not None else 'those that a new run begins with'}")
+    deco_print(f"weights: {path if path is not None else 'the initial weights of a new run'}")
     return model
 
 
 def report(found: Diagnosis, batch: dict[str, Any], event: dict[str, Any], model: Model) -> None:
-    """Prints what was found."""
+    """Prints the findings."""
     deco_print(f"step {event['step']} of the run: {event['reason']}")
     deco_print(f"loss: {found.loss:g}, loss scale of the step: {event['loss_scale']:g}")
     for what, names in (("arrays of the batch", found.inputs), ("variables", found.values),
@@ -98,14 +98,14 @@ def report(found: Diagnosis, batch: dict[str, Any], event: dict[str, Any], model
             deco_print(name, offset=1)
     for row in found.rows:
         example = int(batch["ids"][row])
-        deco_print(f"loss not finite by itself: {model.data_layer.describe_example(example)} (id {example})")
+        deco_print(f"example whose own loss is not finite: {model.data_layer.describe_example(example)} (id {example})")
     if found.finite:
-        deco_print("With these weights, in this arithmetic, all is finite.")
+        deco_print("With these weights and this dtype, all values are finite.")
 
 
 def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, Any],
                     carried: dict[str, np.ndarray]) -> str | None:
-    """Returns which operation is the first with a non-finite result, and where it is written; None without one."""
+    """Returns the first operation with a non-finite result and its line of code; None if there is none."""
     tf.debugging.enable_check_numerics()
     try:
         examiner.examine(batch, event["micro_batch"], event["loss_scale"], carried)
@@ -117,7 +117,7 @@ def first_operation(examiner: Examiner, batch: dict[str, Any], event: dict[str, 
 
 
 def _shortened(message: str) -> str:
-    """Extracts operation, line and finding from TensorFlow's long message."""
+    """Extracts the operation, the line and the kind of values from TensorFlow's long message."""
     node = re.search(r"Detected at node (\S+?)(?:/CheckNumericsV2)? defined at", message)
     places = re.findall(r'^\s*File "([^"]+)", line (\d+), in (\w+)', message, re.MULTILINE)
     finding = re.search(r"Tensor had (.+?) values", message)
@@ -129,7 +129,7 @@ def _shortened(message: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Builds the model, runs the batch, prints."""
+    """Builds the model, runs the batch and prints the findings."""
     args = parse_args(argv)
     arrays, event = read_batch(Path(args.batch))
     check_event(Path(args.batch), event)
@@ -138,8 +138,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         batch = tf.nest.pack_sequence_as(model.data_layer.input_signature, tf.nest.flatten(arrays))
     except ValueError as error:
-        raise UserError(f"{args.batch} holds a batch of another form than the model's data layer makes: name the batch "
-                        "that this run has written.") from error
+        raise UserError(f"The batch in {args.batch} does not have the structure that the model's data layer produces: "
+                        "give a batch that this run has written.") from error
     variables = named_variables(model)
     trainable = trainable_variables({name: v for name, v in variables.items() if v.trainable},
                                     model.params["freeze_variables_regex"])

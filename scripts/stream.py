@@ -1,11 +1,11 @@
-"""Transcribes speech as it arrives, from recordings replayed in steps or from the microphone.
+"""Transcribes speech as it arrives, from replayed recordings or from the microphone.
 
 usage: python scripts/stream.py --logdir=digits-w2l --files one.wav two.flac --step_ms=200
        python scripts/stream.py --logdir=digits-w2l --files strings/*.flac --compare --quiet
        python scripts/stream.py --logdir=digits-w2l --microphone
 
-The logdir is all that is needed: its newest checkpoint has the config and the alphabet. Config values may follow, as
---decoder_params/use_language_model=True. It prints the transcript whenever it changes, and how long steps took.
+Only the logdir is needed: its newest checkpoint contains the config and the alphabet. Config values may be overridden,
+as in --decoder_params/use_language_model=True. Prints the transcript whenever it changes, and the time per step.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--logdir", required=True, help="folder of the trained model, or a checkpoint in it")
+    add("--logdir", required=True, help="logdir of the trained model, or a checkpoint in it")
     add("--files", nargs="+", metavar="FILE", help="recordings to replay")
     add("--microphone", action="store_true", help="listen until Ctrl-C; needs the package sounddevice")
-    add("--step_ms", type=float, default=200.0, help="length of a step (default: %(default)g)")
+    add("--step_ms", type=float, default=200.0, help="length of a step in milliseconds (default: %(default)g)")
     add("--history_seconds", type=float, default=16.0,
-        help="how much may be revised, and what features are normalised by (default: %(default)g)")
-    add("--compare", action="store_true", help="transcribe each recording as a whole too, and tell the difference")
-    add("--trust_code", action="store_true", help="let the logdir's config name code from outside the package")
-    add("--quiet", action="store_true", help="print finished transcripts only")
+        help="seconds of audio whose transcript may be revised and by which features are normalised "
+        "(default: %(default)g)")
+    add("--compare", action="store_true", help="also transcribe each recording as a whole and print the difference")
+    add("--trust_code", action="store_true",
+        help="let the logdir's config import and run code from outside the package")
+    add("--quiet", action="store_true", help="print only finished transcripts")
     return parser.parse_known_args(argv)
 
 
@@ -57,23 +59,23 @@ def check(args: argparse.Namespace) -> None:
     """Checks the command line before anything is loaded.
 
     Raises:
-      UserError: there is no source of audio, or two, or a step has no length.
+      UserError: no source of audio is given, or two are; a number is invalid; or a recording cannot be used.
     """
     if bool(args.files) == args.microphone:
-        raise UserError("Give either recordings by --files, or --microphone.")
+        raise UserError("Give either --files or --microphone.")
     if not args.step_ms > 0:
         raise UserError(f"--step_ms is {args.step_ms:g} but has to be above 0.")
     if args.compare and args.microphone:
-        raise UserError("--compare goes with --files: what the microphone heard is not kept.")
+        raise UserError("--compare is only for --files, because audio from the microphone is not kept: leave it out.")
     for name in args.files or []:
         read(name, header_only=True)
 
 
 def read(path: str, header_only: bool = False) -> tuple[np.ndarray, int]:
-    """Returns a recording ``[samples]`` and its rate; no samples if only the header is read.
+    """Returns a recording ``[samples]`` and its sampling rate; no samples if ``header_only``.
 
     Raises:
-      UserError: it cannot be used.
+      UserError: the recording cannot be used.
     """
     try:
         rate = read_info(path).rate
@@ -83,7 +85,13 @@ def read(path: str, header_only: bool = False) -> tuple[np.ndarray, int]:
 
 
 class Clock:
-    """Times of steps, and of the ends of utterances."""
+    """Durations in seconds.
+
+    Attributes:
+      steps: processing time of each step.
+      ends: processing time at the end of each utterance.
+      audio_seconds: total length of the audio.
+    """
 
     def __init__(self) -> None:
         self.steps: list[float] = []
@@ -91,7 +99,7 @@ class Clock:
         self.audio_seconds = 0.0
 
     def describe(self) -> str:
-        """Returns a line for the log."""
+        """Returns a summary of the times in one line."""
         steps = np.array(self.steps or [0.0]) * 1000
         total = sum(self.steps) + sum(self.ends)
         return (f"latency per step: mean {steps.mean():.1f} ms, p95 {np.percentile(steps, 95):.1f} ms, max "
@@ -103,13 +111,13 @@ def transcribe(asr: FrameASR, pieces: Iterable[np.ndarray], clock: Clock, quiet:
     """Streams one utterance.
 
     Args:
-      asr: the recogniser, reset, with the rate of the audio.
-      pieces: audio ``[samples]`` each.
-      clock: records the times.
-      quiet: do not print the transcript of each step.
+      asr: the recogniser, reset to the sampling rate of the audio.
+      pieces: chunks of audio ``[samples]``.
+      clock: records the processing times.
+      quiet: whether to print no intermediate transcripts.
 
     Returns:
-      The transcript, and the last one before the end was known.
+      The final transcript, and the last one before the end of the utterance was known.
     """
     heard, shown = 0.0, ""
     for piece in pieces:
@@ -128,7 +136,7 @@ def transcribe(asr: FrameASR, pieces: Iterable[np.ndarray], clock: Clock, quiet:
 
 
 def replayed(audio: np.ndarray, step: int) -> Iterator[np.ndarray]:
-    """Yields audio ``[samples]`` in steps of so many samples."""
+    """Yields audio ``[samples]`` in chunks of ``step`` samples."""
     for begin in range(0, len(audio), step):
         yield audio[begin:begin + step]
 
@@ -147,7 +155,7 @@ def replay_files(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
 
 
 def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
-    """Prints how the transcripts of streams differ from those of the recordings as a whole."""
+    """Prints how the streamed transcripts differ from those of the whole recordings."""
     from open_seq2seq.training.inference.interactive import InteractiveModel
 
     offline = InteractiveModel(asr.model)
@@ -155,21 +163,22 @@ def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
     for what, texts in (("transcripts", [text for text, _ in found.values()]),
                         ("last transcripts before the end was known", [text for _, text in found.values()])):
         rates = error_rates(whole, texts, list(found))
-        deco_print(f"{what} against those of whole recordings: WER {100 * rates.wer:.2f}%, CER {100 * rates.cer:.2f}%, "
+        deco_print(f"{what} compared with those of whole recordings: WER {100 * rates.wer:.2f}%, "
+                   f"CER {100 * rates.cer:.2f}%, "
                    f"{sum(a == b for a, b in zip(whole, texts, strict=True))} of {len(whole)} equal")
 
 
 def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.ndarray]:
-    """Yields audio of the default microphone ``[step]`` until the event is set.
+    """Yields chunks of audio ``[step]`` from the default microphone until the event is set.
 
     Raises:
-      UserError: the package is missing, or there is no microphone.
+      UserError: sounddevice or PortAudio is missing, or the microphone cannot be used.
     """
     try:
         import sounddevice
     except (ImportError, OSError) as error:  # OSError: the library PortAudio is missing
         raise UserError(f"--microphone needs the package sounddevice and the library PortAudio ({error}): run `pip "
-                        "install sounddevice`, or replay recordings by --files.") from error
+                        "install sounddevice`, or replay recordings with --files.") from error
     waiting: queue.Queue[np.ndarray] = queue.Queue()
 
     def keep(block: np.ndarray, frames: int, moment: Any, status: Any) -> None:
@@ -181,14 +190,14 @@ def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.nd
                 with contextlib.suppress(queue.Empty):
                     yield waiting.get(timeout=0.1)
     except sounddevice.PortAudioError as error:
-        raise UserError(f"The microphone cannot be used ({error}): replay recordings by --files.") from error
+        raise UserError(f"The microphone cannot be used ({error}): replay recordings with --files.") from error
 
 
 def listen(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
-    """Streams from the microphone: one utterance, until Ctrl-C."""
+    """Streams one utterance from the microphone until Ctrl-C."""
     stopped = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the current step is finished
-    deco_print("Listening; end with Ctrl-C.")
+    deco_print("Listening; stop with Ctrl-C.")
     try:
         step = max(1, round(args.step_ms / 1000 * asr.rate))
         deco_print(transcribe(asr, microphone(asr.rate, step, stopped), clock, args.quiet)[0])
@@ -205,7 +214,7 @@ def main(argv: list[str] | None = None) -> None:
 
     asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds,
                                trust_code=args.trust_code)
-    deco_print(f"logits are complete {1000 * asr.look_ahead_seconds:.0f} ms after a sound, tentative at once")
+    deco_print(f"logits are tentative at once and final {1000 * asr.look_ahead_seconds:.0f} ms after a sound")
     clock = Clock()
     if args.microphone:
         listen(asr, args, clock)

@@ -1,6 +1,6 @@
-"""Trains SentencePiece models, and turns text to pieces and back.
+"""Trains SentencePiece models, splits text into pieces and joins pieces to text.
 
-usage: python scripts/tokenizer_wrapper.py --mode=MODE …, with these flags in each mode:
+usage: python scripts/tokenizer_wrapper.py --mode=MODE …, with the flags of the mode:
 
   train       --text_input=FILE[,FILE…] --model_prefix=PREFIX [--vocab_size --model_type]
   encode      --text_input=FILE --tokenized_output=FILE --model_prefix=PREFIX
@@ -35,33 +35,35 @@ NEEDED["decode"] = NEEDED["detokenize"]
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Reads the command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", required=True, choices=list(NEEDED))
     for suffix in ("", "1", "2"):
         which = f" of language {suffix}, in mode tokenize" if suffix else ""
-        parser.add_argument(f"--text_input{suffix}", help=f"text file{which}")
-        parser.add_argument(f"--tokenized_output{suffix}", help=f"file for the pieces{which}")
-        parser.add_argument(f"--model_prefix{suffix}", help=f"model's path{which}, without .model")
-    parser.add_argument("--decoded_output", help="file for the plain text")
+        parser.add_argument(f"--text_input{suffix}", help=f"input text file{which}")
+        parser.add_argument(f"--tokenized_output{suffix}", help=f"output file for the pieces{which}")
+        parser.add_argument(f"--model_prefix{suffix}", help=f"path, without .model, of the model{which}")
+    parser.add_argument("--decoded_output", help="output file for the plain text")
     parser.add_argument("--vocab_size", type=int, default=32768, help="number of pieces (default: %(default)s)")
-    parser.add_argument("--model_type", default="bpe", choices=["bpe", "unigram"], help="(default: %(default)s)")
-    parser.add_argument("--character_coverage", type=float, default=1.0, help="(default: %(default)s)")
+    parser.add_argument("--model_type", default="bpe", choices=["bpe", "unigram"],
+                        help="type of SentencePiece model (default: %(default)s)")
+    parser.add_argument("--character_coverage", type=float, default=1.0,
+                        help="fraction of the text's characters that the pieces must cover (default: %(default)s)")
     return parser.parse_args(argv)
 
 
 def model_path(prefix: str) -> str:
-    """Returns the path of the model that a prefix names."""
+    """Returns the path of the model file for a prefix, which may already end in .model."""
     return prefix if prefix.endswith(".model") else f"{prefix}.model"
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Does what ``--mode`` says."""
+    """Runs the script."""
     args = parse_args(argv)
     missing = [f"--{name}" for name in NEEDED[args.mode] if not getattr(args, name)]
     if missing:
-        raise UserError(f"Mode {args.mode} needs {', '.join(missing)} too.")
+        raise UserError(f"Mode {args.mode} also needs {', '.join(missing)}.")
     models = [model_path(prefix) for prefix in (args.model_prefix, args.model_prefix1, args.model_prefix2) if prefix]
     check_no_input([args.tokenized_output, args.tokenized_output1, args.tokenized_output2, args.decoded_output],
                    [*(args.text_input or "").split(","), args.text_input1, args.text_input2, *models])
@@ -78,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def report(path: str, lines: int) -> None:
-    """Prints what was written."""
+    """Prints which file was written and its number of lines."""
     deco_print(f"Wrote {path} ({lines} lines)")
 
 

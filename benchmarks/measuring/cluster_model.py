@@ -1,8 +1,9 @@
-"""What reductions cost on a cluster: the α–β model of a ring, and the efficiency that follows.
+"""The α–β cost model of ring reductions on a cluster, and the training efficiency that follows from it.
 
-A message of b bytes takes α + b / β on a link. A ring of N ranks cuts what is to be added up into N parts and
-passes them on in 2 (N - 1) steps (Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms"), so a
-reduction takes 2 (N - 1) α + 2 (N - 1) / N · b / β: with many ranks the latency counts N times, the bytes but twice.
+A message of b bytes takes α + b / β on a link. A ring of N ranks splits the data into N parts and passes them on in
+2 (N - 1) steps (Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms"), so a reduction takes
+2 (N - 1) α + 2 (N - 1) / N · b / β. With many ranks, this approaches 2 N α + 2 b / β: the latency cost grows with N,
+the bandwidth cost does not.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of the time of a forward and a backward pass, the part in which gradients become ready.
+# The backward pass, during which gradients become ready, as a fraction of the time of a forward and backward pass.
 BACKWARD_SHARE = 2.0 / 3.0
 
 
 class Link(NamedTuple):
-    """What joins two neighbours of the ring.
+    """The link between two neighbours in the ring.
 
     Attributes:
-      latency: α, seconds a message.
-      bandwidth: β, bytes a second in one direction.
+      latency: α, in seconds per message.
+      bandwidth: β, in bytes per second and direction.
     """
 
     latency: float
@@ -32,28 +33,28 @@ class Link(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What reductions cost.
+    """The fitted costs of reductions.
 
     Attributes:
-      start: seconds until a reduction sets out, however many ranks there are: Horovod's cycle, and agreeing on what is
-        ready.
-      link: between neighbours.
+      start: start-up time of a reduction in seconds, independent of the number of ranks: Horovod's cycle time, and the
+        negotiation of which tensors are ready.
+      link: the link between neighbours in the ring.
     """
 
     start: float
     link: Link
 
     def __str__(self) -> str:
-        return f"{1e3 * self.start:.2f} ms to set out, {self.link}"
+        return f"{1e3 * self.start:.2f} ms start-up, {self.link}"
 
 
 class Timing(NamedTuple):
     """A measured reduction.
 
     Attributes:
-      ranks: that took part.
-      bytes: of the tensor.
-      seconds: how long it took.
+      ranks: number of ranks.
+      bytes: size of the tensor.
+      seconds: duration of the reduction.
     """
 
     ranks: int
@@ -62,47 +63,48 @@ class Timing(NamedTuple):
 
 
 def ring_seconds(size: float, ranks: int, link: Link) -> float:
-    """Returns how long a ring of so many ranks takes to add up ``size`` bytes."""
+    """Returns the time in seconds that a ring of ``ranks`` ranks takes to reduce ``size`` bytes."""
     return 2 * (ranks - 1) * (link.latency + size / ranks / link.bandwidth)
 
 
 def reduction_seconds(groups: Iterable[float], ranks: int, costs: Costs) -> float:
-    """Returns how long groups of so many bytes take that set out together and go one after the other."""
+    """Returns the time in seconds to reduce groups, given by size in bytes, that start together and run in sequence."""
     return costs.start + sum(ring_seconds(size, ranks, costs.link) for size in groups) if ranks > 1 else 0.0
 
 
 def update_seconds(groups: Iterable[float], ranks: int, costs: Costs) -> float:
-    """Returns how long the reductions of one update take: the gradients, then the vote on whether all is finite."""
+    """Returns the time in seconds of an update's reductions: the gradients, then the check that all are finite."""
     return reduction_seconds(groups, ranks, costs) + reduction_seconds([4], ranks, costs)
 
 
 def efficiency(step_seconds: float, reduction: float, overlap: float = 0.0) -> float:
-    """Returns speed on N ranks as a share of N times the speed of one, for equal batches.
+    """Returns the speed on N ranks divided by N times the speed of one rank, for equal batches per rank.
 
     Args:
-      step_seconds: of one rank by itself.
-      reduction: seconds of reduction in an update.
-      overlap: share of it that goes on beside the backward pass, as far as that is long enough.
+      step_seconds: duration of an update on a single rank.
+      reduction: duration in seconds of an update's reductions.
+      overlap: fraction of ``reduction`` that overlaps the backward pass, limited by the length of the backward pass.
     """
     hidden = min(overlap * reduction, BACKWARD_SHARE * step_seconds)
     return step_seconds / (step_seconds + reduction - hidden)
 
 
 def fit_costs(timings: Sequence[Timing]) -> Costs:
-    """Returns the costs that explain measured reductions best: least squares of the relative errors, none below 0.
+    """Fits non-negative costs to measured reductions by least squares of the relative errors.
 
-    With one number of ranks the start and the latency cannot be told apart; all is counted as the start then.
+    If all timings have the same number of ranks, start-up time and latency cannot be separated; both are counted as
+    start-up time.
 
     Args:
-      timings: of at least two sizes, each of at least two ranks.
+      timings: reductions of at least two sizes, on at least two ranks.
 
     Raises:
-      ValueError: no costs explain them.
+      ValueError: no costs explain the timings.
     """
     table = np.array([[1.0, 2 * (t.ranks - 1), 2 * (t.ranks - 1) / t.ranks * t.bytes] for t in timings])
     table /= np.array([t.seconds for t in timings])[:, np.newaxis]
     best, least = None, np.inf
-    for columns in ([0, 2], [0, 1, 2], [1, 2], [2]):  # which of the costs are not 0
+    for columns in ([0, 2], [0, 1, 2], [1, 2], [2]):  # the costs that are not 0
         solution, error = _solve(table[:, columns])
         if (solution > 0.0).all() and error < least - 1e-12:
             best, least = dict(zip(columns, solution, strict=True)), error
@@ -112,7 +114,7 @@ def fit_costs(timings: Sequence[Timing]) -> Costs:
 
 
 def _solve(columns: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns (the solution of columns · x = 1, the squared error)."""
-    scale = columns.max(axis=0)  # they are nine orders of magnitude apart
+    """Returns the least-squares solution x of columns · x = 1, and its squared error."""
+    scale = columns.max(axis=0)  # the columns differ by nine orders of magnitude
     solution = np.linalg.lstsq(columns / scale, np.ones(len(columns)), rcond=1e-12)[0]
     return solution / scale, float(np.sum((columns / scale @ solution - 1.0) ** 2))

@@ -1,4 +1,4 @@
-"""How far the losses of other settings are from float32's, at equal seeds and updates."""
+"""Compares the losses of other settings with those of float32 at equal seeds and updates."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from benchmarks.measuring.curves import REFERENCE, SKIPPED, TRAIN, VALIDATION, Loss, Plan
 
-BAND = 2.0  # standard deviations of the reference's seeds
+BAND = 2.0  # half-width of the band in standard deviations over the reference's seeds
 
 
 class Difference(NamedTuple):
-    """A loss against the reference's at the same seed and update.
+    """The difference between a setting's loss and the reference's at the same seed and update.
 
     Attributes:
-      seed: of both runs.
-      update: number of updates made; for windows of training losses that of the last in it.
+      seed: seed of both runs.
+      update: number of updates made; for a window of training losses, up to its last update.
       value: the setting's loss minus the reference's.
-      band: two standard deviations of the reference's seeds there.
+      band: half-width of the band, two standard deviations over the reference's seeds at this update.
     """
 
     seed: int
@@ -52,14 +52,14 @@ def validation(losses: Iterable[Loss], setting: str) -> dict[int, dict[int, floa
 
 
 def deviations(curves: dict[int, dict[int, float]]) -> dict[int, float]:
-    """Returns update → standard deviation over seeds, where at least two seeds have a value."""
+    """Returns update → standard deviation over seeds, for updates at which at least two seeds have a value."""
     updates = {update for curve in curves.values() for update in curve}
     values = {update: [curve[update] for curve in curves.values() if update in curve] for update in sorted(updates)}
     return {update: statistics.stdev(found) for update, found in values.items() if len(found) > 1}
 
 
 def differences(curves: dict[int, dict[int, float]], reference: dict[int, dict[int, float]]) -> list[Difference]:
-    """Returns the paired differences, by seed and update."""
+    """Returns the differences between runs of equal seeds, sorted by seed and update."""
     spread = deviations(reference)
     return [Difference(seed, update, value - reference[seed][update], BAND * spread[update])
             for seed, curve in sorted(curves.items()) if seed in reference
@@ -67,14 +67,14 @@ def differences(curves: dict[int, dict[int, float]], reference: dict[int, dict[i
 
 
 class Row(NamedTuple):
-    """What is said about a setting, at the end of its runs.
+    """The results of one setting at the end of its runs.
 
     Attributes:
       plan: the setting, with the seeds that have been run.
-      skipped: updates that loss scaling skipped, of all runs.
+      skipped: number of updates that loss scaling skipped, over all runs.
       loss: mean validation loss.
-      validation: paired differences of the validation loss; none for the reference.
-      train: paired differences of the windows of the training loss.
+      validation: differences of the validation loss by seed; empty for the reference.
+      train: differences of the training loss by seed and window; empty for the reference.
       spread: standard deviation of the reference's validation loss over its seeds.
     """
 
@@ -87,7 +87,7 @@ class Row(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether all differences are within the band, in words."""
+        """A phrase that says whether all differences are within the band."""
         if self.plan.name == REFERENCE:
             return "reference"
         if not self.validation:
@@ -122,7 +122,7 @@ def compare(losses: Sequence[Loss], plans: Sequence[Plan], window: int) -> list[
 
 
 def table_rows(rows: Sequence[Row]) -> list[list[str]]:
-    """Returns the cells of the table; see ``HEAD``."""
+    """Returns the cells of the table; ``HEAD`` contains the column names."""
     table = []
     for row in rows:
         values = [difference.value for difference in row.validation]

@@ -1,7 +1,7 @@
-"""Processes that train at the same time: each by itself, or as ranks of one run under a launcher.
+"""Processes that train at the same time, either independently or as the ranks of one run.
 
-The parent talks to each of them through a pipe, as ``turns.TurnsHook`` answers. Those whose turn it is
-not are stopped by SIGSTOP, because waiting ranks still talk to each other.
+The parent controls each process through a pipe, with the requests of ``turns.TurnsHook``. A crew that
+is not being measured is stopped with SIGSTOP, because idle ranks would still communicate.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _START_SECONDS = 120
 
 
 class Crew:
-    """Training processes that make their rounds at the same time; warm when this returns.
+    """Training processes that make their rounds at the same time. The constructor waits for the end of the warm-up.
 
     Args:
-      name: for messages.
-      pipes: to the processes, in order of rank.
-      processes: of the processes, their numbers.
-      together: whether they are the ranks of one run, each of which counts the objects of all.
+      name: name of the crew, for messages.
+      pipes: pipes to the processes, in order of rank.
+      processes: process ids.
+      together: whether the processes are the ranks of one run, each of which reports the objects of all ranks.
     """
 
     def __init__(self, name: str, pipes: Sequence[Connection], processes: Sequence[int], together: bool) -> None:
@@ -44,31 +44,31 @@ class Crew:
         self._receive()  # the warm-up
 
     def run_round(self, steps: int) -> None:
-        """Lets all of them make so many updates."""
+        """Makes ``steps`` updates in all processes at the same time."""
         self.rounds.append([answer[0] for answer in self.ask("round", steps)])
 
     @property
     def speeds(self) -> list[float]:
-        """Objects a second, of all processes, in each round."""
+        """Objects per second of all processes together, in each round."""
         return [done[0].objects / max(r.seconds for r in done) if self._together else
                 sum(r.objects / r.seconds for r in done) for done in self.rounds]
 
     @property
     def step_seconds(self) -> list[float]:
-        """Mean time of an update in each round: of the slowest, or of all where each goes by itself."""
+        """Mean seconds per update in each round: of the slowest rank, or averaged over independent runs."""
         return [max(r.seconds for r in done) / done[0].steps if self._together else
                 sum(r.seconds for r in done) / sum(r.steps for r in done) for done in self.rounds]
 
     @property
     def input_wait(self) -> float:
-        """Share of the time spent waiting for input."""
+        """Fraction of the time spent waiting for input."""
         every = [r for done in self.rounds for r in done]
         return sum(r.waited for r in every) / sum(r.seconds for r in every)
 
     def ask(self, *request: Any) -> list[Any]:
-        """Sends all of them a request of ``TurnsHook``; returns their answers."""
+        """Sends a request of ``TurnsHook`` to all processes; returns their answers in order of rank."""
         for pipe in self._pipes:
-            with contextlib.suppress(BrokenPipeError):  # the answer tells why
+            with contextlib.suppress(BrokenPipeError):  # receiving the answer reports why
                 pipe.send(request)
         return self._receive()
 
@@ -77,11 +77,11 @@ class Crew:
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Lets them run again."""
+        """Lets the processes continue."""
         self._signal(signal.SIGCONT)
 
     def dismiss(self) -> None:
-        """Ends the training; the processes end by themselves."""
+        """Tells the processes to end their training and exit."""
         self.go_on()
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ class Crew:
 
 @contextlib.contextmanager
 def environment(values: dict[str, str]) -> Iterator[None]:
-    """Sets variables of the environment, for processes started within this context."""
+    """Context manager that sets environment variables for the processes started within it."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -117,14 +117,14 @@ def environment(values: dict[str, str]) -> Iterator[None]:
 @contextlib.contextmanager
 def single_runs(count: int, config_file: str, overrides: Sequence[str], warmup: int,
                 of_each: Sequence[dict[str, str]] = ()) -> Iterator[Crew]:
-    """Starts processes that each train by themselves.
+    """Starts independent training processes.
 
     Args:
-      count: how many.
-      config_file: the config.
-      overrides: of the config.
-      warmup: updates after the first that are not timed.
-      of_each: the environment that each gets besides.
+      count: number of processes.
+      config_file: path of the config.
+      overrides: overrides of the config, as on the command line.
+      warmup: untimed updates after the first.
+      of_each: additional environment variables of each process.
     """
     started = []
     try:
@@ -148,11 +148,11 @@ def ranks(count: int, launcher: Sequence[str], config_file: str, overrides: Sequ
     """Starts the ranks of one run on this machine.
 
     Args:
-      count: how many.
-      launcher: command that starts processes; ``-np count`` and the program follow it.
-      config_file: the config.
-      overrides: of the config.
-      warmup: updates after the first that are not timed.
+      count: number of ranks.
+      launcher: command that starts processes, to which ``-np count`` and the program are appended.
+      config_file: path of the config.
+      overrides: overrides of the config, as on the command line.
+      warmup: untimed updates after the first.
 
     Raises:
       Failure: the launcher or a rank failed.
@@ -190,7 +190,7 @@ def _accept(door: socket.socket, process: subprocess.Popen[bytes], launcher: str
 
 
 def _take_part(door: str) -> None:
-    """One rank: says who it is, is told what to train, and trains as it is asked to."""
+    """Runs one rank: reports rank and process id, receives the arguments, and trains on request."""
     from open_seq2seq.utils.launcher import launched_as
 
     place = socket.socket(socket.AF_UNIX)

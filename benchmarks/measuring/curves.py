@@ -1,4 +1,4 @@
-"""Training runs whose losses are compared: one run in a process, and the file that keeps what runs gave."""
+"""Makes the training runs whose losses are compared, and stores their losses in a CSV file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TRAIN, VALIDATION, SKIPPED = "train", "validation", "skipped"
 
 
 class Plan(NamedTuple):
-    """Runs of one setting.
+    """The planned runs of one setting.
 
     Attributes:
       name: a ``dtype``, ``dtype/loss_scaling`` or ``mixed/kinds``; see ``dtype_overrides``.
-      updates: length of each run.
-      seeds: one run each.
+      updates: number of updates in each run.
+      seeds: the seeds, one for each run.
     """
 
     name: str
@@ -29,25 +29,25 @@ class Plan(NamedTuple):
 
     @property
     def overrides(self) -> list[str]:
-        """What the setting sets in the config."""
+        """The config overrides of the setting, as on the command line."""
         return dtype_overrides(self.name)
 
 
 def parse_plan(text: str) -> Plan:
-    """Reads ``mixed_float16/LogMax:40:1,2``: setting, updates, seeds.
+    """Parses a plan such as ``mixed_float16/LogMax:40:1,2``: setting, updates and seeds.
 
     Raises:
-      UserError: it is written in another way.
+      UserError: the text has another form.
     """
     name, *rest = text.split(":")
     try:
         updates, seeds = rest
         plan = Plan(name, int(updates), tuple(int(seed) for seed in seeds.split(",")))
     except ValueError:
-        raise UserError(f"--settings has {text!r} but is written setting:updates:seed,seed… such as "
-                        "mixed_float16/LogMax:40:1,2.") from None
+        raise UserError(f"--settings contains {text!r}, but each entry must have the form setting:updates:seed,seed…, "
+                        "such as mixed_float16/LogMax:40:1,2.") from None
     if plan.updates < 1 or not name:
-        raise UserError(f"--settings has {text!r}, which has no setting or no updates.")
+        raise UserError(f"--settings contains {text!r}, which lacks a setting or a positive number of updates.")
     return plan
 
 
@@ -57,9 +57,9 @@ class Loss(NamedTuple):
     Attributes:
       setting: name of the setting.
       seed: the run's ``random_seed``.
-      kind: ``train`` (of one update's batch), ``validation`` (of the whole set), or ``skipped``.
-      update: number of updates made, this one included.
-      value: the loss; of ``skipped`` the number of updates that loss scaling skipped so far.
+      kind: ``train`` (loss of an update's batch), ``validation`` (loss of the whole validation set), or ``skipped``.
+      update: number of updates made, including this one.
+      value: the loss; for ``skipped``, the number of updates that loss scaling has skipped so far.
     """
 
     setting: str
@@ -70,14 +70,14 @@ class Loss(NamedTuple):
 
 
 class LossFile:
-    """A CSV file of losses; runs are added when they are complete, so that a stopped program can go on.
+    """A CSV file of losses. Runs are added when they are complete, so that an interrupted program can be continued.
 
     Args:
-      path: the file; it need not exist.
-      origin: config and overrides, its first line.
+      path: the file, which need not exist.
+      origin: config and overrides, stored in the file's first line.
 
     Raises:
-      UserError: the file has the losses of another config.
+      UserError: the file contains losses of another config.
     """
 
     def __init__(self, path: Path, origin: str) -> None:
@@ -88,18 +88,18 @@ class LossFile:
         with open(path, newline="", encoding="utf-8") as file:
             first = file.readline().rstrip("\n")
             if first != self._origin:
-                raise UserError(f"{path} has losses of another config ({first[2:]}): choose another --csv.")
+                raise UserError(f"{path} contains losses of another config ({first[2:]}): choose another --csv.")
             self.losses = [Loss(row["setting"], int(row["seed"]), row["kind"], int(row["update"]), float(row["value"]))
                            for row in csv.DictReader(file)]
 
     def has(self, setting: str, seed: int, marks: Iterable[int]) -> bool:
-        """Whether a run with validation losses after these updates is there."""
+        """Returns whether the file contains a run with validation losses after all these numbers of updates."""
         found = {loss.update for loss in self.losses
                  if (loss.setting, loss.seed, loss.kind) == (setting, seed, VALIDATION)}
         return found >= set(marks)
 
     def replace(self, setting: str, seed: int, losses: Sequence[Loss]) -> None:
-        """Keeps a run's losses instead of what was there of it; the file is written aside and renamed."""
+        """Replaces a run's losses; the file is replaced atomically."""
         self.losses = [loss for loss in self.losses if (loss.setting, loss.seed) != (setting, seed)] + list(losses)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         aside = self._path.with_suffix(".part")
@@ -112,16 +112,16 @@ class LossFile:
 
 
 class CurveHook:
-    """Notes the loss of each update, and validates after some of them; ends the run after the last.
+    """Hook that records the loss of each update and validates after some updates; ends the run after the last one.
 
     Args:
-      marks: numbers of updates.
+      marks: numbers of updates after which to validate; the largest ends the run.
 
     Attributes:
-      evaluation: an ``EvaluationPass``, to be set before training.
+      evaluation: an ``EvaluationPass``, which must be set before training.
       train: loss of each update's batch.
       validation: number of updates → loss of the validation set.
-      skipped: how many updates loss scaling skipped.
+      skipped: number of updates that loss scaling skipped.
     """
 
     evaluation: Any
@@ -133,10 +133,10 @@ class CurveHook:
         self.skipped = 0
 
     def begin(self, trainer: Any) -> None:
-        """Nothing to do before the first update."""
+        """Does nothing before the first update."""
 
     def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
-        """A skipped step is no update: its batch is gone, and neither weights nor learning rate have moved."""
+        """Records the loss; a skipped step is no update, because weights and learning rate have not changed."""
         if not bool(results["applied"]):
             self.skipped += 1
             return
@@ -148,27 +148,28 @@ class CurveHook:
             raise RunComplete
 
     def end(self, trainer: Any) -> None:
-        """The run ends by ``RunComplete``."""
+        """Does nothing, because the run ends with ``RunComplete``."""
 
 
 class RunComplete(Exception):
-    """The last update that was asked for has been made."""
+    """Raised after the last requested update, to end the run."""
 
 
 def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: int, marks: Sequence[int]) -> list[Loss]:
-    """Trains the first updates of a config's run, and returns the losses.
+    """Trains the first updates of a config's run and returns the losses.
 
-    The learning rate is that of the whole run, so runs of different length are equal where both are.
+    The learning-rate schedule is that of the config's complete run, so runs of different lengths agree in the updates
+    that both make.
 
     Args:
-      config_file: a config with training and evaluation.
-      overrides: of the config.
+      config_file: path of a config with training and evaluation.
+      overrides: overrides of the config, as on the command line.
       plan: the setting.
-      seed: of the run.
-      marks: numbers of updates after which the validation loss is computed; the last ends the run.
+      seed: random seed of the run.
+      marks: numbers of updates after which the validation loss is computed; the largest ends the run.
 
     Raises:
-      UserError: a mistake in the config.
+      UserError: the config has a mistake, or its training ends before the last of ``marks``.
     """
     from open_seq2seq.config.loader import load_config
     from open_seq2seq.config.options import RunOptions
@@ -198,7 +199,7 @@ def train_curve(config_file: str, overrides: Sequence[str], plan: Plan, seed: in
         train(trainer)
     except RunComplete:
         return _losses(plan.name, seed, hook)
-    raise UserError(f"The config's training ends after {len(hook.train)} updates: ask for fewer, or give --max_steps.")
+    raise UserError(f"The config's training ends after {len(hook.train)} updates: request fewer, or set --max_steps.")
 
 
 def _losses(setting: str, seed: int, hook: CurveHook) -> list[Loss]:

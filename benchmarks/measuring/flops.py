@@ -1,9 +1,8 @@
-"""Counting a model's arithmetic: the matrix products and convolutions of its forward pass.
+"""Counts the FLOPs of the matrix products and convolutions in a model's forward pass.
 
-Shapes are read while the pass runs on real batches, so that padding which the model leaves out
-does not count. A training step is taken to cost three forward passes, and recomputation counts
-as nothing, like the model FLOPs of Chowdhery et al. 2022 (PaLM, https://arxiv.org/abs/2204.02311,
-appendix B).
+Shapes are read while the pass runs on real batches, so padding that the model removes is not
+counted. A training step is assumed to cost three forward passes, without recomputation, like the
+model FLOPs of Chowdhery et al. 2022 (PaLM, https://arxiv.org/abs/2204.02311, appendix B).
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ _WITH_KERNEL = {"Conv2D", "Conv3D"}
 _BACKWARD_CONVOLUTIONS = {"Conv2DBackpropInput", "Conv3DBackpropInputV2"}  # transposed convolutions
 _MATMULS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"}
 PRODUCTS = _MATMULS | _WITH_KERNEL | _BACKWARD_CONVOLUTIONS | {"Einsum", "DepthwiseConv2dNative"}
-# Kernels that hold products which cannot be seen from outside.
+# Kernels with internal products that cannot be counted.
 _OPAQUE = ("CudnnRNN", "BlockLSTM", "LSTMBlockCell", "GRUBlockCell")
 
 
 def count_flops(model: Any, batches: Sequence[dict[str, Any]]) -> FlopCount:
-    """Counts the forward pass from batch to loss.
+    """Counts the FLOPs of the forward pass from batch to loss.
 
     Args:
       model: a ``Model`` built for training; its weights are not changed.
-      batches: of its data layer, NumPy.
+      batches: NumPy batches from the model's data layer.
     """
     from open_seq2seq.parts.precision import weight_cast_scope
 
@@ -49,10 +48,10 @@ def count_flops(model: Any, batches: Sequence[dict[str, Any]]) -> FlopCount:
 
 
 class Tally:
-    """Adds up the FLOPs of a graph while it is traced.
+    """Builds a graph's FLOP count while the graph is traced.
 
-    What happens in the body of a loop cannot be seen from outside. So ``tf.while_loop`` is
-    replaced while the model is traced by one that carries the count along with the loop's variables.
+    The operations in the body of a loop cannot be counted from outside the loop. So while the model is
+    traced, ``tf.while_loop`` is replaced by a version that has the count as an additional loop variable.
     """
 
     def __init__(self) -> None:
@@ -61,12 +60,12 @@ class Tally:
 
     @contextlib.contextmanager
     def watching_loops(self) -> Iterator[None]:
-        """Within this context loops count what their bodies do."""
+        """Context manager within which loops count the FLOPs of their bodies."""
         with mock.patch.object(tf, "while_loop", self._make_while_loop(tf.while_loop)):
             yield
 
     def flops_behind(self, tensors: Iterable[Any]) -> tf.Tensor:
-        """Returns the FLOPs that tensors of one graph need, a float64 scalar of that graph."""
+        """Returns the FLOPs needed to compute tensors of one graph, as a float64 scalar tensor of that graph."""
         total = tf.zeros([], tf.float64)
         for operation in _operations_behind(tensors):
             if operation.type in PRODUCTS:
@@ -98,7 +97,7 @@ class Tally:
 
 
 def product_flops(operation: Any) -> tf.Tensor:
-    """Returns what one product or convolution costs, a float64 scalar: twice its multiply-adds."""
+    """Returns the FLOPs of one product or convolution, twice its multiply-adds, as a float64 scalar."""
     kind, inputs = operation.type, [_shape(tensor) for tensor in operation.inputs]
     out = tf.reduce_prod(_shape(operation.outputs[0]))
     if kind == "Einsum":
@@ -106,7 +105,7 @@ def product_flops(operation: Any) -> tf.Tensor:
     if kind == "DepthwiseConv2dNative":
         return 2.0 * out * tf.reduce_prod(inputs[1][:2])
     if kind in _WITH_KERNEL:
-        return 2.0 * out * tf.reduce_prod(inputs[1][:-1])  # ``[…, channels in (of a group), channels out]``
+        return 2.0 * out * tf.reduce_prod(inputs[1][:-1])  # ``[…, input channels (of a group), output channels]``
     if kind in _BACKWARD_CONVOLUTIONS:
         return 2.0 * tf.reduce_prod(inputs[2]) * tf.reduce_prod(inputs[1][:-1])
     transposed = operation.get_attr("transpose_a" if kind == "MatMul" else "adj_x")
@@ -114,7 +113,7 @@ def product_flops(operation: Any) -> tf.Tensor:
 
 
 def _einsum_flops(equation: str, inputs: list[tf.Tensor], output: tf.Tensor) -> tf.Tensor:
-    """The product of the sizes of all labels; a sum over one operand alone is not counted."""
+    """Returns twice the product of the sizes of all labels; 0 for an einsum of only one operand."""
     if len(inputs) < 2:
         return tf.zeros([], tf.float64)
     sources, target = equation.replace(" ", "").split("->")
@@ -136,7 +135,7 @@ def _shape(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _tensors(values: Iterable[Any]) -> list[Any]:
-    """Tensor arrays are represented by the tensor that depends on what was written."""
+    """Converts values to tensors; a tensor array becomes its flow tensor, which depends on all writes."""
     return [value.flow if isinstance(value, tf.TensorArray) else tf.convert_to_tensor(value) for value in values]
 
 
@@ -152,7 +151,7 @@ def _operations_behind(tensors: Iterable[Any]) -> list[Any]:
 
 
 def _hides_products(operation: Any) -> bool:
-    """Whether a function that the operation calls has products, or calls one that has."""
+    """Returns whether a function that the operation calls contains products, directly or in functions it calls."""
     names = _called(operation.node_def)
     if not names:
         return False

@@ -1,43 +1,40 @@
-"""How fast a GPU computes matrix products and convolutions in each arithmetic type: the limit that models can reach."""
+"""Measures how fast a GPU computes matrix products and convolutions in each dtype: an upper limit for models."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from benchmarks.measuring.processes import call
 
 TYPES = ("float32", "tf32", "float16", "bfloat16")
-_PRODUCT = (4096, 1024, 4096)  # rows, width, columns: the feed-forward layer of a large Transformer
+_PRODUCT = (4096, 1024, 4096)  # rows, inner dimension, columns, as in the feed-forward layer of a large Transformer
 _LARGE = (8192, 8192, 8192)
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 32, 800, 512, 17
 _REPEATS, _ROUNDS = 16, 6
-# FLOP of each kind: forward, and the same again for each factor's gradient.
+# FLOPs of each kind: the forward pass, and the same number for the gradient of each of the two factors.
 _FLOPS = {"product": 6.0 * _PRODUCT[0] * _PRODUCT[1] * _PRODUCT[2], "large product": 6.0 * _LARGE[0] ** 3,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
 
 
-def measure_gpu(types: Iterable[str] = TYPES) -> dict[str, dict[str, float]]:
-    """Measures each kind of operation in each type, forward and backward; the shortest time counts.
+def measure_gpu() -> dict[str, dict[str, float]]:
+    """Measures each kind of operation in each dtype, forward and backward; the fastest of several rounds counts.
 
-    Each type has a process of its own: within one, TensorFlow keeps the algorithms that it chose for convolutions in
-    float32 when TensorFloat-32 is switched on.
-
-    Args:
-      types: of ``TYPES``.
+    Each dtype is measured in its own process, because within one process TensorFlow keeps the algorithms that it has
+    chosen for float32 convolutions when TensorFloat-32 is switched on.
 
     Returns:
-      Kind → type → GFLOP/s.
+      Kind → dtype → GFLOP/s.
 
     Raises:
       Failure: a process failed.
     """
-    by_type = {name: call(measure_type, name) for name in types}
+    by_type = {name: call(measure_type, name) for name in TYPES}
     return {kind: {name: speeds[kind] for name, speeds in by_type.items()} for kind in _FLOPS}
 
 
 def measure_type(name: str) -> dict[str, float]:
-    """Returns the GFLOP/s of each kind of operation in one type."""
+    """Returns the GFLOP/s of each kind of operation in one dtype."""
     import tensorflow as tf
 
     tf.config.experimental.enable_tensor_float_32_execution(name == "tf32")
@@ -49,14 +46,14 @@ def measure_type(name: str) -> dict[str, float]:
 
 
 def _least_seconds(kind: str, dtype: str, repeats: int) -> float:
-    """Returns how long ``repeats`` operations take in one graph, so that launching them costs little."""
+    """Returns the seconds of ``repeats`` operations, run in one graph to keep the launch overhead small."""
     import tensorflow as tf
 
     operation = _convolution if kind == "convolution" else _product
     rows, width, columns = _LARGE if kind == "large product" else _PRODUCT
     shapes = ([(_EXAMPLES, _FRAMES, _CHANNELS), (_TAPS, _CHANNELS, _CHANNELS)] if kind == "convolution" else
               [(rows, width), (width, columns)])
-    # Each operation has an input of its own: TensorFlow computes equal operations once.
+    # Each operation has its own input, because TensorFlow computes identical operations only once.
     inputs = [tf.cast(tf.random.normal(shapes[0]), dtype) for _ in range(repeats)]
     weight = tf.cast(0.01 * tf.random.normal(shapes[1]), dtype)
 
@@ -67,7 +64,7 @@ def _least_seconds(kind: str, dtype: str, repeats: int) -> float:
 
 
 def _least(function: Callable, *arguments: object) -> float:
-    function(*arguments).numpy()  # traces, and chooses kernels
+    function(*arguments).numpy()  # untimed: traces the function and selects kernels
     least = float("inf")
     for _ in range(_ROUNDS):
         start = time.perf_counter()
@@ -95,7 +92,7 @@ def _convolution(x: object, kernel: object) -> object:
 
 
 def _corners(*tensors: object) -> object:
-    """Returns one number of each result: it depends on the whole operation, and is read at once."""
+    """Returns one element of each result: reading it waits for the whole operation but copies little."""
     import tensorflow as tf
 
     return tf.stack([tf.cast(tf.reshape(tensor, [-1])[0], tf.float32) for tensor in tensors])

@@ -1,4 +1,4 @@
-"""What figures were measured on."""
+"""Describes the machine that measurements were made on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Machine(NamedTuple):
 
     Attributes:
       gpus: names of the GPUs that TensorFlow sees.
-      cpu: model name.
+      cpu: model name of the CPU.
       flags: the CPU's half-precision instructions.
-      cores: that this process may use.
-      tensorflow: its version.
+      cores: number of cores that this process may use.
+      tensorflow: TensorFlow's version.
     """
 
     gpus: tuple[str, ...]
@@ -38,7 +38,7 @@ class Machine(NamedTuple):
 
 
 def describe_machine() -> Machine:
-    """Looks at the machine; no device is initialised, so that GPU memory stays free for others."""
+    """Returns a description of this machine; initialises no device, to leave GPU memory to other processes."""
     from open_seq2seq.cli import import_tensorflow
 
     import_tensorflow()

@@ -1,4 +1,4 @@
-"""Peak memory by batch size: every size is tried in a process of its own."""
+"""Measures peak memory for different batch sizes, each in a separate process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ UPDATES = 3
 
 
 class Trial(NamedTuple):
-    """What one batch size took.
+    """The measurements for one batch size.
 
     Attributes:
-      batch_size: in the config's unit.
-      objects: tokens, frames or images in the batch, padding excluded.
-      peak_megabytes: of the process, or of the GPU.
-      seconds: of the fastest update.
+      batch_size: batch size in the config's unit.
+      objects: tokens, frames or images in the batch, without padding.
+      peak_megabytes: peak memory of the GPU if there is one, else of the process.
+      seconds: duration of the fastest update.
     """
 
     batch_size: int
@@ -31,7 +31,7 @@ class Trial(NamedTuple):
 
 
 def peak_megabytes() -> float:
-    """Returns the peak memory in MB: of the first GPU where there is one, else of this process."""
+    """Returns the peak memory in MB of the first GPU if there is one, else of this process."""
     import tensorflow as tf
 
     if tf.config.list_logical_devices("GPU"):
@@ -40,7 +40,7 @@ def peak_megabytes() -> float:
 
 
 def try_size(config_file: str, overrides: Sequence[str], batch_size: int) -> Trial:
-    """Makes some updates from the batch that holds the longest example."""
+    """Makes some updates on the batch that contains the longest example."""
     trainer = make_trainer(config_file, [*overrides, f"--batch_size_per_gpu={batch_size}"])
     _, examples = trainer.describe_epoch()
     seconds = []
@@ -54,10 +54,10 @@ def try_size(config_file: str, overrides: Sequence[str], batch_size: int) -> Tri
 
 
 def run_trial(config_file: str, overrides: Sequence[str], batch_size: int) -> Trial | None:
-    """Returns what a batch size took, or None when it ran out of memory.
+    """Returns the measurements for a batch size, or None if it ran out of memory.
 
     Raises:
-      Failure: something else went wrong, such as too few examples for a batch.
+      Failure: the trial failed for another reason, such as too few examples for a batch.
     """
     try:
         return call(try_size, config_file, list(overrides), batch_size)
@@ -69,17 +69,20 @@ def run_trial(config_file: str, overrides: Sequence[str], batch_size: int) -> Tr
 
 def search(config_file: str, overrides: Sequence[str], limit_mb: float | None, start: int,
            halvings: int) -> Iterator[tuple[Trial, bool]]:
-    """Yields trials and whether they fit: sizes double until one does not, then the gap is halved.
+    """Searches for the largest batch size that fits: doubles the size until it does not fit, then bisects.
 
     Args:
-      config_file: the config.
-      overrides: of the config, the arithmetic type included.
-      limit_mb: MB; None is what the device has.
+      config_file: path of the config.
+      overrides: overrides of the config, including the dtype.
+      limit_mb: memory limit in MB; None for the device's memory.
       start: first batch size, in the config's unit.
-      halvings: how often the last gap is halved.
+      halvings: number of bisection steps.
+
+    Yields:
+      Each trial that did not run out of memory, and whether it fits the limit.
 
     Raises:
-      Failure: the first size is no batch at all.
+      Failure: a trial failed for a reason other than memory or, after the first size, too few examples.
     """
     size, low, high = start, 0, 0
     while halvings >= 0:
@@ -88,7 +91,7 @@ def search(config_file: str, overrides: Sequence[str], limit_mb: float | None, s
         except Failure as failure:
             if not (failure.mistake and low):
                 raise
-            print(f"No larger batch: {failure}", file=sys.stderr)  # the data are at their end, memory is not
+            print(f"No larger batch: {failure}", file=sys.stderr)  # there are too few examples; memory is not exhausted
             return
         fits = trial is not None and (limit_mb is None or trial.peak_megabytes <= limit_mb)
         if trial is not None:

@@ -1,8 +1,8 @@
-"""The Transformer of a config written plainly with Keras' layers and optimizer: what a step costs without the toolkit.
+"""A config's Transformer built from standard Keras layers, as a baseline for the cost of a step without the toolkit.
 
-Pre-norm encoder and decoder, table shared with the softmax, dropout, label smoothing, Adam: the
-same network and batches, in the words of a tutorial. Padding is computed, the softmax reads
-logits of the whole batch, and half precision is Keras' policy.
+Same network and batches, written like a tutorial: pre-norm encoder and decoder, embeddings shared
+with the softmax, dropout, label smoothing and Adam. Padding is computed like any other position, logits
+are computed for the whole batch, and half precision uses Keras's dtype policy.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from open_seq2seq.utils.errors import UserError
 
 
 class PlainTransformer(tf.keras.layers.Layer):
-    """Encoder and decoder of Keras layers.
+    """A Transformer encoder and decoder built from Keras layers.
 
     Args:
       encoder: ``encoder_params`` of a Transformer's config.
-      decoder: its ``decoder_params``.
-      vocabulary: size of the vocabulary that both sides share.
-      policy: Keras' dtype policy, such as ``mixed_bfloat16``.
+      decoder: ``decoder_params`` of the same config.
+      vocabulary: size of the vocabulary that source and target share.
+      policy: Keras dtype policy, such as ``mixed_bfloat16``.
     """
 
     def __init__(self, encoder: Any, decoder: Any, vocabulary: int, policy: str) -> None:
@@ -89,15 +89,15 @@ def _transform(part: Any, x: tf.Tensor) -> tf.Tensor:
 
 
 def plain_step(trainer: Any, learning_rate: float = 1e-4) -> Callable[[Any], Any]:
-    """Returns a function that makes an update of the plain network, in the trainer's type, from a batch of its data.
+    """Returns a function that updates a plain network on a batch of the trainer's data, in the trainer's dtype.
 
     Raises:
-      UserError: the config's encoder and decoder are no Transformer.
+      UserError: the config's encoder and decoder are not a Transformer.
     """
     params = trainer.model.params
     encoder, decoder = (params.get(f"{part}_params") or {} for part in ("encoder", "decoder"))
     if not {"encoder_layers", "filter_size"} <= set(encoder) or "num_hidden_layers" not in decoder:
-        raise UserError("There is a plain version of the Transformer alone: leave --plain out for this config.")
+        raise UserError("--plain works only for Transformers: leave --plain out for this config.")
     vocabulary = trainer.model.data_layer.target_vocab_size
     computed = compute_type(trainer)
     policy = computed if computed == "float32" else f"mixed_{computed}"

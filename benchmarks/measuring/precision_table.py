@@ -1,4 +1,4 @@
-"""The table of one config in several arithmetic types."""
+"""Formats the table that compares a config in several dtypes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from benchmarks.measuring.programs import markdown_table
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
 
-# Seconds for each kind of raw operation, and rounds: more than a run takes for its choice.
+# Time limit in seconds for each kind of raw operation, and number of rounds; a run that chooses its dtype uses less.
 RAW_LIMITS = (2.0, 100)
 
 
 @dataclass
 class Results:
-    """All that is shown.
+    """All results that the table shows.
 
     Attributes:
-      rows: what others are compared with first.
-      largest: setting → largest batch that fits, in words; empty when not asked for.
-      loss_steps: after how many steps losses were taken, or None.
-      flops: FLOPs of training on an object; None when not counted.
+      rows: measurements of the settings; the first is the baseline.
+      largest: setting → largest batch that fits, as text; empty if not requested.
+      loss_steps: number of steps after which losses were measured, or None.
+      flops: training FLOPs per object; None if not counted.
       device: name of the GPU, or None.
-      peak: TFLOP/s that stand in for the table's, or None.
-      raw: GFLOP/s of the device's raw operations: kind → type → speed; ``product`` is one of the kinds.
+      peak: the device's peak in TFLOP/s if the user gave it, else None.
+      raw: GFLOP/s of the device's raw operations: kind → dtype → speed; ``product`` is one of the kinds.
     """
 
     rows: Sequence[Measurement]
@@ -37,7 +37,7 @@ class Results:
     raw: Mapping[str, Mapping[str, float]] | None = None
 
     def ratio(self, row: Measurement) -> float:
-        """Returns the row's speed against the first's."""
+        """Returns the row's speed relative to the first row's."""
         return row.speed / self.rows[0].speed
 
     def teraflops(self, row: Measurement) -> float | None:
@@ -45,18 +45,18 @@ class Results:
         return None if self.flops is None else self.flops * row.speed / 1e12
 
     def peak_of(self, row: Measurement) -> float | None:
-        """Returns the device's peak in TFLOP/s in the row's arithmetic, where it is known."""
+        """Returns the device's peak in TFLOP/s in the row's dtype, or None if it is not known."""
         if self.peak is not None or self.device is None:
             return self.peak
         return peak_teraflops(self.device, _arithmetic(row))
 
     def utilization(self, row: Measurement) -> float | None:
-        """Returns the share of the peak that is used."""
+        """Returns the model's TFLOP/s as a fraction of the peak, or None if one of them is not known."""
         done, peak = self.teraflops(row), self.peak_of(row)
         return None if done is None or peak is None else done / peak
 
     def share_of_raw(self, row: Measurement) -> float | None:
-        """Returns the model's speed by that of the device's raw products in the row's type."""
+        """Returns the model's speed as a fraction of the device's raw products in the row's dtype, or None."""
         done = self.teraflops(row)
         by_type = {} if self.raw is None else self.raw["product"]
         name = _arithmetic(row)
@@ -64,12 +64,12 @@ class Results:
 
 
 def _arithmetic(row: Measurement) -> str:
-    """Returns the type that a row's products are computed in; TensorFloat-32 is one of its own."""
+    """Returns the dtype in which a row's products are computed; TensorFloat-32 counts as a dtype."""
     return "tf32" if row.name == "tf32" else row.compute
 
 
 def format_raw(raw: Mapping[str, Mapping[str, float]]) -> str:
-    """Returns the table of raw operations as Markdown; their first type is what others are compared with."""
+    """Returns the table of raw operations as Markdown; the first dtype is the baseline."""
     first, *others = next(iter(raw.values()))
     head = ["raw operation", *(f"{name} GFLOP/s" for name in (first, *others)),
             *(f"{name} by {first}" for name in others)]
@@ -79,7 +79,7 @@ def format_raw(raw: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def format_table(results: Results) -> str:
-    """Returns the table as Markdown; columns that nothing is known for are left out."""
+    """Returns the table as Markdown, without empty columns."""
     first = results.rows[0]
     columns: list[tuple[str, Callable[[Measurement], str | None]]] = [
         ("dtype", lambda row: row.label),
@@ -103,16 +103,16 @@ def format_table(results: Results) -> str:
 
 
 def notes(results: Results) -> list[str]:
-    """Returns sentences that the table needs."""
+    """Returns explanatory sentences for the table."""
     found = []
     for row in results.rows:
         if row.flops is not None and row.flops.uncounted:
             found.append(f"Products inside {', '.join(row.flops.uncounted)} are not counted, so TFLOP/s are too low.")
     if results.device is not None and results.flops is not None:
         if all(results.peak_of(row) is None for row in results.rows):
-            found.append(f"The peak of {results.device} is not known: give it by --peak_tflops for its utilisation.")
+            found.append(f"The peak of {results.device} is not known: give --peak_tflops to show its utilisation.")
     if results.loss_steps:
-        found.append(f"Loss: mean of the last {max(results.loss_steps // 10, 1)} training batches, of equal seeds.")
+        found.append(f"Loss: mean of the last {max(results.loss_steps // 10, 1)} training batches, with equal seeds.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Running a function in a process of its own, so that memory, caches and settings are its own."""
+"""Runs a function in a new process, so that its memory, caches and settings are separate."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-_DIED = "its process ended without a word; was it killed for memory?"
+_DIED = "its process ended without a message; it may have been killed for lack of memory"
 
 
 class Failure(Exception):
-    """What went wrong in a process, for the person at the keyboard.
+    """An error in another process.
 
     Attributes:
-      out_of_memory: whether it was memory.
-      mistake: whether it was a user's mistake.
+      out_of_memory: whether the process ran out of memory.
+      mistake: whether the error is the user's mistake.
     """
 
     def __init__(self, reason: str, out_of_memory: bool = False, mistake: bool = False) -> None:
@@ -31,7 +31,7 @@ class Failure(Exception):
 
 
 def start(function: Callable[..., Any], *arguments: Any) -> tuple[BaseProcess, Connection]:
-    """Starts ``function(pipe, *arguments)`` in a new process; returns it and this end of the pipe."""
+    """Starts ``function(pipe, *arguments)`` in a new process; returns the process and this end of the pipe."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=body, args=(function, there, *arguments), daemon=True)
@@ -41,10 +41,10 @@ def start(function: Callable[..., Any], *arguments: Any) -> tuple[BaseProcess, C
 
 
 def receive(pipe: Connection) -> Any:
-    """Returns the next message.
+    """Returns the next message from a process.
 
     Raises:
-      Failure: what the process reported, or that it died.
+      Failure: the process reported an error or died.
     """
     try:
         message = pipe.recv()
@@ -59,7 +59,7 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
     """Returns ``function(*arguments)``, computed in a new process.
 
     Raises:
-      Failure: it raised, or its process died.
+      Failure: the function raised an exception, or its process died.
     """
     process, pipe = start(_send_result, function, *arguments)
     try:
@@ -73,16 +73,16 @@ def _send_result(pipe: Connection, function: Callable[..., Any], *arguments: Any
 
 
 def body(function: Callable[..., Any], pipe: Connection, *arguments: Any) -> None:
-    """Runs ``function(pipe, *arguments)`` as all there is of this process; what goes wrong is sent as a ``Failure``."""
-    # Several processes share a GPU, and peaks are those of what is used, not of what is reserved.
+    """Runs ``function(pipe, *arguments)`` as the body of this process; errors are sent as a ``Failure``."""
+    # Several processes share a GPU, and peak memory should be the memory used, not the memory reserved.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     from open_seq2seq.cli import import_tensorflow
 
-    import_tensorflow()  # without its chatter
+    import_tensorflow()  # without its log
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
             function(pipe, *arguments)
-    except (EOFError, BrokenPipeError):  # whoever asked has gone
+    except (EOFError, BrokenPipeError):  # the parent has closed the pipe
         raise SystemExit(1) from None
     except Exception as error:
         pipe.send(_failure(error))

@@ -1,4 +1,4 @@
-"""Figures by processor: the file that keeps them, and the table in the documentation that is made from it."""
+"""Maintains the file of measurements by processor, and the table in the documentation that is generated from it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "benchmarks" / "results" / "processors.yaml"
 DOCUMENT = ROOT / "docs" / "mixed-precision.md"
 BEGIN, END = "<!-- processors: begin -->", "<!-- processors: end -->"
-_NOTE = "# Written by benchmarks/processors.py, from which docs/mixed-precision.md has its table.\n"
-# What makes two rows figures of one machine.
+_NOTE = "# Written by benchmarks/processors.py; the table in docs/mixed-precision.md is generated from this file.\n"
+# Two rows are from the same machine if these values are equal.
 _IDENTITY = ("processor", "instructions", "threads")
 
 Row = Mapping[str, Any]
 
 
 def read_rows(path: Path = FIGURES) -> list[dict[str, Any]]:
-    """Returns the rows of the file; none where there is no file.
+    """Returns the rows of the file, or an empty list if there is no file.
 
     Raises:
-      UserError: it holds something else.
+      UserError: the file is not a list of rows.
     """
     rows = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else []
     if not isinstance(rows or [], list) or not all(isinstance(row, dict) for row in rows or []):
-        raise UserError(f"{path} is no list of processors: restore it, or move it away for a new one.")
+        raise UserError(f"{path} is not a list of processors: restore the file, or move it away to start a new one.")
     return list(rows or [])
 
 
 def put_row(row: Row, path: Path = FIGURES) -> list[dict[str, Any]]:
-    """Adds a row, in the place of the one of the same machine where there is one; returns all rows, sorted by name."""
+    """Adds a row, replacing any previous row of the same machine; returns all rows, sorted by processor."""
     others = [other for other in read_rows(path) if any(other.get(key) != row[key] for key in _IDENTITY)]
     rows = sorted([*others, dict(row)], key=lambda each: [str(each[key]) for key in _IDENTITY])
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def put_row(row: Row, path: Path = FIGURES) -> list[dict[str, Any]]:
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """Returns the table as Markdown; a sentence where there are no rows."""
+    """Returns the table as Markdown, or a sentence if there are no rows."""
     if not rows:
         return "No processor has been measured yet."
     models = list(dict.fromkeys(name for row in rows for name in row["training"]))
@@ -58,13 +58,13 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 
 def put_table(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
-    """Replaces the table of a document, which stands between two comments."""
+    """Replaces the table in a document, which is enclosed by two comments."""
     before, _, after = _split(document)
     document.write_text(f"{before}{BEGIN}\n{format_rows(rows)}\n{END}{after}", encoding="utf-8")
 
 
 def table_of(document: Path = DOCUMENT) -> str:
-    """Returns the table that a document has."""
+    """Returns the table in a document."""
     return _split(document)[1].strip()
 
 
@@ -73,7 +73,7 @@ def _split(document: Path) -> tuple[str, str, str]:
     before, begin, rest = text.partition(BEGIN)
     table, end, after = rest.partition(END)
     if not begin or not end:
-        raise UserError(f"{document} has no place for the table: it stands between {BEGIN} and {END}.")
+        raise UserError(f"{document} has no place for the table: add the lines {BEGIN} and {END} where it belongs.")
     return before, table, after
 
 
@@ -87,7 +87,7 @@ def _gains(raw: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _compared(figures: Mapping[str, Any] | None) -> str:
-    """``1.92×, 9,840 → 18,890 tokens/s``: mixed by float32, and the speeds."""
+    """Returns the speed-up of mixed over float32, and both speeds: ``**1.92×** 9,840 → 18,890 tokens/s``."""
     if figures is None:
         return "–"
     before, after = figures["float32"], figures["mixed"]

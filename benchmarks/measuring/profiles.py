@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, by TensorFlow's profiler."""
+"""Breaks down the time of a training step by operation with TensorFlow's profiler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.measuring.settings import make_trainer, sample_batches
 from open_seq2seq.utils.errors import UserError
 
 OTHER = "other"
-# (category, pattern of the operation's name, pattern of its type); the first that matches counts.
+# (category, pattern of the operation's name, pattern of its type); the first match determines the category.
 _CATEGORIES = (
     ("optimizer", r"(^|/)optimizer(_\d+)?/", r""),
     ("normalisation", r"(^|/)norm(_\d+)?/", r""),
@@ -32,17 +32,17 @@ _CATEGORIES = (
     ("sums", r"", r"^(Sum|Mean|Max|Min|Prod|All|Any|EuclideanNorm|L2Loss|Cumsum|ArgMax)$"),
 )
 CATEGORIES = (*dict.fromkeys(category for category, _, _ in _CATEGORIES), OTHER)
-# What these take is the time of others.
+# Types not counted, because their time is that of the operations inside them.
 _CONTAINERS = re.compile(r"While|If$|Case$|PartitionedCall|^Switch|^Merge|^Enter|^Exit|NextIteration|LoopCond|^NoOp$")
 
 
 class Event(NamedTuple):
-    """The time that one operation took.
+    """One execution of an operation.
 
     Attributes:
-      name: in the graph.
-      type: such as ``MatMul``.
-      seconds: of one execution.
+      name: name of the operation in the graph.
+      type: type of the operation, such as ``MatMul``.
+      seconds: duration of the execution.
     """
 
     name: str
@@ -51,13 +51,13 @@ class Event(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What profiling gave, a step.
+    """The result of profiling, averaged over steps.
 
     Attributes:
-      by_category: seconds.
-      by_type: seconds, the longest first.
-      seconds: of a step without the profiler.
-      profiled_seconds: of a step with it.
+      by_category: seconds per step by category.
+      by_type: seconds per step by type of operation, the longest first.
+      seconds: duration of a step without the profiler.
+      profiled_seconds: duration of a step with the profiler.
     """
 
     by_category: dict[str, float]
@@ -67,17 +67,17 @@ class Profile(NamedTuple):
 
     @property
     def operations(self) -> float:
-        """Seconds of all operations; more than the step takes where they run side by side."""
+        """Summed seconds of all operations; more than the duration of the step if operations run in parallel."""
         return sum(self.by_category.values())
 
 
 def plain_type(kind: str) -> str:
-    """Returns an operation's type without what the CPU's kernels add: ``_MklFusedMatMul`` is ``FusedMatMul``."""
+    """Returns an operation's type without the prefix of oneDNN kernels: ``FusedMatMul`` for ``_MklFusedMatMul``."""
     return re.sub(r"^_*(MklNative|Mkl)?", "", kind)
 
 
 def categorize(event: Event) -> str:
-    """Returns what an operation's time is counted as."""
+    """Returns the category that an operation's time is counted in."""
     kind = plain_type(event.type)
     for category, name_pattern, type_pattern in _CATEGORIES:
         if re.search(name_pattern, event.name) and re.search(type_pattern, kind):
@@ -86,7 +86,7 @@ def categorize(event: Event) -> str:
 
 
 def operation_events(space: Any) -> Iterator[Event]:
-    """Yields the operations of an ``XSpace``: of the GPUs where there are such, else of the CPU."""
+    """Yields the operations in an ``XSpace``: those of the GPUs if there are any, else those of the CPU."""
     devices = [plane for plane in space.planes if plane.name.startswith("/device:GPU")]
     for plane in devices or [plane for plane in space.planes if plane.name.startswith("/host:CPU")]:
         yield from _kernels(plane) if devices else _host_operations(plane)
@@ -102,9 +102,9 @@ def _host_operations(plane: Any) -> Iterator[Event]:
 
 
 def _kernels(plane: Any) -> Iterator[Event]:
-    """Kernels say in ``tf_op`` which operation they belong to; copies of memory do not."""
+    """Yields the kernels of a GPU. Their operation is in the statistic ``tf_op``, which memory copies lack."""
     for line in plane.lines:
-        if not line.name.startswith("Stream"):  # the other lines tell the same again
+        if not line.name.startswith("Stream"):  # the other lines repeat the same events
             continue
         for event in line.events:
             metadata = plane.event_metadata[event.metadata_id]
@@ -119,7 +119,7 @@ def _text(plane: Any, stat: Any) -> str:
 
 
 def summarize(events: Iterable[Event], steps: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns seconds a step by category, and by type, the longest first."""
+    """Returns the seconds per step by category, and by type with the longest first."""
     by_category = dict.fromkeys(CATEGORIES, 0.0)
     by_type: dict[str, float] = {}
     for event in events:
@@ -130,16 +130,16 @@ def summarize(events: Iterable[Event], steps: int) -> tuple[dict[str, float], di
 
 
 def profile_training(config_file: str, overrides: Sequence[str], steps: int, plain: bool = False) -> Profile:
-    """Profiles updates of a config on batches that are spread over an epoch.
+    """Profiles updates of a config on batches spread over an epoch.
 
     Args:
-      config_file: any config with a training section.
+      config_file: path of a config with a training section.
       overrides: config values as on the command line.
-      steps: how many updates.
-      plain: profile the same network written plainly with Keras instead.
+      steps: number of updates.
+      plain: whether to profile the same network built from standard Keras layers instead.
 
     Raises:
-      UserError: a mistake in the config, or a profiler that gives nothing.
+      UserError: the config has a mistake, or the profiler reports no operations.
     """
     trainer = make_trainer(config_file, overrides)
     layer = trainer.model.data_layer
@@ -158,7 +158,7 @@ def _profile(try_batch: Callable[[Any], None], batches: Sequence[Any], wait: Cal
         wait()
         return (time.perf_counter() - start) / len(batches)
 
-    run()  # traces, and makes the kernels of these shapes
+    run()  # traces, and creates the kernels for these shapes
     seconds = run()
     with tempfile.TemporaryDirectory() as folder:
         profiled_seconds = _profiled(run, folder)

@@ -1,4 +1,4 @@
-"""What the programs' command lines share: how they end, and Markdown."""
+"""Helpers that the benchmark programs share: exit codes, Markdown tables and figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from open_seq2seq.utils.errors import UserError
 
 
 def run_program(main: Callable[[list[str]], Any]) -> None:
-    """Runs a program; a user's mistake ends it with one sentence and exit code 2."""
+    """Runs a program; prints an error as one line, and exits with code 2 if it is the user's mistake, else 1."""
     try:
         main(sys.argv[1:])
     except (UserError, Failure) as error:
@@ -29,7 +29,7 @@ def markdown_table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def new_figure(columns: int, width: float = 5.0, height: float = 3.4) -> tuple[Any, Any]:
-    """Returns (figure, axes side by side) of matplotlib, without a screen.
+    """Returns a matplotlib figure that needs no display, and its axes, side by side.
 
     Raises:
       UserError: matplotlib is missing.
@@ -37,6 +37,6 @@ def new_figure(columns: int, width: float = 5.0, height: float = 3.4) -> tuple[A
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("The plot needs matplotlib: pip install matplotlib, or leave --png out.") from None
+        raise UserError("The plot needs matplotlib: run `pip install matplotlib`, or leave --png out.") from None
     figure = Figure(figsize=(width * columns, height), layout="constrained")
     return figure, figure.subplots(1, columns, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""How long reductions take: a model's gradients, one tensor of that size, other sizes. To be called on all ranks."""
+"""Times reductions of a model's gradients, and of single tensors. All ranks must call these functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.measuring.cluster_model import Timing
 
 
 class Reductions(NamedTuple):
-    """What was measured of a model's gradients, taken as dense.
+    """Measured reductions of a model's gradients, all treated as dense.
 
     Attributes:
-      groups: bytes of each group.
-      seconds: of the whole reduction, each time.
-      raw: of one tensor of that size, each time.
-      idle: share of a core that a rank takes which has nothing to do.
+      groups: size in bytes of each group of gradients.
+      seconds: durations of the whole reduction.
+      raw: durations of the reduction of one tensor of the same total size.
+      idle: fraction of a core that an idle rank uses.
     """
 
     groups: list[int]
@@ -30,7 +30,7 @@ class Reductions(NamedTuple):
 
 
 def time_reductions(trainer: Any, repetitions: int) -> Reductions:
-    """Times the reduction that an update makes, and one raw ``hvd.grouped_allreduce``, in turns."""
+    """Times the reduction of an update's gradients and one raw ``hvd.grouped_allreduce``, alternately."""
     import horovod.tensorflow as hvd
 
     from open_seq2seq.runners.horovod.reduction import groups
@@ -40,7 +40,7 @@ def time_reductions(trainer: Any, repetitions: int) -> Reductions:
     flat = tf.random.stateless_normal([sum(sizes.values()) // 4], [1, 2])
     ways = [_function(lambda: list(trainer.runner.reduce(gradients, "timed").values())),
             _function(lambda: hvd.grouped_allreduce([flat], op=hvd.Sum, name="raw"))]
-    pairs = [[_time(way, trainer) for way in ways] for _ in range(repetitions + 1)][1:]  # the first is traced
+    pairs = [[_time(way, trainer) for way in ways] for _ in range(repetitions + 1)][1:]  # the first traces
     start, busy = time.perf_counter(), time.process_time()
     time.sleep(1.0)
     idle = (time.process_time() - busy) / (time.perf_counter() - start)
@@ -49,7 +49,7 @@ def time_reductions(trainer: Any, repetitions: int) -> Reductions:
 
 
 def time_sizes(trainer: Any, sizes: Sequence[int], repetitions: int) -> list[Timing]:
-    """Returns the median time of a reduction of each size in bytes."""
+    """Returns the median duration of a reduction for each size in bytes."""
     timings = []
     for size in sizes:
         tensor = tf.ones([max(size // 4, 1)])
@@ -66,12 +66,12 @@ def _allreduce(tensor: tf.Tensor, name: str) -> list[tf.Tensor]:
 
 
 def _function(reduce: Callable[[], list[tf.Tensor]]) -> Callable[[], tf.Tensor]:
-    """Returns a function that reduces, and gives one number of each result: reading it waits for all of them."""
+    """Returns a compiled function that reduces and returns one element of each result; reading it waits for all."""
     return tf.function(lambda: tf.stack([tf.reshape(t, [-1])[0] for t in reduce()]), autograph=False)
 
 
 def _time(way: Callable[[], tf.Tensor], trainer: Any) -> float:
-    bool(trainer.runner.agree(tf.constant(True)))  # all begin together
+    bool(trainer.runner.agree(tf.constant(True)))  # a barrier: all ranks start together
     start = time.perf_counter()
     way().numpy()
     return time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What is printed of a scaling measurement: efficiency, reductions, and the model of larger clusters."""
+"""Formats the tables of a scaling measurement: efficiency, reductions, and predictions for larger clusters."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from benchmarks.measuring.reduction_time import Reductions
 
 @dataclass
 class Scale:
-    """What was measured with one number of replicas.
+    """The measurements for one number of replicas.
 
     Attributes:
-      count: how many replicas.
-      object_name: tokens, frames, images.
-      batch: batch size of each.
-      alone: objects a second of so many runs by themselves, all at the same time, in each round.
-      together: objects a second of one run with so many replicas, in each round; none for one replica.
-      alone_step: seconds of an update of a run by itself, in each round.
-      step: seconds of an update of the run with so many replicas, in each round.
-      input_wait: share of its time spent waiting for input.
-      reductions: of the model's gradients; None without Horovod.
-      timings: of reductions of several sizes.
+      count: number of replicas.
+      object_name: name of the objects that are counted: tokens, frames or images.
+      batch: batch size of each replica.
+      alone: objects per second of ``count`` independent runs at the same time, summed, in each round.
+      alone_step: seconds per update of an independent run, in each round.
+      together: objects per second of one run on ``count`` replicas, in each round; empty for one replica.
+      step: seconds per update of the run on ``count`` replicas, in each round.
+      input_wait: fraction of the run's time spent waiting for input.
+      reductions: measured reductions of the model's gradients; None without Horovod.
+      timings: measured reductions of several sizes.
     """
 
     count: int
@@ -41,19 +41,19 @@ class Scale:
 
     @property
     def efficiencies(self) -> list[float]:
-        """Speed together as a share of the speed alone, in each round."""
+        """Speed of the one run divided by that of the independent runs, in each round."""
         return [together / alone for together, alone in zip(self.together, self.alone, strict=True)]
 
     @property
     def reduction_share(self) -> float | None:
-        """Time of the reduction by itself as a share of an update; overlap makes what it costs less."""
+        """Duration of the reduction alone as a fraction of an update; with overlap, its actual cost is lower."""
         if self.reductions is None:
             return None
         return statistics.median(self.reductions.seconds) / statistics.median(self.step)
 
 
 def scaling_table(scales: Sequence[Scale], word: str) -> str:
-    """Returns the main table; ``word`` is what replicas are called."""
+    """Returns the main table as Markdown; ``word`` is the name of the replicas, ``ranks`` or ``towers``."""
     rows = []
     for scale in scales:
         speed = statistics.median(scale.together or scale.alone)
@@ -69,12 +69,12 @@ def scaling_table(scales: Sequence[Scale], word: str) -> str:
                      f"{1e3 * statistics.median(scale.step or scale.alone_step):,.0f}", share,
                      f"{scale.input_wait:.1%}"])
     return markdown_table([word, f"batch of each {word[:-1]}", f"{scales[0].object_name}/s", "speed",
-                           f"so many runs by themselves, {scales[0].object_name}/s", "efficiency (rounds)", "step ms",
-                           "reduction by itself / step", "input wait"], rows)
+                           f"independent runs, {scales[0].object_name}/s", "efficiency (rounds)", "step ms",
+                           "reduction alone / step", "input wait"], rows)
 
 
 def reduction_table(scales: Sequence[Scale]) -> str:
-    """Returns the times of the model's reduction and of one raw tensor of its size."""
+    """Returns the table of the durations of the model's reduction and of one raw tensor of the same size."""
     rows = []
     for scale in scales:
         if (found := scale.reductions) is not None:
@@ -84,18 +84,18 @@ def reduction_table(scales: Sequence[Scale]) -> str:
                          f"{1e3 * raw:.1f}", f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})",
                          f"{found.idle:.1%}"])
     return markdown_table(["ranks", "gradients MiB", "groups", "reduction ms", "one raw grouped_allreduce ms",
-                           "ratio (pairs)", "core taken by an idle rank"], rows)
+                           "ratio (pairs)", "core used by an idle rank"], rows)
 
 
 def fit_table(timings: Sequence[Timing], costs: Costs) -> str:
-    """Returns measured reductions beside those of the fitted costs."""
+    """Returns the table of measured reductions and those that the fitted costs predict."""
     rows = [[t.ranks, f"{t.bytes:,}", f"{1e3 * t.seconds:.2f}",
              f"{1e3 * reduction_seconds([t.bytes], t.ranks, costs):.2f}"] for t in timings]
     return markdown_table(["ranks", "bytes", "measured ms", "model ms"], rows)
 
 
 def check_table(scales: Sequence[Scale], costs: Costs, overlap: float) -> str:
-    """Returns the efficiency that the model predicts for what was measured, beside it."""
+    """Returns the table of measured efficiencies and those that the cost model predicts."""
     rows = []
     for scale in scales:
         if scale.reductions is not None:
@@ -103,13 +103,13 @@ def check_table(scales: Sequence[Scale], costs: Costs, overlap: float) -> str:
             update = update_seconds(scale.reductions.groups, scale.count, costs)
             rows.append([scale.count, f"{1e3 * step:,.0f}", f"{1e3 * update:.1f}",
                          f"{efficiency(step, update, overlap):.1%}", f"{statistics.median(scale.efficiencies):.1%}"])
-    return markdown_table(["ranks", "step by itself ms", "reductions ms (model)", "efficiency predicted", "measured"],
+    return markdown_table(["ranks", "single-rank step ms", "reductions ms (model)", "predicted efficiency", "measured"],
                           rows)
 
 
 def cluster_table(counts: Sequence[int], links: Sequence[Link], start: float, step_seconds: float,
                   groups: Sequence[int], overlap: float) -> str:
-    """Returns predicted efficiency for numbers of ranks (rows) and links (columns)."""
+    """Returns the table of predicted efficiencies for numbers of ranks (rows) and links (columns)."""
     rows = [[count, *(f"{efficiency(step_seconds, update_seconds(groups, count, Costs(start, link)), overlap):.1%}"
                       for link in links)] for count in counts]
     return markdown_table(["ranks", *(str(link) for link in links)], rows)

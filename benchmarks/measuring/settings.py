@@ -1,11 +1,11 @@
-"""The arithmetic types that are compared, and the trainer of a config in one of them."""
+"""The dtypes that benchmarks compare, and the trainer of a config in one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-ENDLESS = 10 ** 9  # steps: whoever measures ends the run
+ENDLESS = 10 ** 9  # steps; the benchmark ends the run
 _TF32 = {"float32": "False", "tf32": "True"}
 
 
@@ -14,7 +14,7 @@ class Setting(NamedTuple):
 
     Attributes:
       name: ``float32``, ``tf32``, ``mixed``, ``mixed_float16``, ``mixed_bfloat16``; see ``dtype_overrides`` for more.
-      overrides: what it sets in the config, as on the command line.
+      overrides: the setting's config overrides, as on the command line.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Setting(NamedTuple):
 
 
 def make_setting(name: str, on_gpu: bool) -> Setting:
-    """Returns the setting of a name; on a GPU float32 says whether products may be rounded to TF32."""
+    """Returns the setting of a name; on a GPU, float32 also disables TF32, and tf32 enables it."""
     overrides = dtype_overrides("float32" if name == "tf32" else name)
     if on_gpu and name in _TF32:
         overrides.append(f"--tf32={_TF32[name]}")
@@ -30,10 +30,10 @@ def make_setting(name: str, on_gpu: bool) -> Setting:
 
 
 def dtype_overrides(name: str) -> list[str]:
-    """Returns what a name sets in the config.
+    """Returns the config overrides of a setting's name.
 
-    ``mixed_float16/LogMax`` has a loss scaling behind the type; ``mixed/product+recurrence`` the kinds of operations
-    that are bfloat16 on a CPU, and ``mixed/none`` none of them.
+    The name is a dtype, a dtype with a loss scaling (``mixed_float16/LogMax``), or ``mixed`` with the kinds of
+    operations that are computed in bfloat16 on a CPU (``mixed/product+recurrence``, or ``mixed/none`` for none).
     """
     dtype, _, more = name.partition("/")
     if not more:
@@ -44,20 +44,20 @@ def dtype_overrides(name: str) -> list[str]:
 
 
 def default_names(on_gpu: bool) -> tuple[str, ...]:
-    """Returns the types worth comparing on a device: CPUs have no TF32, and are slow in float16."""
+    """Returns the dtypes worth comparing on a device; CPUs do not support TF32 and are slow in float16."""
     return ("float32", "tf32", "mixed_float16", "mixed_bfloat16") if on_gpu else ("float32", "mixed_bfloat16")
 
 
 def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[..., Any] | None = None) -> Any:
-    """Makes the trainer that ``run.py --benchmark`` would make: it prints and saves nothing.
+    """Makes the trainer that ``run.py --benchmark`` would make, but one that prints and saves nothing.
 
     Args:
-      config_file: any config with a training section.
-      overrides: config values as on the command line; of two for one key the later wins.
-      hook: the one hook that the training gets, called as a config's own.
+      config_file: path of a config with a training section.
+      overrides: config values as on the command line; if a key is given twice, the last value wins.
+      hook: the only hook of the training, called like a hook in a config.
 
     Raises:
-      UserError: a mistake in config, options or data.
+      UserError: the config, the overrides or the data have a mistake.
     """
     from open_seq2seq.config.loader import load_config
     from open_seq2seq.config.options import RunOptions
@@ -84,12 +84,12 @@ def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[...,
 
 
 def compute_type(trainer: Any) -> str:
-    """Returns the name of the type in which a trainer's model computes."""
+    """Returns the name of the dtype in which a trainer's model computes."""
     return trainer.model.precision.compute.name
 
 
 def sample_batches(data_layer: Any, count: int) -> list[Any]:
-    """Returns the example numbers of ``count`` batches, evenly spaced over an epoch sorted by length."""
+    """Returns the example numbers of at most ``count`` batches, evenly spaced over an epoch sorted by length."""
     from open_seq2seq.data.batching import evaluation_plan
 
     plan = evaluation_plan(data_layer)

@@ -1,4 +1,4 @@
-"""Four small models with made-up data: what processors are compared by."""
+"""Four small models with generated data, used to compare processors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FEATURES = 64
 
 
 def write_small_models(folder: Path) -> dict[str, Path]:
-    """Writes data and configs; returns the config of each model by its name.
+    """Writes data and configs; returns the path of each model's config, by the model's name.
 
     Args:
-      folder: to be filled; it exists.
+      folder: existing folder to write to.
     """
     from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 
@@ -37,7 +37,7 @@ def _write_config(path: Path, base_model: str, sections: dict[str, Any]) -> Path
 
 
 def _write_text(folder: Path) -> None:
-    """Pairs of sentences with Multi30k's lengths and size of vocabulary; frequencies of words fall as in language."""
+    """Writes sentence pairs with Multi30k's lengths and vocabulary size; word frequencies follow Zipf's law."""
     random = np.random.default_rng(0)
     shares = 1.0 / np.arange(1, _WORDS + 1)
     (folder / "vocab.txt").write_text("".join(f"w{number}\n" for number in range(_WORDS)), encoding="utf-8")
@@ -55,7 +55,7 @@ def _base(folder: Path, batch_size: int, learning_rate: float) -> dict[str, Any]
 
 
 def _transformer(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Multi30k's recipe: 3 + 3 layers of 256 channels, batches of 2048 tokens."""
+    """Returns the model of the Multi30k recipe: 3 + 3 layers of 256 channels, batches of 2048 tokens."""
     shared = {"hidden_size": 256, "num_heads": 4, "filter_size": 1024, "attention_dropout": 0.1, "relu_dropout": 0.1,
               "layer_postprocess_dropout": 0.3}
     text = {"src_vocab_file": str(folder / "vocab.txt"), "tgt_vocab_file": str(folder / "vocab.txt"),
@@ -85,7 +85,7 @@ def _speech(folder: Path, batch_size: int, encoder: str, params: dict[str, Any])
 
 
 def _jasper(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Convolutions over time with 256 to 512 channels, and residual connections."""
+    """Returns a model of convolutions over time with 256 to 512 channels and residual connections."""
     def block(repeat: int, taps: int, channels: int, stride: int = 1, residual: bool = False) -> dict[str, Any]:
         return {"type": "conv1d", "repeat": repeat, "kernel_size": [taps], "stride": [stride], "num_channels": channels,
                 "padding": "SAME", "dilation": [1], "residual": residual}
@@ -103,12 +103,12 @@ def _recurrent_params(layers: list[dict[str, Any]], units: int, bidirectional: b
 
 
 def _deep_speech(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Convolutions over time and frequency, then two layers of 256 units in both directions."""
+    """Returns a model of convolutions over time and frequency, then two bidirectional layers of 256 units."""
     layers = [{"kernel_size": [11, 41], "stride": [2, 2], "num_channels": 32, "padding": "SAME"},
               {"kernel_size": [11, 21], "stride": [1, 2], "num_channels": 32, "padding": "SAME"}]
     return _speech(folder, 16, "DeepSpeech2Encoder", _recurrent_params(layers, 256, bidirectional=True))
 
 
 def _recurrent(folder: Path) -> tuple[str, dict[str, Any]]:
-    """Two layers of 512 units, forward only, over the features themselves."""
+    """Returns a model of two unidirectional layers of 512 units, applied directly to the features."""
     return _speech(folder, 32, "DeepSpeech2Encoder", _recurrent_params([], 512, bidirectional=False))

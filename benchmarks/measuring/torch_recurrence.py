@@ -1,4 +1,4 @@
-"""Makes a pass of PyTorch's recurrent layers for each line on standard input, and prints its seconds.
+"""Makes a forward and backward pass of PyTorch's recurrent layers for each line on stdin and prints its seconds.
 
 Arguments: cell, layers, hidden, input, batch, steps, bidirectional (0 or 1), threads, dtype (float32 or bfloat16).
 """
@@ -12,7 +12,7 @@ import torch  # type: ignore[import-not-found]
 
 
 def main() -> None:
-    """Answers lines until the input ends."""
+    """Makes passes until stdin is closed."""
     cell, *numbers, dtype = sys.argv[1:]
     layers, hidden, size, batch, steps, bidirectional, threads = map(int, numbers)
     torch.set_num_threads(threads)

@@ -1,8 +1,8 @@
-"""Trainings that take turns: a round of steps in one process, then in the next, and again.
+"""Training processes that take turns: each makes a round of steps, one process after the other.
 
-Whatever else the machine does falls on all alike. Each training runs in a process of its own,
-on the same batches and with the input pipeline on, through the loop that ``run.py`` uses; the
-others sleep meanwhile.
+This way, other load on the machine affects all of them equally. Each training runs in a separate process,
+on the same batches and with the input pipeline, in the training loop that ``run.py`` uses. The other
+processes wait meanwhile.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FLOP_BATCHES = 8
 
 
 class Round(NamedTuple):
-    """What one process did in one round.
+    """The measurements of one process in one round.
 
     Attributes:
-      steps: updates made.
-      seconds: how long they took; the last one was waited for.
-      objects: tokens, frames or images consumed, padding excluded.
+      steps: number of updates.
+      seconds: duration until the last update was complete.
+      objects: tokens, frames or images consumed, without padding.
       waited: seconds spent waiting for input.
     """
 
@@ -41,19 +41,19 @@ class Round(NamedTuple):
 
 @dataclass
 class Measurement:
-    """All that was measured of one arithmetic type.
+    """The measurements of one setting.
 
     Attributes:
       name: the setting's name.
-      compute: the type of the arithmetic.
-      object_name: what objects are: tokens, frames, images.
-      batch_size: of the config.
-      batch_unit: what it counts.
-      first_step: seconds; it is traced, compiled and run.
-      rounds: one after the other.
-      peak_megabytes: of the process, or of the GPU.
-      loss: mean training loss of the last steps of a run of given length, if asked for.
-      flops: of the model's forward pass, if asked for.
+      compute: dtype in which the model computes.
+      object_name: name of the objects that are counted: tokens, frames or images.
+      batch_size: the config's batch size.
+      batch_unit: unit of the batch size.
+      first_step: duration in seconds of the first step, including tracing and compilation.
+      rounds: measurements of each round.
+      peak_megabytes: peak memory of the GPU if there is one, else of the process.
+      loss: mean training loss of the last steps, if requested.
+      flops: FLOPs of the model's forward pass, if requested.
     """
 
     name: str
@@ -69,30 +69,30 @@ class Measurement:
 
     @property
     def label(self) -> str:
-        """The name, and the arithmetic where the name does not tell it."""
+        """The name, followed by the computing dtype if the setting is mixed."""
         return f"{self.name} ({self.compute})" if self.name.startswith("mixed") else self.name
 
     @property
     def step_milliseconds(self) -> list[float]:
-        """Mean time of an update in each round."""
+        """Mean milliseconds per update in each round."""
         return [1e3 * r.seconds / r.steps for r in self.rounds]
 
     @property
     def speed(self) -> float:
-        """Objects a second: the median of the rounds."""
+        """Objects per second, the median over the rounds."""
         return statistics.median(r.objects / r.seconds for r in self.rounds)
 
     @property
     def input_wait(self) -> float:
-        """Share of the time spent waiting for input."""
+        """Fraction of the time spent waiting for input."""
         return sum(r.waited for r in self.rounds) / sum(r.seconds for r in self.rounds)
 
 
 class TurnsHook:
-    """Lets a training run steps only when the parent process says so, and reports what it asks for.
+    """Hook that lets the training make steps only when the parent process requests them, and sends the results.
 
-    Requests are ``("round", steps)``, ``("loss", step)``, ``("flops",)``, ``("call", function, *arguments)``,
-    which gets the trainer first, and ``("stop",)``.
+    The requests are ``("round", steps)``, ``("loss", step)``, ``("flops",)``, ``("stop",)`` and
+    ``("call", function, *arguments)``, which calls ``function(trainer, *arguments)``.
     """
 
     def __init__(self, pipe: Connection, warmup: int) -> None:
@@ -102,14 +102,14 @@ class TurnsHook:
         self._losses: list[Any] = []
 
     def begin(self, trainer: Any) -> None:
-        """Starts the clock of the first step."""
+        """Sends a description of the training and starts timing the first step."""
         layer = trainer.model.data_layer.params
         self._pipe.send({"compute": compute_type(trainer), "object_name": trainer.model.object_name,
                          "batch_size": layer["batch_size"], "batch_unit": layer["batch_size_unit"]})
         self._start = time.perf_counter()
 
     def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
-        """Reports the first step; then, when a request is fulfilled, waits for the next."""
+        """Sends the duration of the first step; after each request, sends its result and waits for the next one."""
         self._losses.append(results["loss"])
         if trainer.step == 1:
             float(results["loss"])  # reading a result waits for the device
@@ -122,7 +122,7 @@ class TurnsHook:
             pass
 
     def end(self, trainer: Any) -> None:
-        """The parent ends the run, not the number of steps."""
+        """Does nothing, because the parent process ends the run."""
 
     def _answer(self, trainer: Any) -> Any:
         if self._request[0] == "round":
@@ -134,7 +134,7 @@ class TurnsHook:
         return None
 
     def _begin_next(self, trainer: Any) -> bool:
-        """Takes a request; returns whether steps are to be made for it."""
+        """Receives a request; returns whether it needs training steps."""
         self._request = self._pipe.recv()
         if self._request[0] == "stop":
             raise SystemExit(0)
@@ -158,15 +158,15 @@ class TurnsHook:
 
 
 def train_in_turns(pipe: Connection, config_file: str, overrides: list[str], warmup: int) -> None:
-    """Body of a process: builds the config's model and trains it as the parent says."""
+    """Builds the config's model and trains it as the parent process requests; the body of a training process."""
     trainer = make_trainer(config_file, overrides, lambda **_: TurnsHook(pipe, warmup))
-    from open_seq2seq.training.loop.train import train  # imports TensorFlow, in silence by now
+    from open_seq2seq.training.loop.train import train  # imports TensorFlow, whose log is suppressed by now
 
     train(trainer)
 
 
 class Worker:
-    """The parent's end of one training process: starts it, and waits until it is traced and warm."""
+    """The parent's handle of one training process. The constructor waits for the end of the warm-up."""
 
     def __init__(self, setting: Setting, config_file: str, overrides: Sequence[str], warmup: int) -> None:
         self.result = Measurement(setting.name)
@@ -181,16 +181,16 @@ class Worker:
             raise
 
     def run_round(self, steps: int) -> None:
-        """Lets the process make one round of steps."""
+        """Runs one round of steps in the process."""
         timed, self.result.peak_megabytes = self._ask("round", steps)
         self.result.rounds.append(timed)
 
     def measure_loss(self, step: int) -> None:
-        """Trains on to a number of steps since the start, and keeps the mean loss of their last tenth."""
+        """Continues the training up to ``step`` and stores the mean loss of the last tenth of all steps."""
         self.result.loss = self._ask("loss", step)
 
     def count_flops(self) -> None:
-        """Counts the arithmetic of the model's forward pass on batches spread over an epoch."""
+        """Counts the FLOPs of the model's forward pass on batches spread over an epoch."""
         self.result.flops = self._ask("flops")
 
     def stop(self) -> None:
@@ -201,7 +201,7 @@ class Worker:
         self._process.kill()
 
     def _ask(self, *request: Any) -> Any:
-        with contextlib.suppress(BrokenPipeError):  # the answer tells why
+        with contextlib.suppress(BrokenPipeError):  # receiving the answer reports why
             self._pipe.send(request)
         return self._receive()
 
@@ -216,22 +216,22 @@ class Worker:
 @contextlib.contextmanager
 def workers_in_turns(settings: Sequence[Setting], config_file: str, overrides: Sequence[str], *, steps: int,
                      warmup: int, rounds: int) -> Iterator[list[Worker]]:
-    """Measures all settings in turns; the processes live on within the context, to be asked for more.
+    """Measures all settings in turns; the processes keep running within the context, for further requests.
 
     Args:
-      settings: in the order of the table; the first is what others are compared with.
-      config_file: the config.
-      overrides: of the config.
-      steps: updates in a round.
-      warmup: updates after the first that are not timed.
-      rounds: of each setting.
+      settings: the settings in the order of the table; the first is the baseline.
+      config_file: path of the config.
+      overrides: overrides of the config, as on the command line.
+      steps: updates per round.
+      warmup: untimed updates after the first.
+      rounds: rounds of each setting.
 
     Raises:
       Failure: one of the runs failed.
     """
     workers: list[Worker] = []
     try:
-        for setting in settings:  # one after the other: tracing and warming up are measured too
+        for setting in settings:  # started in sequence, because the first step is measured too
             workers.append(Worker(setting, config_file, overrides, warmup))
         for _ in range(rounds):
             for worker in workers:

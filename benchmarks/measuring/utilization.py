@@ -1,21 +1,21 @@
-"""How much of a device's arithmetic a training uses: counted operations against its peak."""
+"""Computes the utilisation of a device: counted FLOPs relative to its peak."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-TRAINING_FACTOR = 3  # backward costs two forward passes; recomputation counts as nothing
+TRAINING_FACTOR = 3  # a backward pass costs two forward passes; recomputation is not counted
 
 
 @dataclass
 class FlopCount:
-    """The arithmetic of forward passes.
+    """The FLOPs of some forward passes.
 
     Attributes:
-      flops: a multiplication and an addition count as two.
-      objects: tokens, frames or images of these passes.
-      uncounted: types of operations that hold products which were not counted.
+      flops: number of FLOPs; a multiply-add counts as two.
+      objects: number of tokens, frames or images in these passes.
+      uncounted: types of operations that contain uncounted products.
     """
 
     flops: float
@@ -24,13 +24,13 @@ class FlopCount:
 
     @property
     def training_per_object(self) -> float:
-        """FLOPs that training spends on an object."""
+        """Training FLOPs per object."""
         return TRAINING_FACTOR * self.flops / max(self.objects, 1)
 
 
-# Dense peaks in TFLOP/s of NVIDIA's data sheets, without sparsity: (pattern of the device name,
-# float32 outside tensor cores, TF32, float16, bfloat16); None: no tensor cores of this type.
-# The first pattern that is found counts.
+# Dense peaks in TFLOP/s (without sparsity) from NVIDIA's data sheets: (pattern of the device name,
+# float32 without tensor cores, TF32, float16, bfloat16); None if the tensor cores lack the dtype.
+# The first match is used.
 _PEAKS: tuple[tuple[str, float, float | None, float, float | None], ...] = (
     (r"H200 NVL", 60.0, 418.0, 836.0, 836.0),
     (r"H200", 67.0, 495.0, 989.0, 989.0),
@@ -46,13 +46,13 @@ _PEAKS: tuple[tuple[str, float, float | None, float, float | None], ...] = (
 
 
 def peak_teraflops(device_name: str, compute: str) -> float | None:
-    """Returns a GPU's peak in TFLOP/s, or None for one that is not in the table, or is only a part.
+    """Returns a GPU's peak in TFLOP/s, or None if the GPU is not in the table or is a MIG instance.
 
     Args:
-      device_name: as TensorFlow gives it, such as ``NVIDIA A100-SXM4-40GB``.
+      device_name: name of the GPU as reported by TensorFlow, such as ``NVIDIA A100-SXM4-40GB``.
       compute: ``float32``, ``tf32``, ``float16`` or ``bfloat16``.
     """
-    if "MIG" in device_name:  # a part of a GPU
+    if "MIG" in device_name:  # a partition of a GPU
         return None
     for pattern, float32, tf32, float16, bfloat16 in _PEAKS:
         if re.search(rf"\b{pattern}\b", device_name, re.IGNORECASE):

@@ -1,8 +1,8 @@
 """Spoken digits: a small Deep Speech 2 that two CPU cores can train.
 
 The Free Spoken Digit Dataset (github.com/Jakobovski/free-spoken-digit-dataset) has recordings at 8 kHz, about 0.4 s
-each. They are learned by themselves and joined to strings of 2 to 7. Speed, noise and masks are drawn anew in each
-epoch. Features are normalised all together, as in ``digits-w2l.py``.
+each. Training uses single digits and strings of 2 to 7 digits. Speed, noise and masks are drawn anew in each epoch.
+Features are normalised jointly, as in ``digits-w2l.py``.
 
 Data: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 Run:  python run.py --config_file=example_configs/speech2text/digits-ds2.py --mode=train_eval

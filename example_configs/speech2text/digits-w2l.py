@@ -1,9 +1,9 @@
 """Spoken digits: a small Wave2Letter+ that two CPU cores can train.
 
 The Free Spoken Digit Dataset (github.com/Jakobovski/free-spoken-digit-dataset) has recordings at 8 kHz, about 0.4 s
-each. They are learned by themselves and joined to strings of 2 to 7: in another context each time, a digit is not
-learned by heart. Speed, noise and masks are drawn anew in each epoch. Features are normalised all together, since the
-mean of one feature over so short an utterance is part of what tells vowels apart.
+each. Training uses single digits and strings of 2 to 7 digits, in which the varying context reduces overfitting.
+Speed, noise and masks are drawn anew in each epoch. Features are normalised jointly, not one by one, because
+the mean of a single feature over so short an utterance helps to distinguish vowels.
 
 Data: python scripts/prepare_digits.py --data_dir=FOLDER --output_dir=digits
 Run:  python run.py --config_file=example_configs/speech2text/digits-w2l.py --mode=train_eval

@@ -1,7 +1,7 @@
-"""Deep Speech 2, small: two bidirectional layers of GRU.
+"""Deep Speech 2, small: two bidirectional GRU layers.
 
 Amodei et al. 2015, https://arxiv.org/abs/1512.02595; LibriSpeech, 460 hours.
-No figure was published for it.
+No result was published for this config.
 
 Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/ds2_small_1gpu.py --mode=train_eval
@@ -63,7 +63,7 @@ base_params = {
     "decoder_params": {
         "use_language_model": False,
         "beam_width": 512,
-        # Published as 2.0 for base-10 logarithms of the language model; here they are natural.
+        # The published value, 2.0, is for language models in base-10 logarithms; this one is for natural logarithms.
         "alpha": 0.87,
         "beta": 1.0,
     },

@@ -1,9 +1,9 @@
-"""Deep Speech 2 at toy size, on toy speech: it shows that everything works.
+"""A tiny Deep Speech 2 on toy speech, to check that the installation works.
 
 Data: python scripts/create_toy_speech.py --output_dir=toy_speech_data
 Run:  python run.py --config_file=example_configs/speech2text/ds2_toy_config.py --mode=train_eval
 
-The published recipe ran on 2 GPUs, each with 8 utterances.
+The published recipe ran on 2 GPUs with 8 utterances each.
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
@@ -56,7 +56,7 @@ base_params = {
     },
 
     "decoder": FullyConnectedCTCDecoder,
-    # alpha was published as 1.0 for base-10 logarithms of the language model; here they are natural.
+    # The published alpha, 1.0, is for language models in base-10 logarithms; this one is for natural logarithms.
     "decoder_params": {"use_language_model": False, "beam_width": 64, "alpha": 0.43, "beta": 1.5},
 
     "loss": CTCLoss,

@@ -41,7 +41,7 @@ base_params = {
     "dtype": "float32",
 
     "optimizer": "NovoGrad",
-    # The published recipe ran with the norm of the gradient at hand instead of its moving average.
+    # compat_no_ema: the published recipe used the norm of the current gradient instead of its moving average.
     "optimizer_params": {"beta1": 0.95, "beta2": 0.98, "epsilon": 1e-8, "weight_decay": 0.001,
                          "grad_averaging": False, "compat_no_ema": True},
     "lr_policy": poly_decay,

@@ -6,9 +6,9 @@ Published: greedy WER 5.10 on dev-clean and test-clean after 400 epochs. 200.5 m
 Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jasper10x3_LibriSpeech.py --mode=train_eval
 
-The configs of these figures are not among the last published ones; this one has the settings that the documentation
-told of them. They ran through Horovod (use_horovod True) on 8 GPUs, each with 32 utterances; this one runs on one
-device with the same numbers. Start it by mpiexec or horovodrun with --use_horovod=True for several.
+The configs behind these results are not among those last published; this config follows the settings given in the
+documentation. They ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has
+the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder

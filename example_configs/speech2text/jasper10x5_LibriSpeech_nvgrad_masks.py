@@ -1,4 +1,4 @@
-"""Jasper DR 10x5: dense residual connections, by NovoGrad, with masked features.
+"""Jasper DR 10x5: dense residual connections and masked features, trained with NovoGrad.
 
 Li et al. 2019, https://arxiv.org/abs/1904.03288; LibriSpeech, 960 hours. About 333 million
 parameters. Published: greedy WER 3.61 on dev-clean, 3.77 on test-clean.
@@ -6,8 +6,8 @@ parameters. Published: greedy WER 3.61 on dev-clean, 3.77 on test-clean.
 Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jasper10x5_LibriSpeech_nvgrad_masks.py --mode=train_eval
 
-The published recipe ran through Horovod (use_horovod True) on 8 GPUs, each with 32 utterances; this one runs on one
-device with the same numbers. Start it by mpiexec or horovodrun with --use_horovod=True for several.
+The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has
+the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
@@ -45,7 +45,7 @@ base_params = {
     "loss_scaling": "Backoff",
 
     "optimizer": "NovoGrad",
-    # The published recipe ran with the norm of the gradient at hand instead of its moving average.
+    # compat_no_ema: the published recipe used the norm of the current gradient instead of its moving average.
     "optimizer_params": {"beta1": 0.95, "beta2": 0.98, "epsilon": 1e-8, "weight_decay": 0.001,
                          "grad_averaging": False, "compat_no_ema": True},
     "lr_policy": poly_decay,

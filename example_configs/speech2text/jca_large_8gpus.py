@@ -1,14 +1,14 @@
 """Joint CTC and attention on convolutions.
 
 Kim et al. 2016, https://arxiv.org/abs/1609.06773; LibriSpeech, 960 hours.
-No figure was published for it. Evaluation and inference search with both decoders; the TensorFlow 1 toolkit's did with
-attention alone: ctc_weight 0.0.
+No result was published for this config. Evaluation and inference combine both decoders; the original TensorFlow 1
+toolkit used only attention, which corresponds to ctc_weight 0.0.
 
 Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/jca_large_8gpus.py --mode=train_eval
 
-The published recipe ran through Horovod (use_horovod True) on 8 GPUs, each with 64 utterances; this one runs on one
-device with the same numbers. Start it by mpiexec or horovodrun with --use_horovod=True for several.
+The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 64 utterances each; this config has
+the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder, JointCTCAttentionDecoder, ListenAttendSpellDecoder

@@ -1,8 +1,8 @@
-"""Ten utterances by heart: does a recogniser learn at all?
+"""Overfits ten utterances, to check that a recogniser learns at all.
 
-A network that cannot learn ten utterances has a mistake in it. Evaluation is greedy, and on the same ten utterances.
-Word error rates seen in float32 on CPUs: w2lplus 0.0 % after 60 updates, jasper 0.0 % after 40, quartznet 1.7 % after
-60, ds2 2.8 % after 80, jca 2.8 % after 60, in one to three and a half minutes of CPU time.
+A network that cannot memorise ten utterances has a bug. Evaluation is greedy, on the same ten utterances.
+Word error rates observed in float32 on CPUs: w2lplus 0.0 % after 60 updates, jasper 0.0 % after 40, quartznet 1.7 %
+after 60, ds2 2.8 % after 80, jca 2.8 % after 60, in one to three and a half minutes of CPU time.
 
     MODEL       network
     w2lplus     Wave2Letter+
@@ -12,9 +12,9 @@ Word error rates seen in float32 on CPUs: w2lplus 0.0 % after 60 updates, jasper
     jca         joint CTC and attention
 
 Data: python scripts/import_librivox.py --output_dir=librispeech-mini --shortest=10 librispeech-mini.tar
-      of any archive or folder of LibriSpeech's train-clean-100: its ten shortest recordings are listed.
+      with any archive or folder of LibriSpeech's train-clean-100; the lists contain its ten shortest recordings.
 Run:  MODEL=jasper python run.py --config_file=example_configs/speech2text/librispeech-mini-overfit.py --mode=train_eval
-      With --dtype=float32 it is quicker on CPUs that have no bfloat16 instructions.
+      --dtype=float32 is faster on CPUs without bfloat16 instructions.
 """
 import os
 

@@ -1,13 +1,13 @@
-"""QuartzNet 15x5: separable convolutions, by NovoGrad.
+"""QuartzNet 15x5: separable convolutions, trained with NovoGrad.
 
-QuartzNet 15x5 (Kriman et al. 2019, https://arxiv.org/abs/1910.10261), LibriSpeech, 960 hours. Float32: it is known
-to diverge in float16.
+QuartzNet 15x5 (Kriman et al. 2019, https://arxiv.org/abs/1910.10261), LibriSpeech, 960 hours. Trained in
+float32, because this model is known to diverge in float16.
 
 Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/quartznet15x5_LibriSpeech.py --mode=train_eval
 
-The published recipe ran through Horovod (use_horovod True) on 8 GPUs, each with 32 utterances; this one runs on one
-device with the same numbers. Start it by mpiexec or horovodrun with --use_horovod=True for several.
+The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 32 utterances each; this config has
+the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
@@ -43,7 +43,7 @@ base_params = {
     "dtype": "float32",
 
     "optimizer": "NovoGrad",
-    # The published recipe ran with the norm of the gradient at hand instead of its moving average.
+    # compat_no_ema: the published recipe used the norm of the current gradient instead of its moving average.
     "optimizer_params": {"beta1": 0.95, "beta2": 0.5, "epsilon": 1e-8, "weight_decay": 0.001,
                          "grad_averaging": False, "compat_no_ema": True},
     "lr_policy": cosine_decay,

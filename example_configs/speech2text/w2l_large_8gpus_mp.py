@@ -2,13 +2,13 @@
 
 Convolutions without a stride
 (Collobert et al. 2016, https://arxiv.org/abs/1609.03193), LibriSpeech, 960 hours.
-No figure was published for it.
+No result was published for this config.
 
 Data, in data_root: python scripts/import_librivox.py --output_dir=librispeech train-clean-100.tar.gz …
 Run:  python run.py --config_file=example_configs/speech2text/w2l_large_8gpus_mp.py --mode=train_eval
 
-The published recipe ran through Horovod (use_horovod True) on 8 GPUs, each with 64 utterances; this one runs on one
-device with the same numbers. Start it by mpiexec or horovodrun with --use_horovod=True for several.
+The published recipe ran through Horovod (use_horovod True) on 8 GPUs with 64 utterances each; this config has
+the same values but runs on one device. For several devices, start it with mpiexec or horovodrun and --use_horovod=True.
 """
 from open_seq2seq.data import Speech2TextDataLayer
 from open_seq2seq.decoders import FullyConnectedCTCDecoder
@@ -75,7 +75,7 @@ base_params = {
         "initializer": "GlorotUniform",
         "use_language_model": False,
         "beam_width": 512,
-        # Published as 2.0 for base-10 logarithms of the language model; here they are natural.
+        # The published value, 2.0, is for language models in base-10 logarithms; this one is for natural logarithms.
         "alpha": 0.87,
         "beta": 1.5,
     },

@@ -1,1 +1,1 @@
-"""Config files and the command line: read, merged, overridden, checked and saved."""
+"""Reads, merges, overrides, checks and saves configs."""

@@ -1,4 +1,4 @@
-"""Differences between two configs of one run that its results depend on, decided by the declarations of parameters."""
+"""Finds the differences between two configs that affect a run's results, according to the parameters' declarations."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Change:
-    """A parameter with another value.
+    """A parameter whose value has changed.
 
     Attributes:
-      path: where it stands in the config.
-      kind: what the change means: ``refuse`` or ``say``; see ``Param.on_change``.
-      before: what it was, as plain values.
-      now: what it is.
+      path: the parameter's path in the config.
+      kind: ``refuse`` or ``say``; see ``Param.on_change``.
+      before: the old value, in the plain form that ``to_plain`` returns.
+      now: the new value, in the same form.
     """
 
     path: tuple[str, ...]
@@ -30,21 +30,22 @@ class Change:
     now: Any
 
     def __str__(self) -> str:
-        return f"'{'/'.join(self.path)}' is {_shown(self.now)}, and was {_shown(self.before)}"
+        return f"'{'/'.join(self.path)}' is {_shown(self.now)} but was {_shown(self.before)}"
 
 
 def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], resolve: Resolve,
             part: tuple[str, ...] = ()) -> Iterator[Change]:
-    """Yields the differences in the parameters of a part, and of parts inside it.
+    """Yields the differences in the parameters of a component and of the components nested in it.
 
-    Names of files are left out, because only the content of files matters. A part of another class is one change.
+    File names are not compared, because only the content of the files matters. If a nested component has another
+    class, that is one change, and its parameters are not compared.
 
     Args:
-      part_class: a model, or another part.
-      before: its parameters as plain values; defaults may be missing.
-      now: likewise, or with objects instead of their names.
-      resolve: finds the class of a part inside.
-      part: where the parameters stand.
+      part_class: the class of the model or component.
+      before: the old parameters as plain values; defaults may be missing.
+      now: the new parameters; objects are allowed in place of their names.
+      resolve: returns the class of a nested component.
+      part: path of the parameters in the config.
     """
     required, optional = part_class.declared_params()
     declared = {name: as_param(spec) for name, spec in {**optional, **required}.items()}
@@ -69,7 +70,7 @@ def _fitted(params: Mapping[str, Any], name: str, spec: Param) -> Any:
 
 
 def _differences(spec: Param, before: Any, now: Any, path: tuple[str, ...]) -> Iterator[Change]:
-    """Yields the differences in one parameter: entry by entry if it is a dict or a list of dicts."""
+    """Yields the differences in one parameter; dicts and lists of dicts are compared entry by entry."""
     if isinstance(spec.file, str) and spec.file:
         return
     if _are_dicts(before, now):
@@ -93,7 +94,7 @@ def _are_dicts(*values: Any) -> bool:
 
 
 def _comparable(value: Any, spec: Param) -> Any:
-    """Returns a value for comparison: a class is the same wherever its file is, and all lambdas are equal."""
+    """Returns a value in a form for comparison, in which a class's file does not count and all lambdas are equal."""
     if isinstance(value, list):
         return [_comparable(item, spec) for item in value]
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Checks of the model's parameters that need no component class: run length, intervals, devices, precision."""
+"""Checks the model-level parameters that need no component class: run length, intervals, devices and precision."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ LOSS_SCALERS = ("Backoff", "LogMax")
 
 
 def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]:
-    """Checks the model-level parameters of one mode, and writes them in their standard form.
+    """Checks the model-level parameters of one section and normalizes the spelling of some values.
 
     Args:
-      params: merged and overridden; ``loss_scaling`` and ``dtype`` are rewritten in place
-        where several spellings are accepted.
-      section: ``train``, ``eval``, ``infer`` or ``interactive_infer``: whose parameters they are.
+      params: the parameters after merging and overrides. ``loss_scaling`` and ``dtype``, which have several accepted
+        spellings, are normalized in place.
+      section: the section that the parameters are for: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
       mode: the run's mode.
 
     Returns:
-      Problems, one sentence each.
+      The problems found, one sentence each.
     """
     problems = _dtype_problems(params) + _loss_scaling_problems(params) + _device_problems(params)
     if section == "train":
@@ -37,18 +37,18 @@ def _device_problems(params: Mapping[str, Any]) -> list[str]:
     gpus, ids, towers = (params.get(name) for name in ("num_gpus", "gpu_ids", "num_cpu_towers"))
     if ids is not None and (type(ids) is not list or not ids or len({*map(repr, ids)}) < len(ids)
                             or any(type(number) is not int or number < 0 for number in ids)):
-        return [f"'gpu_ids' is {ids!r} but has to be a list of numbers of GPUs from 0, each once, like [0, 2]."]
+        return [f"'gpu_ids' is {ids!r} but has to be a list of distinct GPU numbers, counted from 0, such as [0, 2]."]
     if ids is not None and type(gpus) is int and gpus != len(ids):
-        return [f"'num_gpus' is {gpus} but 'gpu_ids' names {len(ids)}: leave num_gpus out (--num_gpus=null)."]
+        return [f"'num_gpus' is {gpus} but 'gpu_ids' lists {len(ids)} GPUs: leave num_gpus out (--num_gpus=null)."]
     several = [text for text, given in ((f"'num_gpus' is {gpus}", type(gpus) is int and gpus > 1),
                                         (f"'gpu_ids' is {ids}", ids is not None)) if given]
     if params.get("use_horovod") and (several or towers is not None):
         what = several[0] if several else f"'num_cpu_towers' is {towers}"
-        return [f"{what}, but with use_horovod each process has one device: leave it out, and start as many processes "
-                "as there are devices."]
+        return [f"{what}, but with use_horovod each process uses one device: leave the parameter out and start one "
+                "process per device."]
     if towers is not None and several:
-        return [f"{several[0]} and 'num_cpu_towers' is {towers}, but a run is either on GPUs or on the CPU: leave one "
-                "of them out."]
+        return [f"{several[0]} and 'num_cpu_towers' is {towers}, but a run uses either GPUs or the CPU: leave one of "
+                "the two parameters out."]
     return []
 
 
@@ -58,7 +58,7 @@ def _length_problems(params: Mapping[str, Any]) -> list[str]:
         return ["'max_steps' or 'num_epochs' is missing: training needs one of them."]
     if max_steps is not None and num_epochs is not None:
         return [f"'max_steps' is {max_steps!r} and 'num_epochs' is {num_epochs!r}, but only one of them may be given: "
-                "set the other to None."]
+                "set one to None."]
     return []
 
 
@@ -71,8 +71,8 @@ def _cadence_problems(params: Mapping[str, Any]) -> list[str]:
 
 def _xla_problems(params: Mapping[str, Any]) -> list[str]:
     if params.get("xla_buckets") is not None and not params.get("use_xla_jit"):
-        return [f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: static shapes cost "
-                "padding and spare XLA compilations, so without XLA they only slow a run down: set both or neither."]
+        return [f"'xla_buckets' is {params['xla_buckets']!r} but 'use_xla_jit' is not set: set both or neither. Static "
+                "shapes cost padding and save only XLA compilations, so without XLA they just slow a run down."]
     return []
 
 
@@ -88,7 +88,7 @@ def _dtype_problems(params: dict[str, Any]) -> list[str]:
     shown = repr(given) if isinstance(given, str) else f"tf.{name}" if hasattr(given, "name") else name
     if name in ("float16", "bfloat16", "half"):
         better = "mixed_bfloat16" if name == "bfloat16" else "mixed_float16"
-        return [f"'dtype' is {shown}, but training in half precision alone is not stable: use \"{better}\", which "
+        return [f"'dtype' is {shown}, but training purely in half precision is unstable: use \"{better}\", which "
                 "computes in half precision and keeps the weights in FP32."]
     return [f"'dtype' is {shown} but has to be one of " + ", ".join(repr(d) for d in DTYPES) + "."
             + did_you_mean(name, DTYPES)]
@@ -107,7 +107,7 @@ def _loss_scaling_problems(params: dict[str, Any]) -> list[str]:
         params["loss_scaling"] = number
         return []
     if isinstance(given, type) or (isinstance(given, str) and "." in given and number is None):
-        return []  # a user's own scaler, or its name
+        return []  # a user-defined scaler, or the name of one
     hint = did_you_mean(given, LOSS_SCALERS) if isinstance(given, str) else ""
     return [f"'loss_scaling' is {given!r} but has to be a positive number, 'Backoff' or 'LogMax'.{hint}"]
 

@@ -1,4 +1,4 @@
-"""Files that parameters name, found by the declarations of parts, and of parts inside parts."""
+"""Finds the files that a config names, according to the declarations of the model and its nested components."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from open_seq2seq.config.params import Param
 
 ASSET, LARGE = "asset", "large"
-# Files with examples: DATA is read again during a run, LIST is read once.
+# Files that contain examples: DATA is read throughout a run, LIST only once.
 DATA, LIST = "data", "list"
 PARAMS = "_params"
 
-# (value in a config, kind of part) → its class, or the value itself if it names no part.
+# (value in a config, kind of component) → the component's class, or the value itself if it names no component.
 Resolve = Callable[[Any, str], Any]
 
 
@@ -22,10 +22,10 @@ class NamedFile:
     """A parameter that is declared to name a file.
 
     Attributes:
-      part: path of the parameters of its part: ``("data_layer_params",)``; () for the model's own.
-      keys: path of the parameter below them: ``("vocab_file",)``, ``("tokenizer", "model")``.
-      kind: ``asset``, ``large``, ``data`` or ``list``; see ``Param``.
-      value: the file that is named, or None.
+      part: path of the component's parameters, such as ``("data_layer_params",)``; () for the model's own.
+      keys: path of the parameter below ``part``, such as ``("vocab_file",)`` or ``("tokenizer", "model")``.
+      kind: ``asset``, ``large``, ``data`` or ``list``; see ``Param.file``.
+      value: the file's name, or None.
     """
 
     part: tuple[str, ...]
@@ -35,17 +35,17 @@ class NamedFile:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the parameter stands in the config."""
+        """The parameter's path in the config."""
         return self.part + self.keys
 
 
 def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
-    """Returns the parameters of one part that are declared to name files; their value may be None.
+    """Returns the parameters of one component that are declared to name files, including those that are None.
 
     Args:
-      part_class: what declares them.
-      params: the part's parameters; defaults may be missing.
-      part: where they stand.
+      part_class: the class that declares the parameters.
+      params: the component's parameters; defaults may be missing.
+      part: path of the parameters in the config.
     """
     found = []
     for name, spec in _declared(part_class).items():
@@ -64,15 +64,16 @@ def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...
 
 def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resolve,
                       part: tuple[str, ...] = ()) -> Iterator[NamedFile]:
-    """Yields the parameters that name files of a part and of all parts inside it.
+    """Yields the parameters that name files, for a component and all components nested in it.
 
-    A part inside is a parameter ``x`` that names a class with declared parameters, which stand in ``x_params``.
+    A nested component is a parameter ``x`` whose value is a class with declared parameters; ``x_params`` holds their
+    values.
 
     Args:
-      part_class: a model, or another part.
-      params: its parameters; classes may be named.
-      resolve: finds the class.
-      part: where the parameters stand.
+      part_class: the class of the model or component.
+      params: the component's parameters; a class may be given by name.
+      resolve: returns the class of a nested component.
+      part: path of the parameters in the config.
     """
     yield from named_files(part_class, params, part)
     declared = _declared(part_class)
@@ -86,7 +87,7 @@ def named_files_below(part_class: Any, params: Mapping[str, Any], resolve: Resol
 
 
 def _declared(part_class: Any) -> dict[str, Param]:
-    """Returns a part's declarations that are a ``Param``, not only a type."""
+    """Returns a component's declarations, except those that are a bare type or list instead of a ``Param``."""
     required, optional = part_class.declared_params()
     specs = {**optional, **required}
     return {name: spec for name, spec in specs.items() if isinstance(spec, Param)}

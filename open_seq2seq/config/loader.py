@@ -1,4 +1,4 @@
-"""Reading config files: a Python module, or YAML with the same names."""
+"""Reads config files: Python modules, or YAML files that define the same names."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 _MOST_BYTES = 1 << 22
-# Files that the toolkit writes beside a config: the first in checkpoints, the second with the batch of a divergence.
+# Files that the toolkit writes next to a config: the first in a checkpoint, the second with a batch that diverged.
 _WRITTEN_BESIDE = ("state.json", "event.json")
-# Folders of a logdir that hold checkpoints; "" is the logdir itself.
+# Subfolders of a logdir that contain checkpoints; "" is the logdir itself.
 _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
-# Modules that a config may import and still have all its keys in its own text.
+# Modules that define no config keys: a config that imports only these contains all its keys in its own text.
 _WITHOUT_KEYS = {"__future__", "math", "numpy", "open_seq2seq", "os", "pathlib", "tensorflow", "typing"}
 
 
@@ -39,8 +39,8 @@ class ConfigFile:
       base_model: a model class, or its name.
       sections: ``base_params``, and ``train_params``, ``eval_params``, ``infer_params`` and
         ``interactive_infer_params`` if the file has them.
-      trusted: whether it may name code from outside the package.
-      checkpoint: folder of the checkpoint that it belongs to; None for a file that the user named.
+      trusted: whether the config may name code from outside the package.
+      checkpoint: folder of the checkpoint that the config belongs to; None for a file that the user named.
     """
 
     path: str
@@ -50,7 +50,7 @@ class ConfigFile:
     checkpoint: str | None = None
 
     def in_use(self) -> AbstractContextManager[None]:
-        """The context in which names of this config are to be resolved."""
+        """Returns the context in which this config's names must be resolved."""
         return untrusted(None if self.trusted else self.path)
 
 
@@ -58,11 +58,13 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
     """Reads a config file.
 
     Args:
-      path: ``.py`` (executed, with the name ``tf`` ready for use) or ``.yaml``/``.yml`` (only read).
-      trusted: whether it may name code from outside the package; by default all files except YAML files in logdirs.
+      path: a ``.py`` file, which is executed with the name ``tf`` predefined, or a ``.yaml``/``.yml`` file, which is
+        only parsed.
+      trusted: whether the config may name code from outside the package; by default, every file is trusted except
+        YAML files in logdirs.
 
     Raises:
-      ConfigError: no such file, not readable, or something is missing in it.
+      ConfigError: the file does not exist, cannot be read, or lacks something required.
     """
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     check_exists(path)
@@ -75,14 +77,14 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
         _warn_of_misspelt_sections(path, names)
         trusted = True
     else:
-        raise ConfigError([f"The config file {path} has to end in .py, .yaml or .yml."])
+        raise ConfigError([f"The name of the config file {path} has to end in .py, .yaml or .yml."])
     config = _config_file(path, names)
     config.trusted = trusted
     return config
 
 
 def lies_in_logdir(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a file lies in a checkpoint, beside the batch of a divergence, or beside checkpoints."""
+    """Returns whether a file is in a checkpoint, next to a saved batch that diverged, or next to checkpoints."""
     folders = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
     return any(os.path.lexists(os.path.join(folder, name)) for folder in folders for name in _WRITTEN_BESIDE) or any(
         _holds_checkpoints(os.path.join(folder, name)) for folder in folders for name in _CHECKPOINTS_IN)
@@ -96,24 +98,25 @@ def _holds_checkpoints(folder: str) -> bool:
 
 
 def check_exists(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError when there is no such config file; needs no TensorFlow."""
+    """Raises ConfigError if the config file does not exist or is too large; does not import TensorFlow."""
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if os.path.isfile(path):
         if os.path.getsize(path) > _MOST_BYTES:
             raise ConfigError([f"The config file {path} has more than {_MOST_BYTES:,} bytes."])
         return
-    what = ("is a folder, not a file" if os.path.isdir(path) else "is no file" if os.path.exists(path)
-            else "is a link that leads nowhere" if os.path.islink(path) else "does not exist")
+    what = ("is a folder, not a file" if os.path.isdir(path) else "is not a regular file" if os.path.exists(path)
+            else "is a broken symbolic link" if os.path.islink(path) else "does not exist")
     folder, name = os.path.split(path)
     others = os.listdir(folder) if os.path.isdir(folder) and not os.path.lexists(path) else []
     raise ConfigError([f"The config file {path} {what}." + did_you_mean(name, others)])
 
 
 def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
-    """Returns all words of a config file, which is neither run nor resolved; needs no TensorFlow.
+    """Returns all words in a config file, without executing it or importing TensorFlow.
 
     Returns:
-      Among them are the keys of the config. None if they may be elsewhere, or if the file cannot be read.
+      The words, which include every key of the config; None if keys may come from another file, or if the file cannot
+      be read.
     """
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
@@ -134,9 +137,9 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
     if base_model is None:
         problems.append(f"{path} defines no base_model: name a model class, as in base_model = Text2Text.")
     elif not isinstance(base_model, (type, str)):
-        problems.append(f"In {path} base_model is {base_model!r} but has to be a model class or its name.")
+        problems.append(f"In {path}, base_model is {base_model!r} but has to be a model class or its name.")
     if names.get("base_params") is None:
-        problems.append(f"{path} defines no base_params: a dict of the parameters that all modes share.")
+        problems.append(f"{path} defines no base_params: add a dict of the parameters that all modes share.")
     sections = {}
     for name in SECTIONS:
         section = names.get(name)
@@ -146,22 +149,22 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
             sections[name], problem = _copied(section)
         else:
             problem = f"is of type {type(section).__name__} but has to be a dict"
-        problems += [f"In {path} {name} {problem}."] if problem else []
+        problems += [f"In {path}, {name} {problem}."] if problem else []
     if problems:
         raise ConfigError(problems)
     return ConfigFile(path, base_model, sections)
 
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
-    """Returns (a section as plain dicts and lists, what is wrong with it, or an empty string)."""
+    """Returns a copy of a section, made of plain dicts and lists, and what is wrong with the section or ""."""
     try:
         wrong = [key for key in section if not isinstance(key, str)]
         if wrong:
-            return {}, f"has the key {shown(wrong[0])}, but keys are text"
+            return {}, f"has the key {shown(wrong[0])}, but keys must be strings"
         if problem := size_problem(section):
             return {}, problem
         return copy_nested(section), ""
-    except Exception as error:  # of a mapping whose class the config defines
+    except Exception as error:  # raised by a mapping class that the config defines
         return {}, f"cannot be read: {describe_error(error)}"
 
 
@@ -175,14 +178,14 @@ def _read_yaml(path: str) -> dict[str, Any]:
 
 
 def parse_config(text: str, path: str) -> ConfigFile:
-    """Returns the config in YAML text, without resolving names.
+    """Returns the config in a YAML text, without resolving names.
 
     Args:
-      text: as ``serialize.to_yaml`` writes it.
-      path: of its file, for messages.
+      text: a config in the form that ``serialize.to_yaml`` returns.
+      path: the file that the text comes from, for messages.
 
     Raises:
-      ConfigError: it is no YAML, or something is missing in it.
+      ConfigError: the text is not valid YAML or lacks something required.
     """
     return _config_file(path, _names_in(text, path))
 
@@ -192,13 +195,13 @@ def _names_in(text: str, path: str) -> dict[str, Any]:
         names = load_yaml(text)
     except yaml.YAMLError as error:
         line, problem = describe_yaml_error(error)
-        raise ConfigError([f"{path}{f', line {line}' if line else ''}: not valid YAML: {problem}."]) from error
+        raise ConfigError([f"{path}{f', line {line}' if line else ''} is not valid YAML: {problem}."]) from error
     if not isinstance(names, dict):
         raise ConfigError([f"{path} has to be a mapping with the keys base_model and base_params."])
     known = ("base_model", *SECTIONS)
     unknown = [key for key in names if key not in known]
     if unknown:
-        raise ConfigError([f"{path} has the unknown key '{key}': known are {', '.join(known)}."
+        raise ConfigError([f"{path} has the unknown key '{key}': the known keys are {', '.join(known)}."
                            + did_you_mean(str(key), known) for key in unknown])
     return names
 

@@ -1,4 +1,4 @@
-"""Nested merging of a config's sections, and the inverse: the section that is the difference of two configs."""
+"""Recursive merging of a config's sections, and the inverse: the section that turns one config into another."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
-# Far more than a config has. Functions that visit its values are recursive.
+# Limits far above what a real config needs. The functions that visit a config's values are recursive.
 DEEPEST = 50
 _MOST_VALUES = 1_000_000
 
 
 def size_problem(value: Any) -> str:
-    """Returns why a value cannot be part of a config, such as ``holds itself``, or an empty string.
+    """Returns why a value is too large for a config, as the end of a sentence, or an empty string.
 
-    A value that occurs in several places counts in each, as in a copy.
+    A value that occurs in several places is counted once for each, because a copy would contain it that often.
     """
     level, count = [value], 0
     for _ in range(DEEPEST):
         level = list(islice(chain.from_iterable(map(_children, level)), _MOST_VALUES + 1 - count))
         count += len(level)
         if count > _MOST_VALUES:
-            return f"stands for more than {_MOST_VALUES:,} values"
+            return f"expands to more than {_MOST_VALUES:,} values"
         if not level:
             return ""
-    return f"holds itself, or is nested more than {DEEPEST} deep"
+    return f"contains itself or has more than {DEEPEST} levels of nesting"
 
 
 def _children(value: Any) -> Iterable[Any]:
@@ -34,9 +34,9 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def copy_nested(value: Any) -> Any:
-    """Copies dicts, lists and tuples at any depth; everything else stays the same object.
+    """Copies dicts, lists and tuples recursively; all other values are shared with the original.
 
-    Classes, functions, hooks and tensors of a config must not be deep-copied.
+    A config's classes, functions, hooks and tensors must not be deep-copied.
     """
     if isinstance(value, Mapping):
         return {key: copy_nested(item) for key, item in value.items()}
@@ -47,18 +47,18 @@ def copy_nested(value: Any) -> Any:
 
 def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
                  path: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Merges a section over the base: dicts merge key by key, all other values replace.
+    """Merges a section into the base: dicts are merged key by key, all other values replace those of the base.
 
-    ``None`` may replace a dict, and a dict ``None``; any other change between a dict and
-    something else is a mistake.
+    ``None`` may replace a dict, and a dict may replace ``None``; any other change from a dict to another type, or from
+    another type to a dict, is a mistake.
 
     Args:
-      base: what holds for all modes; not changed.
-      section: what one mode changes; not changed.
-      path: the section's name, for messages: ``eval_params``.
+      base: the parameters that all modes share; not changed.
+      section: the parameters that one mode changes; not changed.
+      path: the section's name, such as ``eval_params``, for messages.
 
     Returns:
-      (merged params, problems: one sentence each).
+      The merged parameters, and the problems found, one sentence each.
     """
     merged: dict[str, Any] = copy_nested(base)
     problems: list[str] = []
@@ -69,9 +69,9 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
             merged[key], below = merge_params(old, value, here)
             problems += below
         elif old is not None and value is not None and isinstance(value, Mapping) != isinstance(old, Mapping):
-            was, now = ("a dict", "not") if isinstance(old, Mapping) else ("no dict", "a dict")
-            problems.append(f"'{here}' is {_short(value)} ({now}), but the value it would replace is "
-                            f"{_short(old)} ({was}): make both dicts, or neither.")
+            was, now = ("a dict", "not a dict") if isinstance(old, Mapping) else ("not a dict", "a dict")
+            problems.append(f"'{here}' is {_short(value)} ({now}), but the value that it replaces is "
+                            f"{_short(old)} ({was}): make both of them dicts, or neither.")
         else:
             merged[key] = copy_nested(value)
     return merged, problems
@@ -83,7 +83,7 @@ def _short(value: Any) -> str:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Returns whether two config values are equal; arrays and other objects are equal only to themselves."""
+    """Returns whether two config values are equal; arrays and other objects are compared by identity."""
     if a is b:
         return True
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -96,9 +96,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the smallest section that ``merge_params(base, section)`` turns into ``merged``.
+    """Returns the smallest ``section`` for which ``merge_params(base, section)`` returns ``merged``.
 
-    A key that ``merged`` lacks becomes ``None``, by which a section switches something off.
+    A key that is missing from ``merged`` becomes ``None``, which is how a section switches a parameter off.
     """
     section: dict[str, Any] = {}
     for key, value in merged.items():

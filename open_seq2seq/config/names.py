@@ -1,11 +1,11 @@
-"""Finds what a config names by a string: parts, optimizers, policies, hooks, initialisers and others.
+"""Resolves names that a config gives as strings: components, optimizers, policies, hooks, initialisers and others.
 
-A string is an exported name (``TransformerEncoder``), ``package.module.Name`` or ``path/to/file.py:Name``. Names are of
-a *kind*, such as ``encoder``. Packages ``register`` what they export under a kind, a parameter declares by
-``Param(names="encoder")`` what its strings name, and ``resolve_name`` finds the object and checks its kind.
+A string is an exported name (``TransformerEncoder``), ``package.module.Name`` or ``path/to/file.py:Name``. Every name
+has a *kind*, such as ``encoder``. Packages ``register`` their exported objects under a kind, a parameter declares the
+kind of its strings with ``Param(names="encoder")``, and ``resolve_name`` looks the object up and checks its kind.
 
-Registered names are found without importing anything from outside the package. All others are code that is executed,
-which ``user_code`` refuses while the config in use is data.
+Registered names are resolved without importing anything from outside the package. All other names refer to code that
+has to be executed, which ``user_code`` refuses while an untrusted config is in use.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Catalogue = Callable[[], Mapping[str, Any]]
 _PACKAGE = __name__.partition(".")[0]
 _IDENTIFIERS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _IN_FILE = re.compile(r"([^\x00-\x1f]+\.py):(.*)", re.DOTALL)
-# Prefixes of TensorFlow's names that configs may use, and the one that is looked up.
+# Prefixes that configs may use for names of TensorFlow, and the prefixes under which those names are looked up.
 _SPELLINGS = (("tensorflow.", "tf."), ("keras.", "tf.keras."))
 
 
 @dataclass
 class Kind:
-    """Objects that strings of one kind can name.
+    """The objects that strings of one kind can name.
 
     Attributes:
-      noun: for messages: ``encoder``.
-      base: their base class; None if they are not classes.
-      fits: whether an object is of the kind; by default whether it is a subclass of ``base``.
+      noun: name of the kind in messages, such as ``encoder``.
+      base: base class of the objects; None if they are not classes.
+      fits: returns whether an object is of this kind; after ``register(base=…)``, whether it is a subclass of ``base``.
       wanted: what an object must be, for messages: ``a subclass of Encoder``.
-      catalogues: functions that give the registered objects by name.
+      catalogues: functions that return the registered objects by name.
     """
 
     noun: str
@@ -52,7 +52,7 @@ class Kind:
     def entries(self) -> Iterator[dict[str, Any]]:
         """Yields the registered objects under every spelling: ``Adam``, ``open_seq2seq.optimizers.adam.Adam``."""
         for catalogue in self.catalogues:
-            if catalogue not in self._read:  # imports Keras only if no earlier catalogue has the name
+            if catalogue not in self._read:  # lazy, because a catalogue may import Keras
                 self._read[catalogue] = dict(self._spellings(catalogue()))
             yield self._read[catalogue]
 
@@ -75,14 +75,14 @@ _KINDS: dict[str, Kind] = {}
 
 def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None = None,
              fits: Callable[[Any], bool] | None = None, wanted: str = "") -> None:
-    """Declares a kind of name, or adds names to one.
+    """Declares a kind of name, or adds names to an existing kind.
 
     Args:
-      kind: ``encoder`` or ``lr_policy``, for example; messages replace underscores by spaces.
-      catalogue: gives objects by name; called when a name is looked up for the first time.
+      kind: for example ``encoder`` or ``lr_policy``; in messages, underscores are replaced by spaces.
+      catalogue: returns objects by name; called when a name is first looked up.
       base: base class of the objects.
-      fits: whether an object is of the kind, if ``base`` does not decide it.
-      wanted: what ``fits`` requires, in words.
+      fits: returns whether an object is of this kind, if being a subclass of ``base`` does not decide it.
+      wanted: what ``fits`` requires, in words, for messages.
     """
     known = _KINDS.setdefault(kind, Kind(kind.replace("_", " ")))
     if base is not None:
@@ -101,7 +101,7 @@ def _is_subclass(base: type, value: Any) -> bool:
 
 
 def exported(room: Any) -> Catalogue:
-    """Returns a catalogue of what a package exports by ``__all__``, by bare name and by ``package.Name``.
+    """Returns a catalogue of the objects in a package's ``__all__``, by bare name and by ``package.Name``.
 
     Args:
       room: the imported package.
@@ -110,12 +110,12 @@ def exported(room: Any) -> Catalogue:
 
 
 def with_package(named: Mapping[str, Any], package: str) -> dict[str, Any]:
-    """Returns objects by bare name and by ``package.Name``."""
+    """Returns the objects under two keys each: their bare name and ``package.Name``."""
     return {**named, **{f"{package}.{name}": value for name, value in named.items()}}
 
 
 def kind_of(base: type) -> str:
-    """Returns the kind whose objects are subclasses of a class, or of the nearest class above it; "" without one."""
+    """Returns the kind registered for a class or for its nearest base class, or "" if there is none."""
     for cls in base.__mro__:
         for name, kind in _KINDS.items():
             if kind.base is cls:
@@ -124,16 +124,16 @@ def kind_of(base: type) -> str:
 
 
 def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> Any:
-    """Returns what a config value names.
+    """Returns the object that a config value names.
 
     Args:
-      value: a string; anything else is checked and returned.
-      kind: what it names: ``encoder``; "" for anything that a module or a file holds.
-      path: its place in the config, for messages: ``decoder_params/ctc_decoder``.
-      base: required base class, if it is narrower than that of the kind.
+      value: the name; a value that is not a string is checked and returned unchanged.
+      kind: kind of the name, such as ``encoder``; "" for any object of a module or file.
+      path: the value's path in the config, such as ``decoder_params/ctc_decoder``, for messages.
+      base: required base class, if it is narrower than the base class of the kind.
 
     Raises:
-      ConfigError: nothing of that name, something of another kind, or code that must not run.
+      ConfigError: the object does not exist, is of another kind, or is defined by code that must not run.
     """
     known = _KINDS.get(kind) or Kind("object", fits=lambda _: True)
     found = _found(value, known, path) if isinstance(value, str) else value
@@ -145,17 +145,17 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
 
 
 def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Replaces strings by the objects that they name, in parameters that are declared to be names.
+    """Replaces names by the objects they refer to, in all parameters that are declared to contain names.
 
-    The parameters of a class that is found, ``<name>_params``, are treated in the same way.
+    If a name resolves to a class with declared parameters, the names in ``<name>_params`` are resolved too.
 
     Args:
-      params: of a model or a part; not changed. Values that are neither strings nor callable stay as they are.
-      specs: their declarations.
-      path: where they stand in the config, for messages: ``decoder_params``.
+      params: parameters of a model or component; not changed. Values that are neither strings nor callables are kept.
+      specs: the parameters' declarations.
+      path: path of the parameters in the config, such as ``decoder_params``, for messages.
 
     Returns:
-      (params, problems: one sentence each).
+      The resolved parameters, and the problems found, one sentence each.
     """
     resolved, problems = dict(params), []
     for name, value in params.items():
@@ -194,14 +194,14 @@ def _found(text: str, kind: Kind, path: str) -> Any:
             return names[name]
     what = f"'{path}' is {text!r}"
     if "<lambda>" in text:
-        raise ConfigError([f"{what}: a lambda has no name by which it could be found, so put a function with def in "
-                           "its place."])
+        raise ConfigError([f"{what}: a lambda cannot be found by a name. Define a function with def and give its "
+                           "name instead."])
     in_file = _IN_FILE.fullmatch(text)
     if in_file and _IDENTIFIERS.fullmatch(in_file[2]):
         return attribute(names_of_file(in_file[1], what), in_file[1], in_file[2].split("."), what)
     if in_file or not _IDENTIFIERS.fullmatch(text):
-        raise ConfigError([f"{what}, which is no name of any {kind.noun}: give an exported one, package.module.Name or "
-                           f"path/to/file.py:Name.{kind.nearest(text)}"])
+        raise ConfigError([f"{what}, which is not a valid {kind.noun} name: give an exported name, "
+                           f"package.module.Name or path/to/file.py:Name.{kind.nearest(text)}"])
     if "." not in text:
         raise ConfigError([f"{what}, but there is no such {kind.noun}.{kind.nearest(text) or _some(kind)}"])
     if untrusted_config() is None and text.startswith("tf."):
@@ -212,6 +212,6 @@ def _found(text: str, kind: Kind, path: str) -> Any:
 
 
 def _some(kind: Kind) -> str:
-    """Returns a sentence with the exported names if there are at most 20."""
+    """Returns a sentence that lists the exported names, or "" if there are none or more than 20."""
     names = sorted({name for names in kind.entries() for name in names if "." not in name})
-    return f" There are {', '.join(names)}." if 0 < len(names) <= 20 else ""
+    return f" The known names are {', '.join(names)}." if 0 < len(names) <= 20 else ""

@@ -1,4 +1,4 @@
-"""The options of one run, from the command line and the config."""
+"""The options of a run, from the command line and the config."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from open_seq2seq.config.resolve import ResolvedConfig
 
 @dataclass
 class RunOptions:
-    """One run of the command line.
+    """The options of one run of the command.
 
     Attributes:
-      mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``;
-        ``train`` under ``benchmark``.
+      mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``; always ``train`` if ``benchmark``.
       config: the config, merged, overridden and checked for this mode.
-      infer_output_file: where inference writes.
-      infer_files: what it reads instead of the config's data; empty without ``--infer_files``.
-      continue_learning: resume training from the newest checkpoint of the logdir.
-      no_dir_check: problems of the logdir are warnings; implied by ``benchmark``.
-      benchmark: measure speed; the config was changed for it.
-      enable_logs: save output, config, command line and git state; checkpoints go to ``<logdir>/logs``.
-      elastic: processes may be lost and may join while training goes on.
-      check: build and check everything, then stop before the first step.
-      argv: the arguments as they were given.
+      infer_output_file: path of the file that inference writes.
+      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``.
+      continue_learning: whether to resume training from the newest checkpoint in the logdir.
+      no_dir_check: whether problems of the logdir are only warnings; implied by ``benchmark``.
+      benchmark: whether to measure training speed; ``config`` is then adapted to it.
+      enable_logs: whether to save output, config, command line and git state, and checkpoints in ``<logdir>/logs``.
+      elastic: whether processes may leave and join during training.
+      check: whether to build and check everything and stop before the first step.
+      argv: the command-line arguments as given.
     """
 
     mode: str

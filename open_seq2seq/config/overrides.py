@@ -20,12 +20,12 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 @dataclass(frozen=True)
 class Override:
-    """One value from the command line.
+    """A config value given on the command line.
 
     Attributes:
-      section: the section it is for, ``eval_params``; None for all of them.
-      keys: the path below the section.
-      text: the value as it was typed.
+      section: the section that the value is for, such as ``eval_params``; None for all sections.
+      keys: path of the parameter below the section.
+      text: the value as typed.
     """
 
     section: str | None
@@ -34,12 +34,12 @@ class Override:
 
     @property
     def name(self) -> str:
-        """The option as the user typed it, without its value."""
+        """The option without its value, such as ``--eval_params/max_length``."""
         return "--" + "/".join((self.section, *self.keys) if self.section else self.keys)
 
 
 def parse_value(text: str) -> Any:
-    """Reads a value: Python literals and YAML's words and flow collections; anything else is text.
+    """Parses a value: a Python literal, a YAML word such as ``null``, or a YAML flow collection; else, a string.
 
     >>> [parse_value(t) for t in ("1e-3", "true", "None", "[1, 2]", "{a: 1}", "'7'", "x/y.txt")]
     [0.001, True, None, [1, 2], {'a': 1}, '7', 'x/y.txt']
@@ -59,10 +59,10 @@ def parse_value(text: str) -> Any:
 
 
 def typed_like(text: str, old: Any) -> Any:
-    """Reads a value and converts it to the type of the one it replaces if that is unambiguous.
+    """Parses a value and converts it to the type of the value it replaces, if the conversion is unambiguous.
 
-    Text stays text, ``1`` becomes True for a bool, and ``1e5`` an int for an int. The declared type decides other
-    cases when the parameters are checked.
+    A value that replaces a string stays a string; ``1`` becomes True if it replaces a bool, and ``1e5`` an int if it
+    replaces an int. In all other cases, the declared type decides when the parameters are checked.
     """
     value = parse_value(text)
     if isinstance(old, str) and value is not None and not isinstance(value, (str, list, dict)):
@@ -75,14 +75,14 @@ def typed_like(text: str, old: Any) -> Any:
 
 
 def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list[Override]:
-    """Turns arguments that are not flags of the command into overrides.
+    """Parses the arguments that are not flags of the command as overrides.
 
     Args:
       arguments: ``--a/b=value``, or ``--a/b`` followed by ``value``.
       flags: the command's own flags, such as ``--mode``, for suggestions.
 
     Raises:
-      ConfigError: arguments of another form; it lists all of them.
+      ConfigError: some arguments have another form; the error lists all of them.
     """
     problems: list[str] = []
     overrides: list[Override] = []
@@ -106,13 +106,13 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
         section = keys[0] if keys[0] in SECTIONS else None
         below = keys[1:] if section else keys
         if len(keys) > DEEPEST:
-            problems.append(f"'{name}' has {len(keys):,} parts, but a config is not nested more than {DEEPEST} deep.")
+            problems.append(f"'{name}' has {len(keys):,} levels, but a config may have at most {DEEPEST}.")
         elif not all(keys):
             problems.append(f"'{name}' has an empty part: write --key/subkey=value.")
         elif not below:
             problems.append(f"'{name}' names a whole section: write {name}/key=value.")
         else:
-            # A value of base_params holds in every section.
+            # A value given for base_params applies to every section.
             overrides.append(Override(None if section == "base_params" else section, below, text))
     if problems:
         raise ConfigError(problems)
@@ -129,11 +129,11 @@ def apply_overrides(params: Mapping[str, Any], overrides: Iterable[Override],
 
     Args:
       params: merged parameters; not changed.
-      overrides: in the order they were given; of two for one key the later wins.
-      sections: the sections these parameters come from: overrides for others are left out.
+      overrides: the values in the order given; if a key is given twice, the last value wins.
+      sections: the sections that the parameters come from; overrides for other sections are ignored.
 
     Returns:
-      (params, problems: one sentence each).
+      The new parameters, and the problems found, one sentence each.
     """
     result: dict[str, Any] = copy_nested(params)
     names = set(sections)
@@ -152,7 +152,7 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
             place[key] = {}
         if not isinstance(place[key], dict):
             path = "/".join(override.keys[:depth + 1])
-            return (f"'{override.name}' cannot be set: '{path}' is {place[key]!r}, which has nothing below it; "
+            return (f"'{override.name}' cannot be set, because '{path}' is {place[key]!r}, not a dict: "
                     f"give --{path}=value instead.")
         place = place[key]
     key = override.keys[-1]
@@ -161,7 +161,7 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
     if problem := size_problem(value):
         return f"'{override.name}' {problem}."
     if isinstance(old, dict) and value is not None and not isinstance(value, dict):
-        return (f"'{override.name}' is {override.text!r}, but this is a dict: "
+        return (f"'{override.name}' is {override.text!r}, but the parameter is a dict: "
                 f"give {override.name}/key=value, or {override.name}='{{key: value}}'.")
     if isinstance(old, dict) and isinstance(value, dict):
         place[key], problems = merge_params(old, value, override.name)

@@ -1,14 +1,14 @@
-"""Declared parameters: what a component accepts, and checks of given values.
+"""Declarations of the parameters that a component accepts, and checks of the values that a config gives.
 
-A component declares its parameters by ``get_required_params`` and
-``get_optional_params``, each a dict from name to a *spec*:
+A component declares its parameters in ``get_required_params`` and ``get_optional_params``. Each returns a dict from
+parameter name to a *spec*:
 
-* a type, or a tuple of types: ``int``, ``(str, type)``;
+* a type or a tuple of types: ``int``, ``(str, type)``;
 * a list of allowed values: ``["layernorm_L1", "layernorm_L2"]``;
-* ``Param(spec, default, doc, unit)``, which adds a default, a description, and the range of numbers.
+* ``Param(spec, default, doc, unit)``, which adds a default, a description, and a range for numbers.
 
-Numbers must be finite in FP32, integers must fit into 64 bits, and text must not contain the character NUL, which file
-names cannot contain. A bound of ``math.inf`` allows infinity.
+Numbers must be finite in FP32, integers must fit into 64 bits, and strings must not contain the character NUL, which
+file names cannot contain. A bound of ``math.inf`` allows infinity.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Specs = Mapping[str, Any]
 
 _LARGEST_FLOAT = 3.4028234663852886e38  # of FP32
 _LARGEST_INT = 2 ** 63 - 1
-# What a changed value means when a run is resumed or its weights are used: see ``Param.on_change``.
+# What happens if a value has changed when a run is resumed or its weights are used; see ``Param.on_change``.
 REFUSE, SAY, FREE = "refuse", "say", "free"
-_SHOWN = 200  # characters of a value in a message
+_SHOWN = 200  # maximum number of characters of a value in a message
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,25 @@ class Param:
 
     Attributes:
       type: a type, a tuple of types, or a list of allowed values.
-      default: value when absent (optional parameters only).
-      doc: one sentence for the generated parameter reference.
-      unit: what a number counts: ``tokens``, ``seconds``, ``steps``, ``examples``.
-      derived: whether the model fills it in, so that a config need not give it.
-      names: what a string names, such as ``encoder`` or ``initializer``; "" if strings are only text.
-      file: the kind of file that it names: ``asset`` is needed by inference, and each checkpoint has a copy; ``large``
-        is needed too, and is kept once beside the checkpoints; ``data`` holds examples, and ``list`` holds examples
-        and is read only once; checkpoints have fingerprints of both. For a dict, the kinds by entry:
+      default: value of an optional parameter that the config does not give.
+      doc: one-sentence description for the generated parameter reference.
+      unit: unit of a number, such as ``tokens``, ``seconds``, ``steps`` or ``examples``.
+      derived: whether the model computes the value, so that a config need not give it.
+      names: kind of object that a string names, such as ``encoder`` or ``initializer``; "" for ordinary strings.
+      file: kind of file that the parameter names. ``asset``: inference needs the file, and each checkpoint contains a
+        copy. ``large``: inference needs the file, and one copy is kept beside the checkpoints. ``data``: the file
+        contains examples and is read throughout a run. ``list``: the file contains examples and is read only once.
+        Checkpoints contain fingerprints of ``data`` and ``list`` files. For a dict, the kinds are given by entry:
         ``{"model": "asset"}``. See ``config.files``.
-      on_change: what happens if the value differs from that of a checkpoint: ``refuse`` if the weights would compute
-        another function, or read another kind of input; ``say`` (the default) if a resumed run would continue
-        differently; ``free`` if results do not depend on it, or only those of the search do. For a dict or a list of
-        dicts also by entry: ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
-      minimum: smallest number allowed; the bounds hold for each number of a list too.
-      maximum: largest number allowed.
-      above: lower bound that is not allowed itself.
-      below: upper bound that is not allowed itself.
+      on_change: what happens if the value differs from the one in a checkpoint. ``refuse``: an error, because the
+        weights would compute another function or expect another kind of input. ``say`` (default): a message, because
+        a resumed run would continue differently. ``free``: nothing, because no results depend on the value, or only
+        those of the search. For a dict or a list of dicts, the reaction can be given by entry:
+        ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
+      minimum: smallest allowed number; this and the other bounds also apply to each number in a list.
+      maximum: largest allowed number.
+      above: exclusive lower bound.
+      below: exclusive upper bound.
     """
 
     type: Any
@@ -76,7 +78,7 @@ def as_param(spec: Any) -> Param:
 
 
 def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
-    """Returns declarations with this ``on_change``, except those that have their own."""
+    """Returns the declarations with ``on_change`` set wherever it was not given."""
     return {name: replace(spec, on_change=spec.on_change or on_change) if isinstance(spec, Param) else spec
             for name, spec in specs.items()}
 
@@ -92,7 +94,7 @@ def describe_type(spec: Any) -> str:
 
 
 def describe_range(spec: Any) -> str:
-    """Returns the bounds in words: ``at least 1``, ``above 0 and at most 1``; empty without bounds."""
+    """Returns the bounds in words: ``at least 1``, ``above 0 and at most 1``; an empty string if there are none."""
     param = as_param(spec)
     bounds = {word: f"{bound:.15g}" for word, bound in (
         ("at least", param.minimum), ("above", param.above), ("at most", param.maximum), ("below", param.below))
@@ -103,13 +105,12 @@ def describe_range(spec: Any) -> str:
 
 
 def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
-    """Fits a value to a spec: ints become floats, 1e5 an int, numeric strings become numbers.
+    """Coerces a value to the type of a spec: an int to a float, 1e5 to an int, a numeric string to a number.
 
-    YAML reads ``1e-3`` as a string, so strings are parsed where a number is declared
-    and a string is not.
+    Strings are parsed if the spec allows a number but no string, because YAML 1.1 reads ``1e-3`` as a string.
 
     Returns:
-      (value, whether it fits).
+      The coerced value, and whether it matches the spec.
     """
     param = as_param(spec)
     kind = param.type
@@ -149,16 +150,16 @@ def _parse_number(text: str, types: tuple[type, ...]) -> tuple[Any, bool]:
 
 
 def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tuple[Any, str]:
-    """Fits a value to a spec, and checks that it is in range.
+    """Coerces a value to a spec and checks its range.
 
     Args:
-      value: what the user gave.
+      value: the value in the config.
       spec: a type, a tuple of types, a list of allowed values, or a ``Param``.
-      path: its place in the config.
-      required: whether None is refused unless the type allows it.
+      path: the value's path in the config, for messages.
+      required: if True, None is accepted only if the type includes None; if False, also if the default is None.
 
     Returns:
-      (the fitted value, what is wrong with it: one sentence, or an empty string).
+      The coerced value, and one sentence that says what is wrong with it, or an empty string.
     """
     param = as_param(spec)
     fitted, fits = coerce(value, Param(param.type, 0) if required else spec)
@@ -167,7 +168,7 @@ def check_value(value: Any, spec: Any, path: str, required: bool = False) -> tup
     if object in (param.type if isinstance(param.type, tuple) else (param.type,)) or isinstance(param.type, list):
         return fitted, ""
     wanted = next((found for found in map(_fault(param), _leaves(fitted)) if found), "")
-    verb = "what is in it has to be" if isinstance(fitted, (list, tuple)) else "has to be"
+    verb = "each of its values has to be" if isinstance(fitted, (list, tuple)) else "has to be"
     return fitted, f"'{path}' is {shown(value)} but {verb} {wanted}." if wanted else ""
 
 
@@ -176,21 +177,22 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except Exception as error:
-        # Python does not convert integers of thousands of digits, and a class that the config defines may fail.
+        # Python refuses to convert integers of thousands of digits, and a class defined in the config may raise.
         digits = isinstance(error, ValueError) and "digits" in str(error)
-        text = f"a {type(value).__name__} " + ("with a number of thousands of digits" if digits else "without a text")
+        why = "with thousands of digits" if digits else "that cannot be shown as text"
+        text = f"a value of type {type(value).__name__} {why}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
 
 
 def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
-    """Checks arguments that are not declared: numbers must be finite, and text must not contain the character NUL.
+    """Checks undeclared arguments: numbers must be finite, and strings must not contain the character NUL.
 
     Args:
-      arguments: what the user gave.
-      path: their place in the config.
+      arguments: the arguments in the config.
+      path: path of the arguments in the config, for messages.
 
     Returns:
-      One sentence for each mistake.
+      The problems found, one sentence each.
     """
     fault = _fault(Param(object))
     wanted = {name: next(filter(None, map(fault, _leaves(value))), "") for name, value in arguments.items()}
@@ -199,7 +201,7 @@ def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yields the values in lists and tuples; values in dicts have declarations of their own."""
+    """Yields the values in nested lists and tuples; dicts are not searched, because their entries are declared."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
@@ -208,7 +210,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _fault(param: Param) -> Callable[[Any], str]:
-    """Returns a function from a number or text to what it must be instead; empty if nothing is wrong."""
+    """Returns a function that says what a number or string must be instead, or "" if it is valid."""
     or_none = " or None" if isinstance(param.type, tuple) and type(None) in param.type else ""
 
     def fault(value: Any) -> str:
@@ -224,7 +226,7 @@ def _fault(param: Param) -> Callable[[Any], str]:
             return "" if value in (param.minimum, param.maximum) else f"a finite number{or_none}"
         if isinstance(value, int) and abs(value) > _LARGEST_INT:
             return f"from -2^63 to 2^63 - 1{or_none}"
-        return f"from -3.4e38 to 3.4e38, which FP32 holds,{or_none}".rstrip(",") if abs(value) > _LARGEST_FLOAT else ""
+        return f"from -3.4e38 to 3.4e38 (the range of FP32){or_none}" if abs(value) > _LARGEST_FLOAT else ""
 
     return fault
 
@@ -236,16 +238,16 @@ def _is_within(value: float, param: Param) -> bool:
 
 def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
                  path: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Checks a params dict against declarations, and fits its values to them.
+    """Checks a params dict against its declarations and coerces the values.
 
     Args:
-      params: what the user gave.
-      required: name to spec of the parameters that must be present.
-      optional: name to spec of the others; their defaults fill what is absent.
-      path: the dict's place in the config, for messages: ``encoder_params``.
+      params: the dict in the config.
+      required: specs, by name, of the parameters that must be present.
+      optional: specs, by name, of all other parameters.
+      path: the dict's path in the config, such as ``encoder_params``, for messages.
 
     Returns:
-      (params with defaults filled in, problems: one sentence each).
+      The parameters with defaults filled in, and the problems found, one sentence each.
     """
     known = {**optional, **required}
     prefix = f"{path}/" if path else ""
@@ -257,7 +259,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
             continue
         checked[name], problem = check_value(value, known[name], prefix + name, name in required)
         if name.endswith("_params") and isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
-            problem = f"'{prefix}{name}' is {shown(value)} but has to be a dict from names to values."
+            problem = f"'{prefix}{name}' is {shown(value)} but has to be a dict whose keys are strings."
         problems += [problem] if problem else []
     for name in required:
         if name not in params:
@@ -274,14 +276,14 @@ def check_entries(entries: Sequence[Any], required: Specs, optional: Specs, path
     """Checks a list of params dicts, such as the layers of an encoder; see ``check_params``.
 
     Args:
-      entries: what the user gave.
-      required: of each entry.
-      optional: of each entry.
-      path: the list's place in the config.
-      problems_of: (entry, its place) → further problems of an entry whose names and types are right.
+      entries: the list in the config.
+      required: specs, by name, of the parameters that each entry must have.
+      optional: specs, by name, of all other parameters of an entry.
+      path: the list's path in the config, for messages.
+      problems_of: (entry, its path) → further problems of an entry whose names and types are valid.
 
     Returns:
-      (entries without problems, with defaults filled in, by their place; problems: one sentence each).
+      The entries without problems, by path, with defaults filled in; and the problems found, one sentence each.
     """
     checked: dict[str, dict[str, Any]] = {}
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""From a config file and a command line to the parameters of each mode."""
+"""Resolves a config file and the command line into the parameters of each mode."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ExtraCheck = Callable[[Any, dict[str, Any], str, dict[str, Any]], Iterable[str]]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How ``--benchmark`` rewrites a config.
+    """How ``--benchmark`` changes a config.
 
     Attributes:
-      steps: length of the run.
-      start: first step that is timed; the config's ``bench_start``, or 10, when None.
+      steps: number of steps of the run.
+      start: first timed step; if None, the config's ``bench_start``, or 10 if the config does not give it.
     """
 
     steps: int = 20
@@ -34,19 +34,19 @@ class Benchmark:
 
 
 def sections_of(mode: str) -> tuple[str, ...]:
-    """Returns the sections that a run in ``mode`` needs: ``train_eval`` needs two."""
+    """Returns the sections that a run in ``mode`` needs; ``train_eval`` needs two."""
     return ("train", "eval") if mode == "train_eval" else (mode,)
 
 
 @dataclass
 class ResolvedConfig:
-    """The parameters of a run: merged, overridden, checked.
+    """The parameters of a run after merging, overrides and checks.
 
     Attributes:
       config_file: the config as written.
-      mode: the run's mode; ``train`` under ``--benchmark``.
+      mode: the run's mode; ``train`` with ``--benchmark``.
       overrides: values from the command line.
-      benchmark: how the training parameters are rewritten, or None.
+      benchmark: how ``--benchmark`` changes the training parameters, or None.
     """
 
     config_file: ConfigFile
@@ -62,14 +62,14 @@ class ResolvedConfig:
 
     @property
     def sections(self) -> tuple[str, ...]:
-        """The sections that this run needs, of ``train``, ``eval``, ``infer``, ``interactive_infer``."""
+        """The sections that this run needs, out of ``train``, ``eval``, ``infer`` and ``interactive_infer``."""
         return sections_of(self.mode)
 
     def params(self, section: str) -> dict[str, Any]:
-        """Returns the parameters of ``train``, ``eval``, ``infer`` or ``interactive_infer``: a new dict each time.
+        """Returns a new dict with the parameters of ``train``, ``eval``, ``infer`` or ``interactive_infer``.
 
         Raises:
-          ConfigError: a section that this run does not need, and that was not checked before, cannot be merged.
+          ConfigError: a section that ``resolve`` did not check, because the run does not need it, cannot be merged.
         """
         if section not in self._checked:
             params, problems = self.merge(section)
@@ -80,11 +80,11 @@ class ResolvedConfig:
         return copy_nested(self._checked[section])
 
     def given(self, section: str) -> dict[str, Any]:
-        """Returns the values that the section and the command line give, without those inherited from base_params.
+        """Returns the values given by the section and the command line, without those inherited from base_params.
 
-        A value that only repeats base_params (``decoder`` named again) is left out. So if ``decoder`` is in the
-        result, the class was replaced, and inherited ``decoder_params`` that the new class does not know may be
-        dropped; those in the result may not.
+        A value that only repeats that of base_params is left out. So if ``decoder`` is in the result, the decoder's
+        class was replaced, and inherited ``decoder_params`` that the new class does not know may be dropped. The
+        ``decoder_params`` in the result may not be dropped.
         """
         own = self.config_file.sections.get(_source(self.config_file, section), {})
         given, _ = apply_overrides(own, self.overrides, _names(self.config_file, section))
@@ -93,7 +93,7 @@ class ResolvedConfig:
                 if isinstance(value, Mapping) or key not in base or not same(base[key], value)}
 
     def merge(self, section: str) -> tuple[dict[str, Any], list[str]]:
-        """Merges a section over the base, then sets the command line's values: (params, problems)."""
+        """Merges a section into the base and applies the overrides; returns the parameters and the problems found."""
         file = self.config_file
         source = _source(file, section)
         params, problems = merge_params(file.sections["base_params"], file.sections.get(source, {}), source)
@@ -103,13 +103,13 @@ class ResolvedConfig:
         return params, problems + more
 
     def as_sections(self) -> dict[str, Any]:
-        """Returns a config equal to this one, overrides included, for ``serialize.write_yaml``.
+        """Returns an equivalent config with the overrides applied, for ``serialize.write_yaml``.
 
-        Each section holds only what differs from ``base_params``.
+        Each section contains only the values that differ from ``base_params``.
         """
         file = self.config_file
         base, _ = apply_overrides(file.sections["base_params"], self.overrides, ())
-        model_problems(base, "base", self.mode)  # only for the standard forms, which the sections have too
+        model_problems(base, "base", self.mode)  # only normalizes spellings, as was done in the sections
         result: dict[str, Any] = {"base_model": file.base_model, "base_params": base}
         for section in ("train", "eval", "infer", "interactive_infer"):
             if section in self.sections or f"{section}_params" in file.sections:
@@ -119,7 +119,7 @@ class ResolvedConfig:
 
 
 def _source(file: ConfigFile, section: str) -> str:
-    """Returns the name of the section in the file; interactive inference uses that of inference by default."""
+    """Returns the section's name in the file; ``infer_params`` if the file has no ``interactive_infer_params``."""
     if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
         return "infer_params"
     return f"{section}_params"
@@ -137,7 +137,7 @@ def _rewrite_for_timing(params: dict[str, Any], benchmark: Benchmark) -> None:
 
 
 def check_mode(mode: str) -> None:
-    """Raises ConfigError when there is no such mode."""
+    """Raises ConfigError if the mode is unknown."""
     if mode not in MODES:
         hint = did_you_mean(mode, MODES)
         raise ConfigError([f"The mode is {mode!r} but has to be one of {', '.join(MODES)}.{hint}"])
@@ -148,14 +148,14 @@ def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = 
     """Merges, overrides and checks the parameters that a run needs.
 
     Args:
-      config_file: from ``load_config``.
+      config_file: the config that ``load_config`` returned.
       mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``.
-      overrides: from ``parse_overrides``.
-      benchmark: rewrite the training parameters for timing; the mode becomes ``train``.
-      extra_check: checks of the model and its components, which this package does not know.
+      overrides: the overrides that ``parse_overrides`` returned.
+      benchmark: if given, the training parameters are changed for timing, and the mode becomes ``train``.
+      extra_check: checks the parameters of the model and its components, which this package does not know.
 
     Raises:
-      ConfigError: every problem found, together.
+      ConfigError: the config has problems; the error lists all of them.
     """
     check_mode(mode)
     config = ResolvedConfig(config_file, "train" if benchmark else mode, list(overrides), benchmark)
@@ -169,6 +169,6 @@ def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = 
         problems += found
         config._checked[section] = params
     if problems:
-        # Train and eval share most parameters, and so most mistakes.
+        # Each problem once: train and eval share most parameters, and so most problems.
         raise ConfigError(list(dict.fromkeys(problems)))
     return config

@@ -1,4 +1,4 @@
-"""Resolved parameters as YAML text that loads back: objects become the names that configs use for them."""
+"""Writes resolved parameters as YAML that can be loaded again; objects are written as the names that configs use."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ _TF_PLACES = ("tf.nn", "tf.math", "tf", "tf.keras.activations", "tf.keras.initia
 
 
 def to_plain(value: Any) -> Any:
-    """Turns config values into dicts, lists, strings, numbers, booleans and None.
+    """Converts config values to dicts, lists, strings, numbers, booleans and None.
 
-    Classes and functions become the names by which a config can give them: an exported
-    name (``TransformerEncoder``), a public name of TensorFlow (``tf.nn.relu``),
-    ``package.module.Name``, or ``path/to/file.py:Name`` for those defined in the config
-    itself or beside it. A lambda has no name; its place in the file is written, to be read by people.
+    Classes and functions are replaced by names that a config can use: an exported name (``TransformerEncoder``), a
+    public TensorFlow name (``tf.nn.relu``), ``package.module.Name``, or ``path/to/file.py:Name`` for objects defined
+    in the config or in a file beside it. A lambda has no name; its file and line are written, for human readers only.
     """
     if value is None or type(value) in (bool, str):
         return value
@@ -54,7 +53,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields the items; ``initializer: GlorotUniform(seed=1)`` becomes a class name and ``initializer_params``."""
+    """Yields plain items; ``initializer: GlorotUniform(seed=1)`` becomes a class name and ``initializer_params``."""
     split = {key: value for key, value in params.items()
              if not isinstance(value, type) and callable(getattr(value, "get_config", None))
              and not params.get(f"{key}_params")}
@@ -69,14 +68,14 @@ def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _without_generator(value: Any) -> Any:
-    """Returns the seed of a Keras SeedGenerator that is given as a dict; other values unchanged."""
+    """Returns the seed if the value is the serialized form (a dict) of a Keras SeedGenerator, else the value."""
     if isinstance(value, Mapping) and value.get("class_name") == "SeedGenerator":
         return value.get("config", {}).get("seed")
     return value
 
 
 def _is_kerases(key: Any, value: type) -> bool:
-    # Keras looks its initialisers and regularisers up by their bare names.
+    # Keras finds its initialisers and regularisers by their bare names.
     return str(key).endswith(("initializer", "regularizer")) and value.__module__.startswith("keras.")
 
 
@@ -97,7 +96,7 @@ def _name_of(value: Any) -> str:
 
 
 def _exported_name(value: Any, module: str, name: str) -> str:
-    """Returns the bare name if a package exports it, where strings in configs are looked up."""
+    """Returns the bare name if the object's package exports it, else the full name; configs can use either."""
     room = sys.modules.get(".".join(module.split(".")[:2]))
     return name if getattr(room, name, None) is value else f"{module}.{name}"
 
@@ -120,15 +119,15 @@ def _tensorflow_name(value: Any, name: str) -> str | None:
 
 
 def to_yaml(value: Any) -> str:
-    """Returns a config, or any part of one, as YAML text; a whole config can be read back by ``load_config``."""
+    """Returns a config, or any part of one, as YAML text; ``load_config`` can read a whole config back."""
     return dump_yaml(to_plain(value))
 
 
 def write_yaml(sections: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes a config as YAML; a crash in between leaves the old file or none.
+    """Writes a config as YAML; after a crash, the file is complete, unchanged or absent.
 
     Args:
-      sections: ``base_model``, ``base_params``, … as from ``ResolvedConfig.as_sections``.
+      sections: ``base_model``, ``base_params``, …, as ``ResolvedConfig.as_sections`` returns them.
       path: file to write.
     """
     with disk.writing(path, disk.always) as file:

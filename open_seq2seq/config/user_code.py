@@ -1,7 +1,7 @@
-"""Code from outside the package: the only module that executes configs, and imports what they name.
+"""Executes configs and imports the code that they name; no other module runs code from outside the package.
 
-A config that a user gives may name any code. A config in a logdir is data, because somebody else may have made it.
-Within ``untrusted`` nothing outside the package is imported or executed, whichever function asks for it.
+A config that the user gives is trusted and may name any code. A config in a logdir may come from somebody else and is
+treated as data. Within ``untrusted``, no code from outside the package is imported or executed.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Any
 
 from open_seq2seq.utils.errors import ConfigError, UserError, did_you_mean
 
-# Module names and files: of the configs executed so far, of what they imported from their own folders, and of the
+# Files by module name: the configs executed so far, the modules that these imported from their own folders, and the
 # files that config values name, as in ``parts.py:MyEncoder``.
 _configs: dict[str, str] = {}
 _siblings: dict[str, str] = {}
 _named: dict[str, str] = {}
-# What has been executed, by file: a name means the same object as long as the file is not executed again.
+# Globals of each executed file, by path, so that a name refers to the same object until the file is executed again.
 _namespaces: dict[str, Mapping[str, Any]] = {}
-# The configs that are data and in use now. A state of the process, because models are traced in threads too.
+# The untrusted configs in use. This is global, not thread-local, because models are also traced in other threads.
 _data: list[str] = []
 
 
 @contextmanager
 def untrusted(config: str | None) -> Iterator[None]:
-    """Within this context no code from outside the package is imported or executed, in any thread.
+    """Context manager within which no thread imports or executes code from outside the package.
 
     Args:
-      config: the config that is data, for messages; None for a trusted one, for which nothing changes.
+      config: path of the untrusted config, for messages; None for a trusted config, for which nothing changes.
     """
     if config is None:
         yield
@@ -50,27 +50,27 @@ def untrusted(config: str | None) -> Iterator[None]:
 
 
 def untrusted_config() -> str | None:
-    """Returns the config in use that is data; None if all code is trusted."""
+    """Returns the path of the untrusted config in use; None if all code is trusted."""
     return _data[-1] if _data else None
 
 
 def require_trust(what: str) -> None:
-    """Raises ConfigError where code from outside the package must not run.
+    """Raises ConfigError if code from outside the package must not run, because an untrusted config is in use.
 
     Args:
-      what: who asks for it: ``'encoder' is 'parts.py:MyEncoder'``.
+      what: the config entry that requires the code, as the start of a sentence: ``'encoder' is 'parts.py:MyEncoder'``.
     """
     config = untrusted_config()
     if config is not None:
-        raise ConfigError([f"{what}, which is code from outside the package, but {config} lies in a logdir, which is "
-                           "data: add --trust_code if you trust its author."])
+        raise ConfigError([f"{what}, which is code from outside the package. The config {config} is in a logdir and "
+                           "may not run such code: add --trust_code if you trust the author of the config."])
 
 
 def execute_config(path: str) -> dict[str, Any]:
-    """Executes a config file, with the name ``tf`` ready for use; returns its names.
+    """Executes a config file, with the name ``tf`` predefined, and returns its globals.
 
     Raises:
-      ConfigError: it cannot be executed.
+      ConfigError: the file cannot be executed.
     """
     import tensorflow as tf
 
@@ -83,14 +83,14 @@ def execute_config(path: str) -> dict[str, Any]:
 
 
 def names_of_file(path: str, what: str) -> Mapping[str, Any]:
-    """Executes a Python file that a config names, unless it has been executed before; returns its names.
+    """Executes a Python file that a config names, unless it has been executed before, and returns its globals.
 
     Args:
-      path: of the file; ``~`` is the home folder.
-      what: who asks for it, for messages.
+      path: the file; ``~`` is expanded to the home folder.
+      what: the config entry that names the file, as the start of a sentence, for messages.
 
     Raises:
-      ConfigError: it does not exist, cannot be executed, or must not be.
+      ConfigError: the file does not exist, cannot be executed, or must not be executed.
     """
     require_trust(what)
     full = os.path.abspath(os.path.expanduser(path))
@@ -111,7 +111,7 @@ def names_of_file(path: str, what: str) -> Mapping[str, Any]:
 
 
 def _module_of_package(path: str, what: str, others: list[str]) -> ModuleType | None:
-    """Imports a file that belongs to a package, and may use relative imports; None for other files."""
+    """Imports a file that belongs to a package, so that its relative imports work; returns None for other files."""
     root, names = os.path.dirname(path), [os.path.splitext(os.path.basename(path))[0]]
     while os.path.isfile(os.path.join(root, "__init__.py")):
         names.insert(0, os.path.basename(root))
@@ -129,13 +129,13 @@ def _executed_module(path: str, what: str, others: list[str]) -> ModuleType:
     import tensorflow as tf
 
     stem = name = "open_seq2seq_user_" + os.path.splitext(os.path.basename(path))[0]
-    while _named.get(name, path) != path:  # another folder's file of that name
+    while _named.get(name, path) != path:  # a file of the same name in another folder
         name = f"{stem}_{len(_named)}"
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     _named[name] = path
-    module.tf = tf  # type: ignore[attr-defined]  # configs find it in their globals too
-    sys.modules[name] = module  # dataclasses look there while a class is made
+    module.tf = tf  # type: ignore[attr-defined]  # predefined, as in configs
+    sys.modules[name] = module  # the dataclass decorator looks its module up there
     try:
         with _reported(path, what), _importable_siblings(os.path.dirname(path), others):
             spec.loader.exec_module(module)  # type: ignore[union-attr]
@@ -145,14 +145,14 @@ def _executed_module(path: str, what: str, others: list[str]) -> ModuleType:
 
 
 def imported(dotted: str, what: str) -> Any:
-    """Imports ``package.module`` and returns what ``package.module.Name`` names, ``Name`` with further dots included.
+    """Imports ``package.module`` and returns the object ``package.module.Name``; ``Name`` may contain further dots.
 
     Args:
-      dotted: at least two identifiers with dots between them.
-      what: who asks for it, for messages.
+      dotted: at least two identifiers, separated by dots.
+      what: the config entry that gives the name, as the start of a sentence, for messages.
 
     Raises:
-      ConfigError: there is no such module or name, the module fails, or code must not be imported.
+      ConfigError: the module or name does not exist, the import fails, or code must not be imported.
     """
     require_trust(what)
     parts, what = dotted.split("."), f"{what}, which cannot be imported"
@@ -161,7 +161,7 @@ def imported(dotted: str, what: str) -> Any:
 
 
 def _innermost_module(parts: list[str], what: str) -> tuple[ModuleType, int]:
-    """Imports the leading parts that are packages and modules; returns the last one and their number."""
+    """Imports the leading parts that are packages and modules; returns the last module and the number of such parts."""
     module: Any = None
     for depth in range(1, len(parts)):
         inner = getattr(module, parts[depth - 1], None)
@@ -172,17 +172,23 @@ def _innermost_module(parts: list[str], what: str) -> tuple[ModuleType, int]:
             with _reported("", what, (UserError, KeyboardInterrupt, ModuleNotFoundError)):
                 module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if module is None or error.name != name:  # the second: an existing module lacks an import
+            if module is None or error.name != name:  # not found, or found but one of its own imports is missing
                 raise ConfigError([f"{what}: {error}."]) from error
             return module, depth - 1
     return module, len(parts) - 1
 
 
 def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
-    """Looks names up one after the other, from an object or a mapping.
+    """Looks up a chain of names, such as ``["Outer", "Inner"]``, starting from an object or mapping.
+
+    Args:
+      found: the object or mapping to start from.
+      place: name of ``found``, for messages.
+      names: the names, outermost first.
+      what: start of the error message.
 
     Raises:
-      ConfigError: a name is missing; ``what`` begins the sentence.
+      ConfigError: a name does not exist.
     """
     for name in names:
         try:
@@ -197,7 +203,7 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
 @contextmanager
 def _reported(path: str, what: str,
               passed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
-    """Turns an error of executed code into a ConfigError of one sentence."""
+    """Converts an exception raised by executed code to a ConfigError with one sentence."""
     try:
         yield
     except passed:
@@ -213,7 +219,7 @@ def _reported(path: str, what: str,
 
 
 def describe_error(error: BaseException) -> str:
-    """Returns an error as Python shows it, ``ValueError: text``; its class may be the config's own."""
+    """Returns an error as ``ValueError: text``, even if its class comes from the config and its ``str`` fails."""
     try:
         text = str(error)
     except Exception:
@@ -222,12 +228,12 @@ def describe_error(error: BaseException) -> str:
 
 
 def _begin(path: str, what: str) -> str:
-    """Returns the beginning of a sentence; empty if the place in the config file follows."""
+    """Returns the start of an error message, or "" if the message will start with file and line."""
     return "" if path and what.endswith(path) else f"{what}, but " if path else f"{what}: "
 
 
 def _where(path: str, error: BaseException) -> str:
-    """Returns the innermost line in the file, or in one beside it, that the error passed through."""
+    """Returns file and line of the innermost traceback frame that is in the file or in another file of its folder."""
     folder = os.path.dirname(path)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if path and os.path.dirname(f.filename) == folder]
     return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else f"{path}: " if path else ""
@@ -239,7 +245,7 @@ def _hint(error: BaseException) -> str:
     if wanted:
         return did_you_mean(wanted[1], dir(sys.modules.get(wanted[2])))
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == "tensorflow":
-        return (" This is a name of TensorFlow 1: initialisers are in tf.keras.initializers, regularisers in "
+        return (" This is a name from TensorFlow 1: initialisers are now in tf.keras.initializers, regularisers in "
                 "tf.keras.regularizers, and the toolkit's own classes can be given by name.")
     if isinstance(error, NameError) and error.name:
         return did_you_mean(error.name, dir(builtins))
@@ -248,12 +254,12 @@ def _hint(error: BaseException) -> str:
 
 @contextmanager
 def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) -> Iterator[None]:
-    """Lets code import files beside it, as a script can.
+    """Context manager within which the executed file can import modules from its own folder, as a script can.
 
     Args:
-      folder: of the file that is executed.
-      forgotten: names of modules to import again, because another config may have a file of the same name. A file that
-        a config names shares modules with the config beside it.
+      folder: folder of the executed file.
+      forgotten: names of modules to remove from ``sys.modules`` first, because files of the same name in another folder
+        may have been imported. A file that a config names shares modules with a config in the same folder.
     """
     for name in forgotten:
         sys.modules.pop(name, None)
@@ -266,8 +272,8 @@ def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) 
             sys.path = []
         if folder in sys.path:
             sys.path.remove(folder)
-        # At the end of the path the folder still serves later imports, inside functions. Entries that the code
-        # removed are put back, because the toolkit's own imports need them.
+        # The folder is moved to the end of sys.path, where imports inside functions can still find it later. Entries
+        # that the code removed are restored, because the toolkit's own imports need them.
         sys.path.extend(place for place in dict.fromkeys((*places, folder)) if place not in sys.path)
         new = set(sys.modules) - before - set(_named)
         _siblings.update({name: str(sys.modules[name].__file__) for name in new if _lies_in(name, folder)})
@@ -283,9 +289,12 @@ def _lies_in(name: str, folder: str) -> bool:
 
 
 def source_file(module: str) -> str | None:
-    """Returns the file of a module that is a config, lies beside one, or is named in one; None for others.
+    """Returns the file of a module that is a config, was imported from a config's folder, or is named in a config.
 
     Args:
       module: ``__module__`` of a class or function.
+
+    Returns:
+      The path; None for all other modules.
     """
     return _configs.get(module) or _siblings.get(module) or _named.get(module)

@@ -1,4 +1,4 @@
-"""The toolkit's YAML: PyYAML's safe subset with numbers and None as people write them."""
+"""Reads and writes the toolkit's YAML: PyYAML's safe subset, which also accepts ``1e-3`` and ``None``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import yaml
 # PyYAML follows YAML 1.1, in which 1e-3 is a string because it has no dot.
 _FLOAT = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$")
 _NONE = re.compile(r"None$")
-# Far more than any config has. A few lines of anchors can stand for more values than fit into memory.
+# Limit far above what a real config needs. A few lines with anchors can expand to more values than fit in memory.
 _MOST_VALUES = 100_000
 
 
 class Loader(yaml.SafeLoader):
-    """Safe loader that also reads ``1e-3`` and ``None``, and refuses repeated keys and too many values."""
+    """Safe loader that also reads ``1e-3`` and ``None``, and rejects duplicate keys and too many values."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
         self._composed = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Reads a value; checks the limit before the rest of a long text is read."""
+        """Composes a node; raises an error as soon as the limit is exceeded, before the rest of the text is read."""
         self._composed += 1
         if self._composed > _MOST_VALUES:
             raise yaml.composer.ComposerError(None, None, f"it has more than {_MOST_VALUES:,} values",
@@ -31,14 +31,14 @@ class Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def get_single_node(self) -> yaml.Node | None:
-        """Reads the document; refuses one whose anchors stand for too many values."""
+        """Reads the document; raises an error if its anchors expand to too many values."""
         root = super().get_single_node()
         if root is not None:
             _count_values(root, {})
         return root
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Makes a value; an invalid number or date, for example, is an error with its place."""
+        """Constructs a value; an invalid number or date, for example, raises an error that gives its position."""
         try:
             return super().construct_object(node, deep=deep)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # PyYAML does not catch them
@@ -47,21 +47,22 @@ class Loader(yaml.SafeLoader):
                 None, None, f"{repr(node.value)[:60]} cannot be read as {kind}", node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Makes a dict; a repeated key is an error."""
+        """Constructs a dict; a duplicate key is an error."""
         seen: set[Any] = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is not None and key != "<<" and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key '{key}' comes twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key}' occurs twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
 class Dumper(yaml.SafeDumper):
-    """Safe dumper that quotes exactly the strings that ``Loader`` would read as something else."""
+    """Safe dumper that quotes exactly those strings that ``Loader`` would otherwise read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Returns True, so that every value is written in full, without anchors."""
+        """Returns True, so that repeated values are written in full instead of as anchors."""
         return True
 
 
@@ -71,18 +72,18 @@ for _class in (Loader, Dumper):
 
 
 def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
-    """Returns how many values a node stands for if anchors are expanded.
+    """Returns the number of values that a node has when its anchors are expanded.
 
     Args:
-      node: a part of a document.
-      counts: of nodes counted before, by identity; 0 marks nodes that contain this one.
+      node: a node of the document.
+      counts: counts of the nodes visited so far, by identity; 0 marks the nodes that contain this one.
 
     Raises:
-      yaml.YAMLError: an anchor within itself, or too many values.
+      yaml.YAMLError: an anchor contains itself, or the limit is exceeded.
     """
     known = counts.get(id(node))
     if known == 0:
-        raise yaml.composer.ComposerError(None, None, "an anchor stands within itself", node.start_mark)
+        raise yaml.composer.ComposerError(None, None, "an anchor contains itself", node.start_mark)
     if known is not None:
         return known
     counts[id(node)] = 0
@@ -94,7 +95,7 @@ def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
     counts[id(node)] = 1 + sum(_count_values(child, counts) for child in children)
     if counts[id(node)] > _MOST_VALUES:
         raise yaml.composer.ComposerError(
-            None, None, f"its anchors stand for more than {_MOST_VALUES:,} values", node.start_mark)
+            None, None, f"its anchors expand to more than {_MOST_VALUES:,} values", node.start_mark)
     return counts[id(node)]
 
 
@@ -102,8 +103,8 @@ def load_yaml(text: str) -> Any:
     """Reads a YAML document.
 
     Raises:
-      yaml.YAMLError: it is not YAML, names Python objects, repeats a key, is nested too deeply, or has too many
-        values.
+      yaml.YAMLError: the text is not valid YAML, names Python objects, repeats a key, is nested too deeply, or has too
+        many values.
     """
     loader = None
     try:
@@ -111,12 +112,12 @@ def load_yaml(text: str) -> Any:
         return loader.get_single_data()
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
-    except ValueError as error:  # of an escaped character beyond Unicode
+    except ValueError as error:  # an escape sequence beyond the Unicode range
         raise yaml.scanner.ScannerError(None, None, str(error), loader.get_mark() if loader else None) from error
 
 
 def load_yaml_value(text: str, default: Any) -> Any:
-    """Reads one value, or returns ``default`` when it is not YAML."""
+    """Parses one value, or returns ``default`` if the text is not valid YAML."""
     try:
         return load_yaml(text)
     except yaml.YAMLError:
@@ -124,12 +125,12 @@ def load_yaml_value(text: str, default: Any) -> Any:
 
 
 def dump_yaml(value: Any) -> str:
-    """Writes plain Python values as YAML, keys in their order."""
+    """Returns plain Python values as YAML text, with dict keys in their order."""
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
 
 
 def describe_yaml_error(error: yaml.YAMLError) -> tuple[int | None, str]:
-    """Returns (line, what is wrong) of an error."""
+    """Returns the line of an error, or None, and what is wrong."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or str(error).split("\n")[0]
     return (mark.line + 1 if mark else None), problem

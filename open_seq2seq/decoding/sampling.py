@@ -187,8 +187,10 @@ def uniform_numbers(seed: int, examples: tf.Tensor, step: tf.Tensor, count: int)
 
 
 def _plus(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-    """Adds uint64 as int64, which has the same bits: TensorFlow's optimizer may merge additions, and GPUs have no kernel
-    for merged ones of uint64."""
+    """Adds uint64 tensors as int64, which gives the same bits.
+
+    TensorFlow's graph optimizer merges additions into an operation that GPUs have for int64 but not for uint64.
+    """
     return tf.bitcast(tf.bitcast(first, tf.int64) + tf.bitcast(second, tf.int64), tf.uint64)
 
 

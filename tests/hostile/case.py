@@ -1,15 +1,15 @@
-"""What a hostile case is: a finished run, a fault in its files, a command, and what must come of it.
+"""Defines hostile cases: a finished run, a fault in its files, a command, and the expected outcome.
 
     Case("a bit of the newest weights is flipped", fault=flip("run/model.ckpt-60/weights.safetensors"),
          command=EVALUATE, expect=Said("truncated or altered"))
 
-Every case begins with a copy of the same workspace (``workspaces.py`` says what is in it). The fault is made, the
-command runs in a process of its own, in the workspace's folder, and the judge (``judge.py``) looks at the exit code, at
-what was printed, and at every file. Whatever a case expects, these always fail it: a file of the user's that changed
-(its content, type, name, or where a link leads), a checkpoint that changed although the command was refused, a
-traceback, an end by a signal, a command that does not end, and a result that silently differs.
+Every case starts from a fresh copy of a workspace (described in ``workspaces.py``). The fault is applied, the command
+runs in a separate process in the workspace's folder, and the judge (``judge.py``) checks the exit code, the output and
+every file. The following fail any case, whatever it expects: a changed file of the user's (content, type, name, or
+target of a symbolic link), a checkpoint that changed although the command was refused, a traceback, termination by a
+signal, a hanging command, and a result that silently differs.
 
-Files ``tests/hostile/cases_*.py`` hold lists named ``CASES``.
+The cases are in lists named ``CASES`` in the files ``tests/hostile/cases_*.py``.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 CONFIG = "--config_file=config.py"
-# Commands on the finished run, and in a logdir of their own. Paths are relative: commands run in the workspace.
+# Commands on the finished run or in a new logdir. Paths are relative, because commands run in the workspace.
 RESUME = (CONFIG, "--mode=train_eval", "--continue_learning", "--max_steps=80")
 TRAIN_ANEW = (CONFIG, "--mode=train_eval", "--logdir=new", "--max_steps=20")
 CHECK = (CONFIG, "--mode=train", "--check")
 EVALUATE = (CONFIG, "--mode=eval")
 EVALUATE_BEST = (*EVALUATE, "--restore_best_checkpoint=True")
 INFER = (CONFIG, "--mode=infer", "--infer_output_file=out.txt")
-# With the config of the newest checkpoint, and only what that holds.
+# Inference with the config and the files in the newest checkpoint.
 INFER_TEXT = ("--mode=infer", "--logdir=run", "--infer_output_file=out.txt", "--infer_files", "dev.src")
 INFER_SPEECH = ("--mode=infer", "--logdir=run", "--infer_output_file=out.txt", "--infer_files", "wav/dev-0000.wav")
 
 
 @dataclass
 class Place:
-    """A copy of the workspace, which a fault may change at will.
+    """A copy of the workspace, to which faults are applied.
 
     Attributes:
-      root: its folder, in which commands run.
-      output: file that the command's standard output goes to.
-      process: number of the running command, for a fault that comes while it runs.
+      root: folder of the copy, in which commands run.
+      output: file that the command's stdout is redirected to.
+      process: process id of the running command, for faults applied while it runs.
     """
 
     root: Path
@@ -57,7 +57,7 @@ class Place:
 
     @property
     def home(self) -> Path:
-        """HOME of the command; ``.cache`` in it is its XDG_CACHE_HOME, and ``tmp`` its TMPDIR."""
+        """The command's HOME; its subfolder ``.cache`` is XDG_CACHE_HOME, and ``tmp`` is TMPDIR."""
         return self.root / "home"
 
     @property
@@ -66,7 +66,11 @@ class Place:
         return max(self.run.glob("model.ckpt-*"), key=lambda path: int(path.name.rpartition("-")[2]))
 
     def wait_for(self, words: str, seconds: float = 60) -> None:
-        """Waits until the running command has printed some words, or has ended; for ``Case.meanwhile``."""
+        """Waits until the running command has printed some words; for ``Case.meanwhile``.
+
+        Raises:
+          TimeoutError: the words were not printed in time, or no command is running.
+        """
         until = time.monotonic() + seconds
         while words.encode() not in self.output.read_bytes():
             if time.monotonic() > until or self.process is None:
@@ -80,12 +84,12 @@ Command = Sequence[str] | Callable[[Place], Sequence[str]]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must come of a case; the words are those that the command has to say.
+    """The expected outcome of a case.
 
     Attributes:
-      words: each stands in the output; of a refusal, in the one sentence.
+      words: texts that the output must contain; for a refusal, the error message must contain them.
       code: the exit code.
-      several: whether it may refuse in several lines, one for each mistake.
+      several: whether a refusal may have several lines, one for each mistake.
     """
 
     words: tuple[str, ...]
@@ -94,11 +98,11 @@ class Expectation:
 
 
 class Refused(Expectation):
-    """Exit code 2 and exactly one line ``Error: …``, which has the words; nothing is lost.
+    """Exit code 2 and exactly one line ``Error: …`` that contains the words; nothing is lost.
 
     Args:
-      words: what the line has, or with ``several`` the lines have.
-      several: several mistakes are each named on a line of their own.
+      words: texts that the line, or with ``several`` the lines, must contain.
+      several: whether several lines are allowed, one for each mistake.
     """
 
     def __init__(self, *words: str, several: bool = False) -> None:
@@ -106,10 +110,10 @@ class Refused(Expectation):
 
 
 class Same(Expectation):
-    """Exit code 0 and the result of the same command without the fault (and the words, if there are any).
+    """Exit code 0, the words if there are any, and the same result as that of the command without the fault.
 
-    The result is the weights of the newest checkpoint, the last metrics printed, and every file that the command wrote
-    outside of logdirs and caches.
+    The result consists of the weights of the newest checkpoint, the last metrics printed, and every file that the
+    command wrote outside of logdirs and caches.
     """
 
     def __init__(self, *words: str) -> None:
@@ -117,23 +121,23 @@ class Same(Expectation):
 
 
 class Said(Expectation):
-    """Exit code 0, perhaps with another result, and the words that say so in the output."""
+    """Exit code 0, possibly with another result, and the words in the output that report it."""
 
     def __init__(self, *words: str) -> None:
         if not words:
-            raise ValueError("A result that differs without a word is what the driver is to find.")
+            raise ValueError("Said needs words: a result must not differ silently.")
         super().__init__(words)
 
 
 class Works(Expectation):
-    """Exit code 0, and a result that differs because the case means it to."""
+    """Exit code 0; the result may differ, because the case intends it."""
 
     def __init__(self) -> None:
         super().__init__(())
 
 
 class Ended(Expectation):
-    """An exit code of its own, such as ``128 + signal.SIGTERM`` after a signal, and the words in the output."""
+    """The given exit code, such as ``128 + signal.SIGTERM`` after a signal, and the words in the output."""
 
     def __init__(self, code: int, *words: str) -> None:
         super().__init__(words, code)
@@ -144,22 +148,22 @@ class Case:
     """One hostile case.
 
     Attributes:
-      name: unique among all cases; a sentence that says what is done.
-      command: arguments of ``run.py``, or a function from the place to them.
-      expect: what must come of it.
-      fault: what is done to the files beforehand.
-      task: ``text`` or ``speech``: whose workspace it is.
-      before: a command that runs before the fault; what it makes counts as the toolkit's.
-      meanwhile: a fault that comes while the command runs: see ``faults.after``.
-      quick: whether ``make test`` runs it too: for those that end in a tenth of a second.
-      timeout: seconds after which the command hangs.
-      env: variables of the environment; None removes one.
-      stdin: what stands on standard input.
-      shell: a line of bash in which ``"$@"`` is the command, ``ulimit -v 1000000; exec "$@"`` for instance. The command
-        is then a new process, and no fork of one that has imported the toolkit before.
-      ordinary: whether access rights count, as they do for everybody but root.
-      writes: patterns of files that the command may overwrite, although they are the user's: those it was told to.
-      keeps: patterns of files that must stay, although the toolkit made them.
+      name: sentence that describes the case; unique among all cases.
+      command: arguments of ``run.py``, or a function that returns them for a place.
+      expect: the expected outcome.
+      fault: the damage done to the files before the command runs.
+      task: ``text`` or ``speech``; selects the workspace.
+      before: a command that runs before the fault; files that it writes count as the toolkit's.
+      meanwhile: a fault applied while the command runs; see ``faults.after``.
+      quick: whether ``make test`` runs the case too; for cases that take a tenth of a second.
+      timeout: seconds after which the command counts as hanging.
+      env: environment variables; None removes a variable.
+      stdin: content of stdin.
+      shell: a line of bash in which ``"$@"`` is the command, such as ``ulimit -v 1000000; exec "$@"``. The command is
+        then a new process instead of a fork of a process that has imported the toolkit.
+      ordinary: whether to enforce file permissions even if the tests run as root.
+      writes: patterns of the user's files that the command may overwrite, because it was told to.
+      keeps: patterns of files that must not change, although the toolkit made them.
     """
 
     name: str
@@ -180,10 +184,10 @@ class Case:
 
 
 def arguments_of(command: Command, place: Place) -> list[str]:
-    """Returns the arguments of a command in a place."""
+    """Returns a command's arguments for a place."""
     return list(command(place) if callable(command) else command)
 
 
 def shown(text: str) -> str:
-    """Returns a value as the name of a case shows it."""
+    """Returns a value as it is shown in the name of a case."""
     return repr(text if len(text) < 50 else f"{text[:20]}… of {len(text)} characters")

@@ -1,4 +1,4 @@
-"""Checkpoints that somebody has changed on purpose, with checksums that fit: each attack before each command.
+"""Checkpoints that an attacker has modified, with matching checksums: each attack before each command.
 
 The attacks are those of the tests of checkpoints and of logdirs.
 """
@@ -12,9 +12,9 @@ from tests.integration.test_hostile_logdir import ATTACKS
 from tests.unit.training.checkpoints import attacks
 
 COMMANDS = {"inference from the logdir": INFER_TEXT, "evaluation": EVALUATE, "training that goes on": RESUME}
-# What another of the run's checkpoints does not replace.
+# Attacks on the logdir itself, which an older checkpoint of the run does not repair.
 OF_THE_LOGDIR = {"the_best_models_are_a_link", "the_copies_are_a_link"}
-# Only inference without a config of one's own uses what these change.
+# Attacks on files that only inference with the checkpoint's own config uses.
 OF_THE_CONFIG = {*ATTACKS} - {*attacks.ATTACKS} - OF_THE_LOGDIR
 
 
@@ -22,8 +22,8 @@ def attacked(name: str, alone: bool) -> Fault:
     """Attacks the newest checkpoint.
 
     Args:
-      name: of the attack.
-      alone: whether there is no other checkpoint.
+      name: name of the attack.
+      alone: whether to move all other checkpoints away.
     """
     def fault(place: Place) -> None:
         for step in (20, 40) if alone else ():
@@ -40,7 +40,7 @@ def _cases() -> Iterator[Case]:
         for what, command in COMMANDS.items():
             if command is INFER_TEXT or name not in OF_THE_CONFIG:
                 yield Case(f"{name.replace('_', ' ')} before {what}", command, Refused(words), attacked(name, True))
-    # One of each kind trains on: to the same bits as the undamaged run, from the checkpoint before.
+    # One attack of each kind: training resumes from the previous checkpoint, with bit-identical results.
     kinds = {words: name for name, (_, words) in ATTACKS.items() if name not in OF_THE_LOGDIR | OF_THE_CONFIG}
     for words, name in kinds.items():
         yield Case(f"{name.replace('_', ' ')}, and the checkpoint before is taken", RESUME, Same(words),

@@ -1,4 +1,4 @@
-"""Command lines that nobody meant: flags, values, names, and numbers out of range."""
+"""Invalid command lines: flags, values, names, and numbers out of range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.hostile.case import CHECK, CONFIG, INFER, Case, Expectation, Refused,
 NEW = (*CHECK, "--logdir=new")
 OF_LOGDIR = ("--mode=infer", "--logdir=run", "--infer_output_file=out.txt", "--infer_files")
 
-# Values of a number, as they are typed, with what is said of them.
+# Values for a number, as typed, with a part of the expected message.
 VALUES = {
     "2024-13-01": "'2024-13-01'", "[2024-13-01]": "'[2024-13-01]'", "!!int abc": "'!!int abc'",
     "[!!int abc]": "'[!!int abc]'", "[!!int '']": "has to be int", "[!!bool maybe]": "'[!!bool maybe]'",
@@ -26,9 +26,9 @@ VALUES = {
 }
 
 DICTS = {
-    "{1: 2}": "has to be a dict from names", "{null: 1}": "has to be a dict from names", "{[1]: 2}": "this is a dict",
-    "[1]": "but this is a dict", "x": "but this is a dict", "": "but this is a dict", "null": "has to be dict",
-    "{learning_rate: {a: 1}}": "make both dicts, or neither", "{learning_rate: &a [*a]}": "but this is a dict",
+    "{1: 2}": "has to be a dict whose keys", "{null: 1}": "dict whose keys", "{[1]: 2}": "parameter is a dict",
+    "[1]": "parameter is a dict", "x": "parameter is a dict", "": "parameter is a dict", "null": "has to be dict",
+    "{learning_rate: {a: 1}}": "make both of them dicts", "{learning_rate: &a [*a]}": "but the parameter is a dict",
     "{'': 1}": "Unknown parameter 'lr_policy_params/'", '{"a\\0b": 1}': "Unknown parameter 'lr_policy_params/a\\x00b'",
 }
 
@@ -39,9 +39,9 @@ ARGUMENTS = {
     "--/=1": "'--/' has an empty part", "--a//b=1": "'--a//b' has an empty part", "--a b=1": "Unknown parameter 'a b'",
     "--é=1": "Unknown parameter 'é'", "--\ud800=1": "Unknown parameter '\\ud800'", "--1=2": "Unknown parameter '1'",
     "--__class__=1": "Unknown parameter '__class__'", "--max_steps": "needs a value", "--max_steps=": "is ''",
-    "--base_params=1": "names a whole section", "--max_steps/x=1": "has nothing below it",
-    "--encoder_params/hidden_size/x=1": "has nothing below it", "--train_params/x/y=1": "Unknown parameter 'x'",
-    "--" + "a/" * 3000 + "b=1": "3,001 parts", "--" + "x" * 200_000 + "=1": "Unknown parameter 'xxx",
+    "--base_params=1": "names a whole section", "--max_steps/x=1": ", not a dict",
+    "--encoder_params/hidden_size/x=1": ", not a dict", "--train_params/x/y=1": "Unknown parameter 'x'",
+    "--" + "a/" * 3000 + "b=1": "3,001 levels", "--" + "x" * 200_000 + "=1": "Unknown parameter 'xxx",
     "--base_model=..x.Y": "Unknown parameter 'base_model'", "--max-steps=3": "Did you mean 'max_steps'",
     "--confg_file=x": "Did you mean '--config_file'", "--Mode=eval": "Did you mean '--mode'", "--CHECK": "needs a",
     "--check=maybe": "either True or False", "--check=": "either True or False", "--trust_code=2": "True or False",
@@ -54,7 +54,7 @@ ARGUMENTS = {
     "--num_epochs=1": "only one of them may be given", "--max_steps=null": "'max_steps' or 'num_epochs' is missing",
 }
 
-NAMES = {name: "is no name of any encoder" for name in
+NAMES = {name: "not a valid encoder name" for name in
          ("..x.Y", ".", "..", "os.", ".os", "a..b", ":X", "x.py:", "/dev/zero:X", "a b.c", "\ud800.x", "a\nb.c")} | {
     "a.b": "No module named 'a'", "é.ü": "No module named 'é'", "os.system": "has to be a subclass of Encoder",
     "os.path": "has to be a subclass of Encoder", "sys.exit": "has to be a subclass of Encoder", "1.2": "is 1.2",

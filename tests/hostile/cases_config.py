@@ -1,4 +1,4 @@
-"""Config files that nobody meant: YAML, Python, and what stands where a config should."""
+"""Invalid config files: YAML, Python, and other things in place of a config file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OF_YAML = ("--config_file=odd.yaml", "--mode=train", "--check", "--logdir=new")
 OF_PYTHON = ("--config_file=odd.py", "--mode=train", "--check", "--logdir=new")
 A_YAML = copy("run/model.ckpt-60/config.yaml", "odd.yaml")
 
-# What stands where a number should, with what is said of it.
+# YAML values in place of a number, with a part of the expected message.
 YAML_VALUES = {
     "2024-13-01": "'2024-13-01' cannot be read as timestamp", "2024-01-01T25:00:00Z": "cannot be read as timestamp",
     "!!timestamp soon": "'soon' cannot be read as timestamp", "!!timestamp 2024-01-01": "has to be int",
@@ -21,13 +21,13 @@ YAML_VALUES = {
     "!!float x": "'x' cannot be read as float", "!!float ''": "'' cannot be read as float", "1e400": "is inf",
     ".nan": "is nan", "-.inf": "is -inf", "!!bool maybe": "'maybe' cannot be read as bool", "!!bool ''": "as bool",
     "!!null x": "is None", "[" * 2000 + "]" * 2000: "nested too deeply", "[" * 100 + "]" * 100: "more than 50 deep",
-    "&a [*a]": "an anchor stands within itself", "&a {b: [*a]}": "an anchor stands within itself",
+    "&a [*a]": "an anchor contains itself", "&a {b: [*a]}": "an anchor contains itself",
     "*nowhere": "undefined alias", "!!binary é": "base64", "!!binary aGVsbG8=": "is b'hello'",
     "!!set {a, b}": "has to be int", "!!set [a]": "expected a mapping node", "!!omap [a: 1]": "has to be int",
     "!!omap {a: 1}": "expected a sequence", "!!pairs x": "expected a sequence", "{<<: 3}": "for merging",
     "{<<: [1]}": "for merging", "{<<: {a: 1}}": "is {'a': 1}", "<<": "could not determine a constructor",
     "=": "could not determine a constructor", "{? [1]: 2}": "unhashable key", "{? {a: 1}: 2}": "unhashable key",
-    "{a: 1, a: 2}": "the key 'a' comes twice", "{1: 2}": "is {1: 2}", "{null: 1}": "is {None: 1}",
+    "{a: 1, a: 2}": "the key 'a' occurs twice", "{1: 2}": "is {1: 2}", "{null: 1}": "is {None: 1}",
     "!!python/object/apply:os.system [ls]": "could not determine a constructor", "!own 3": "the tag '!own'",
     "!!map 3": "expected a mapping node", "!!seq 3": "expected a sequence node", "!!str [1]": "expected a scalar node",
     "'unclosed": "unexpected end of stream", "{a": "expected ','", "@x": "cannot start any token",
@@ -37,7 +37,7 @@ YAML_VALUES = {
 
 
 def bomb(levels: int = 9) -> str:
-    """A value whose anchors stand for ten times as many values at each level."""
+    """Returns a value whose anchors multiply the number of values by ten at each level."""
     lines = ["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, levels))]
     return f"[{', '.join(lines)}]"
 
@@ -69,13 +69,13 @@ YAML_FILES: dict[str, tuple[Fault, Expectation]] = {
     "is a number": (write("odd.yaml", "3"), Refused("has to be a mapping")),
     "is a list": (write("odd.yaml", "[1, 2]"), Refused("has to be a mapping")),
     "is cut in half": (of_yaml(lambda text: text[:len(text) // 2]), Refused("odd.yaml, line")),
-    "stands there twice": (of_yaml(lambda text: text + text), Refused("the key 'base_model' comes twice")),
-    "gives a key twice": (replaced("random_seed: 3", "random_seed: 3\n  random_seed: 4"), Refused("comes twice")),
+    "stands there twice": (of_yaml(lambda text: text + text), Refused("the key 'base_model' occurs twice")),
+    "gives a key twice": (replaced("random_seed: 3", "random_seed: 3\n  random_seed: 4"), Refused("occurs twice")),
     "has more than 4 MB": (of_yaml(lambda text: text + "#" * (5 << 20)), Refused("more than 4,194,304 bytes")),
     "has many values": (of_yaml(lambda text: f"{text}more: [{'1,' * 200_000}]"), Refused("more than 100,000 values")),
-    "has anchors that grow": (replaced("max_length: 24", f"max_length: {bomb()}"), Refused("anchors stand for more")),
+    "has anchors that grow": (replaced("max_length: 24", f"max_length: {bomb()}"), Refused("anchors expand to more")),
     "merges itself": (replaced("base_params:", "base_params: &all\n  <<: *all"), Refused("not valid YAML")),
-    "holds itself": (replaced("random_seed: 3", "random_seed: &seed [*seed]"), Refused("stands within itself")),
+    "holds itself": (replaced("random_seed: 3", "random_seed: &seed [*seed]"), Refused("anchor contains itself")),
     "has a section named 1": (of_yaml(lambda text: text + "1: 2\n"), Refused("unknown key '1'")),
     "has a section without a name": (of_yaml(lambda text: text + "null: 2\n"), Refused("unknown key 'None'")),
     "has a list for a section's name": (of_yaml(lambda text: text + "? [1]\n: 2\n"), Refused("unhashable key")),
@@ -86,12 +86,12 @@ YAML_FILES: dict[str, tuple[Fault, Expectation]] = {
     "has no parameters": (write("odd.yaml", "base_model: Text2Text\nbase_params: {}\n"),
                           Refused("'max_steps' or 'num_epochs' is missing", several=True)),
     "names no model": (replaced("base_model: Text2Text\n", ""), Refused("defines no base_model")),
-    "names a model ..x.Y": (model("..x.Y"), Refused("'..x.Y', which is no name of any model")),
+    "names a model ..x.Y": (model("..x.Y"), Refused("'..x.Y', which is not a valid model name")),
     "names a model 3": (model("3"), Refused("base_model is 3")),
     "names a list of models": (model("[Text2Text]"), Refused("base_model is ['Text2Text']")),
-    "names the empty model": (model("''"), Refused("is no name of any model")),
-    "names a model with a NUL": (model('"a\\0b"'), Refused("is no name of any model")),
-    "names a model with half a character": (model('"\\ud800.x"'), Refused("is no name of any model")),
+    "names the empty model": (model("''"), Refused("is not a valid model name")),
+    "names a model with a NUL": (model('"a\\0b"'), Refused("is not a valid model name")),
+    "names a model with half a character": (model('"\\ud800.x"'), Refused("is not a valid model name")),
     "names an encoder as its model": (model("TransformerEncoder"), Refused("there is no such model")),
     "names a function as its model": (model("os.system"), Refused("has to be a subclass of Model")),
     "names a module as its model": (model("os.path"), Refused("has to be a subclass of Model")),
@@ -101,10 +101,10 @@ YAML_FILES: dict[str, tuple[Fault, Expectation]] = {
 
 STANDS_THERE: dict[str, tuple[Callable[[str], Fault], str]] = {
     "a folder": (lambda name: replace_by_folder(name, "mine"), "is a folder"),
-    "a pipe": (replace_by_fifo, "is no file"),
-    "a link to nothing": (lambda name: replace_by_link(name, "nowhere"), "is a link that leads nowhere"),
-    "a link to itself": (lambda name: replace_by_link(name, name), "is a link that leads nowhere"),
-    "a link to zeros without end": (lambda name: replace_by_link(name, "/dev/zero"), "is no file"),
+    "a pipe": (replace_by_fifo, "is not a regular file"),
+    "a link to nothing": (lambda name: replace_by_link(name, "nowhere"), "is a broken symbolic link"),
+    "a link to itself": (lambda name: replace_by_link(name, name), "is a broken symbolic link"),
+    "a link to zeros without end": (lambda name: replace_by_link(name, "/dev/zero"), "is not a regular file"),
     "a link to this process's memory": (lambda name: replace_by_link(name, "/proc/self/mem"), "Input/output error"),
     "a terabyte of nothing": (lambda name: lambda place: _sparse(place / name, 1 << 40), "more than 4,194,304 bytes"),
     "bytes that are no text": (lambda name: write(name, bytes(range(256)) * 4), "odd."),
@@ -116,7 +116,7 @@ def _sparse(path: object, size: int) -> None:
         file.truncate(size)
 
 
-# Lines at the end of a config that is otherwise in order.
+# Lines appended to an otherwise valid config.
 PYTHON: dict[str, tuple[str, Expectation]] = {
     "raises an error": ("raise ValueError('my own')", Refused("odd.py, line 35: ValueError: my own.")),
     "raises an error without a text": ("raise ValueError", Refused("odd.py, line 35: ValueError.")),
@@ -134,15 +134,15 @@ PYTHON: dict[str, tuple[str, Expectation]] = {
     "is not finished": ("def f(:", Refused("odd.py, line 35: invalid syntax")),
     "has a NUL": ("x = '\0'", Refused("odd.py", "null bytes")),
     "fails an assertion": ("assert False", Refused("line 35: AssertionError.")),
-    "uses a name of TensorFlow 1": ("tf.contrib.x", Refused("This is a name of TensorFlow 1")),
+    "uses a name of TensorFlow 1": ("tf.contrib.x", Refused("This is a name from TensorFlow 1")),
     "asks a question": ("input()", Refused("line 35: EOFError")),
     "takes its model away": ("del base_model", Refused("defines no base_model")),
     "takes its parameters away": ("del base_params", Refused("defines no base_params")),
     "has a number for a model": ("base_model = int", Refused("has to be a subclass of Model")),
     "has a function for a section": ("train_params = len", Refused("train_params is of type")),
-    "has parameters that hold themselves": ("base_params['x'] = base_params", Refused("holds itself")),
-    "has a list that holds itself": ("x = []; x.append(x); base_params['max_steps'] = x", Refused("holds itself")),
-    "has parameters within themselves": ("base_params['encoder_params']['x'] = base_params", Refused("holds itself")),
+    "has parameters that hold themselves": ("base_params['x'] = base_params", Refused("contains itself")),
+    "has a list that holds itself": ("x = []; x.append(x); base_params['max_steps'] = x", Refused("contains itself")),
+    "has parameters in themselves": ("base_params['encoder_params']['x'] = base_params", Refused("contains itself")),
     "nests 5,000 dicts": ("x = {}\nfor i in range(5000): x = {'a': x}\nbase_params['x'] = x", Refused("50 deep")),
     "nests lists that grow": ("x = [1]\nfor i in range(12): x = [x] * 10\nbase_params['x'] = x",
                               Refused("more than 1,000,000 values")),
@@ -152,9 +152,9 @@ PYTHON: dict[str, tuple[str, Expectation]] = {
     "names a parameter by bytes": ("base_params[b'x'] = 2", Refused("has the key b'x'")),
     "names a parameter by what has no text": (
         "class K:\n    def __str__(self): raise ValueError\n    __repr__ = __str__\nbase_params[K()] = 1",
-        Refused("has the key a K without a text")),
+        Refused("has the key a value of type K that")),
     "names a part's parameter 1": ("base_params['encoder_params'][1] = 2",
-                                   Refused("has to be a dict from names to values", several=True)),
+                                   Refused("has to be a dict whose keys are strings", several=True)),
     "has a value that has no text": (
         "class K:\n    def __repr__(self): raise ValueError\nbase_params['max_steps'] = K()", Refused("a K without")),
     "has an array for a number": ("import numpy\nbase_params['max_steps'] = numpy.array([1, 2])", Refused("array([1,")),
@@ -197,7 +197,7 @@ PYTHON_FILES: dict[str, tuple[bytes, Expectation]] = {
 
 
 def in_package(place: Place) -> None:
-    """Puts the config into a package that cannot be imported."""
+    """Moves the config into a package that cannot be imported."""
     (place / "package").mkdir()
     (place / "package/__init__.py").write_text("raise ValueError", encoding="utf-8")
     (place / "package/config.py").write_bytes((place / "config.py").read_bytes())

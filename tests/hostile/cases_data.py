@@ -1,4 +1,4 @@
-"""Data and caches that are damaged, of another kind, without end, or change while they are used."""
+"""Data files and caches that are damaged, of the wrong kind, endless, or changed while they are used."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from tests.hostile.faults import (
 
 RATE = 8000
 SKIP = "--data_layer_params/on_bad_example=skip"
-# Trains long enough for a fault to come meanwhile, after these words.
+# Trains long enough to apply a fault during training, after the output ``BEGUN``.
 LONG = (CONFIG, "--mode=train", "--logdir=new", "--max_steps=100", "--print_loss_steps=10",
         "--save_checkpoint_steps=100")
 BEGUN = "10: train loss"
 COMMANDS = {"check": CHECK, "train": TRAIN_ANEW, "evaluate": EVALUATE, "infer": INFER}
 
-# What may stand in the place of any data file, and what is said of it; by what it is.
+# Replacements for any data file, with a part of the expected message, by description.
 NO_FILES: dict[str, tuple[Callable[[str], Fault], str]] = {
     "missing": (delete, "does not exist"),
     "a folder": (replace_by_folder, "it is a folder, not a file"),
@@ -59,12 +59,12 @@ NO_FILES: dict[str, tuple[Callable[[str], Fault], str]] = {
                                                     "cannot be read: Input/output error"),
 }
 
-# Which text files a command reads first.
+# The text file that each command reads first.
 TEXTS = {"check": "train.src", "train": "train.tgt", "evaluate": "dev.tgt", "infer": "dev.src"}
 
 
 def _sparse(name: str, size: int) -> Fault:
-    """A file of zeros, one line of a size that memory might hold and might not."""
+    """Replaces a file by a sparse file of zeros, a single line that may or may not fit into memory."""
     def fault(place: Place) -> None:
         with open(place / name, "wb") as file:
             file.truncate(size)
@@ -107,7 +107,7 @@ def _cases_of_text() -> list[Case]:
         for thing, change in {"a byte-order mark": lambda content: b"\xef\xbb\xbf" + content,
                               "line ends of Windows": lambda content: content.replace(b"\n", b"\r\n"),
                               "blanks around its tokens": lambda content: content.replace(b"\n", b" \n")}.items():
-            # A new run may read it; a trained model accepts only its own file, byte for byte.
+            # A new run may read the file; a trained model accepts only the identical file.
             cases.append(Case(f"{mode}: the vocabulary has {thing}", COMMANDS[mode],
                               Same() if mode in ("check", "train") else Refused("its content differs"),
                               fault=rewrite("vocab.txt", change)))
@@ -120,7 +120,7 @@ def _cases_of_text() -> list[Case]:
 
 
 def _index(place: Place, text: str) -> Path:
-    """The index of a text; the finished run made it."""
+    """Returns the index of a text, which the finished run has written."""
     return next((place / "index").glob(f"{text}.*.index"))
 
 
@@ -162,12 +162,12 @@ INDEX_DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def _same_times(name: str, change: Callable[[bytes], bytes]) -> Fault:
-    """Another text of the same size and time of change."""
+    """Changes a text file's content but not its size and mtime."""
     return rewrite(name, change)
 
 
 def _cases_of_index() -> list[Case]:
-    # What is no file of the toolkit's is not replaced.
+    # Anything that is not the toolkit's own file is not replaced.
     expected = {"is a pipe": Refused("it is not a regular file"),
                 "is a link to a device": Refused("it is a symbolic link")}
     cases = [Case(f"{mode}: the index of {text} {damage}", COMMANDS[mode], expected.get(damage, Same()),

@@ -1,6 +1,6 @@
-"""What is on disk where the toolkit writes, replaces and deletes: nothing of the user's changes.
+"""User files in places where the toolkit writes, replaces and deletes files: none of them may change.
 
-Each name that the toolkit writes to, with each thing of the user's that may stand there.
+Covers each name that the toolkit writes to, with each kind of user file that may be there.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tests.hostile.faults import (
 )
 
 MINE = "the user's own\n"
-# Everything that names of the toolkit's could make it take for its own.
+# User files whose names the toolkit could mistake for its own.
 VICTIM = both(write("victim/notes.txt", MINE), write("victim/.tmp-notes/diary.txt", MINE),
               write("victim/.tmp-replaced-model.ckpt-5/state.json", MINE), write("victim/x=1-step-3/state.json", "{}"),
               write("victim/model.ckpt-1/weights.safetensors", MINE), write("victim/copies.json", "{}"),
               write("victim/val_loss=9.0000-step-3/notes.txt", MINE), write("victim/step-3/image.png", MINE))
 FOLDERS = ("best_models", "averaged_models", "logs", "language_models", "divergence", "samples")
-# One checkpoint left, so that all that can be removed are.
+# Keeps only one checkpoint, so that all others are removed.
 KEEP_ONE = (*RESUME, "--num_checkpoints=1")
 START_AGAIN = (CONFIG, "--mode=train_eval", "--no_dir_check", "--num_checkpoints=1")
 TRAINING = {"going on": RESUME, "a new run": TRAIN_ANEW}
@@ -54,7 +54,7 @@ LOGDIRS = {"going on": "run", "a new run": "new"}
 
 
 def link(name: str, target: str) -> Fault:
-    """A link with another thing behind it, seen from the workspace's folder."""
+    """Replaces an entry by a symbolic link to a target, which is relative to the workspace's folder."""
     def fault(place: Place) -> None:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         replace_by_link(name, str(place / target))(place)
@@ -63,7 +63,7 @@ def link(name: str, target: str) -> Fault:
 
 
 def pipe(name: str) -> Fault:
-    """A named pipe, and the folder that it is in."""
+    """Replaces an entry by a named pipe, and creates its parent folders."""
     def fault(place: Place) -> None:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         replace_by_fifo(name)(place)
@@ -72,7 +72,7 @@ def pipe(name: str) -> Fault:
 
 
 def of_folders() -> Iterator[Case]:
-    """A folder of a logdir is a link, a file or a pipe."""
+    """Yields cases in which a subfolder of a logdir is a symbolic link, a file or a pipe."""
     ways: dict[str, tuple[Callable[[str], Fault], str]] = {
         "a link to a folder": (lambda name: both(VICTIM, link(name, "victim")), "is a link"),
         "a link to nothing": (lambda name: link(name, "nothing"), "is a link"),
@@ -91,7 +91,7 @@ def of_folders() -> Iterator[Case]:
 
 
 def of_locks() -> Iterator[Case]:
-    """What ``.lock`` may be."""
+    """Yields cases in which ``.lock`` is something other than the toolkit's lock file."""
     ways: dict[str, tuple[Callable[[str], Fault], Expectation]] = {
         "a link to a file": (lambda name: link(name, "dev.src"), Refused(".lock is a link, or not a file")),
         "a link to nothing": (lambda name: link(name, "nothing"), Refused(".lock is a link, or not a file")),
@@ -115,7 +115,7 @@ def of_locks() -> Iterator[Case]:
 
 
 def of_names() -> Iterator[Case]:
-    """Things of the user's with names as the toolkit gives them, none of which a run comes to."""
+    """Yields cases with user files whose names look like the toolkit's but are not used by the run."""
     for folder in ("run", "run/best_models"):
         for name in (".tmp-notes", ".tmp-replaced-x", ".tmp-replaced-model.ckpt-10", ".tmp-old-model.ckpt-10",
                      ".tmp-model.ckpt-10-12-34", "x=1-step-3", "val_loss=9.0000-step-3", "val_loss=0.0001-step-3",
@@ -134,7 +134,7 @@ def of_names() -> Iterator[Case]:
 
 
 def in_the_way() -> Iterator[Case]:
-    """A user's own has the name of a checkpoint that a run is going to write."""
+    """Yields cases in which a user file has the name of a checkpoint that the run is going to write."""
     ways: dict[str, Callable[[str], Fault]] = {
         "folder": lambda name: replace_by_folder(name, "thesis.tex"), "file": lambda name: write(name, MINE),
         "pipe": pipe, "link": lambda name: both(VICTIM, link(name, "victim"))}
@@ -154,7 +154,7 @@ def in_the_way() -> Iterator[Case]:
 
 
 def inside() -> Iterator[Case]:
-    """A user's own in a folder of the toolkit's, which is then removed."""
+    """Yields cases with a user file in a folder of the toolkit's that is then removed."""
     for folder in ("run/model.ckpt-20", "run/model.ckpt-20/assets", "run/model.ckpt-60"):
         yield Case(f"notes of the user's in {folder}", KEEP_ONE, Same(), fault=write(f"{folder}/notes.txt", MINE))
         yield Case(f"a link of the user's in {folder}", KEEP_ONE, Same(),
@@ -173,7 +173,7 @@ def inside() -> Iterator[Case]:
 
 
 def of_other_runs() -> Iterator[Case]:
-    """Checkpoints that a run has not made, in its logdir."""
+    """Yields cases with checkpoints of another origin in the logdir of a run."""
     keeps = ["run/model.ckpt-60*", "run/model.ckpt-40*", "run/best_models*"]
     for steps in (20, 30):
         yield Case(f"another run of {steps} steps in the logdir of a finished one",
@@ -197,7 +197,7 @@ def of_other_runs() -> Iterator[Case]:
 
 
 def of_inputs() -> Iterator[Case]:
-    """Files that a run reads lie where it writes."""
+    """Yields cases in which the input files of a run are in a folder that the run writes to."""
     for name in ("run/train.src", "run/best_models/train.src", "run/language_models/train.src", "run/logs/train.src",
                  "run/model.ckpt-20/train.src"):
         yield Case(f"the text lies in {name}", (
@@ -211,7 +211,7 @@ def of_inputs() -> Iterator[Case]:
 
 
 def of_results() -> Iterator[Case]:
-    """What stands where results are written until they are whole."""
+    """Yields cases with user files under the temporary names of result files."""
     name = ".out.txt.unfinished"
     foreign = Refused("files that inference did not write")
     yield Case(f"{name} is a user's file", INFER, foreign, fault=write(name, MINE))
@@ -231,7 +231,7 @@ def of_results() -> Iterator[Case]:
 
 
 def of_caches() -> Iterator[Case]:
-    """What stands where caches and indexes are written."""
+    """Yields cases with user files where caches and indexes are written."""
     for name, words in (("home/.cache/open_seq2seq", ""), ("home/.cache", "")):
         for way, fault in {"file": write(name, MINE), "link": both(VICTIM, link(name, "victim")),
                            "pipe": pipe(name)}.items():
@@ -250,7 +250,7 @@ WITH_LM = ("--infer_params/decoder_params/use_language_model=True",)
 
 
 def of_language_models() -> Iterator[Case]:
-    """A folder of the user's has the name of that in which copies are kept."""
+    """Yields cases in which a folder of the user's has the name of the folder for copies."""
     for when, command in TRAINING.items():
         folder = f"{LOGDIRS[when]}/language_models"
         mine = both(write(f"{folder}/words.arpa", LM), write(f"{folder}/notes.txt", MINE),

@@ -1,4 +1,4 @@
-"""Environments that nobody prepared, outputs that are inputs, and runs that are interrupted in every place."""
+"""Unusual environments, outputs that are also inputs, and runs that are interrupted at every stage."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from tests.hostile.faults import after, both, copy, edit, hard_link, rename, rep
 TALK = (CONFIG, "--mode=interactive_infer")
 MODES: dict[str, Sequence[str]] = {"training": TRAIN_ANEW, "resuming": RESUME, "evaluation": EVALUATE,
                                    "inference": INFER, "a prompt": TALK, "a check": CHECK}
-# What a command leaves on disk, after which the shell looks: output is lost, work is not.
+# A file that each command must write, which the shell checks: lost output must not mean lost work.
 LEAVES = {"training": "new/model.ckpt-20/state.json", "resuming": "run/model.ckpt-80/state.json",
           "inference": "out.txt"}
 PIPE = 128 + signal.SIGPIPE
 
 
 def redirected(mode: str, how: str) -> str:
-    """A line of bash that runs the command so, and ends as it does if what it makes is there."""
+    """Returns a line of bash that redirects the command and exits with its code, or with 9 if its file is missing."""
     found = f'test -s {LEAVES[mode]} || exit 9' if mode in LEAVES else "true"
     return f'"$@" {how}; code=${{PIPESTATUS[0]}}; [ $code != 0 ] || {found}; exit $code'
 
 
 def streams() -> list[Case]:
-    """Standard streams that are closed, full, or that nobody reads."""
+    """Returns cases with standard streams that are closed, full, or not read by anybody."""
     faults = {"is closed": ">&-", "is a full disk": ">/dev/full", "goes to head": "| head -n 1 >/dev/null"}
     cases = []
     for (mode, command), (fault, how) in itertools.product(MODES.items(), faults.items()):
@@ -73,7 +73,7 @@ def streams() -> list[Case]:
 
 
 def environments() -> list[Case]:
-    """Variables that are missing, or that say what is not so."""
+    """Returns cases with environment variables that are missing or wrong."""
     variables = {
         "without HOME": {"HOME": None}, "with a missing HOME": {"HOME": "/proc/nowhere/at/all"},
         "with a file as HOME": {"HOME": "/etc/hostname", "XDG_CACHE_HOME": None},
@@ -98,7 +98,7 @@ def environments() -> list[Case]:
              shell='ulimit -f 4; exec "$@"'),
         Case("events may be no large files", (*TRAIN_ANEW, "--save_summaries_steps=1", "--save_checkpoint_steps=None"),
              Refused("TensorBoard's events cannot be written"), shell='ulimit -f 1; exec "$@"'),
-        # Through a pipe, as what is printed goes to files that may not grow either.
+        # The output goes through a pipe, because the limit also applies to the files that capture it.
         *(Case(f"{what} may be no large files", command, Refused(words),
                shell='(ulimit -f 0; exec "$@") 2>&1 | cat >&2; exit ${PIPESTATUS[0]}')
           for what, command, words in (
@@ -121,7 +121,7 @@ def environments() -> list[Case]:
 
 
 def outputs() -> list[Case]:
-    """Results that would overwrite what the run reads or keeps, under any name."""
+    """Returns cases in which results would overwrite a file that the run reads or keeps, under any name of the file."""
     inputs = {
         "text": ["dev.src", "dev.tgt", "train.src", "vocab.txt", "config.py", "run/.lock",
                  *(f"run/model.ckpt-60/{name}" for name in (
@@ -184,7 +184,7 @@ class Trouble(Hook):
 
 
 def hook(action: str, step: int = 5, method: str = "after_step") -> Fault:
-    """A file of the user's with a hook that does something after a step."""
+    """Writes a user file with a hook that executes ``action`` in a step."""
     return write("trouble.py", HOOK.format(method=method, action=action, step=step,
                                            more=", results" if method == "after_step" else ""))
 
@@ -193,7 +193,10 @@ TROUBLE = (*TRAIN_ANEW, "--hooks=['trouble.py:Trouble']", "--eval_steps=10", "--
 
 
 def errors_between_steps() -> list[Case]:
-    """A training whose evaluation, data, hook or file fails: its state is on disk, and one sentence says why."""
+    """Returns cases in which evaluation, data, a hook or a file fails during training.
+
+    The state must be saved, and one sentence must give the reason.
+    """
     actions = {
         "raises an error": ("raise ValueError('no luck')", "trouble.py, line 8: ValueError: no luck"),
         "asks for too much memory": ("raise MemoryError('no room')", "ran out of memory"),
@@ -241,7 +244,7 @@ HUP, INT, TERM = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
 
 
 def signals() -> list[Case]:
-    """Signals while a run trains, evaluates, saves and starts."""
+    """Returns cases with signals while a run starts, trains, evaluates and saves."""
     saved = "resume with --continue_learning"
     cases = [Case(f"{number.name} while {what} ({task})", (*LONG, *more), Ended(128 + number, saved), task=task,
                   meanwhile=after(words, send_signal(number)))
@@ -269,7 +272,7 @@ def signals() -> list[Case]:
 
 
 def names() -> list[Case]:
-    """Names in the home folder, and names that are no UTF-8."""
+    """Returns cases with file names in the home folder, and file names that are not valid UTF-8."""
     odd = "new\udcff"
     infer = INFER[:-1]
 
@@ -312,6 +315,6 @@ def names() -> list[Case]:
     return cases
 
 
-# A process of its own has to import TensorFlow, which takes its time while others do so too.
+# A new process has to import TensorFlow, which takes long if other processes do so at the same time.
 CASES = [case if case.shell is None else dataclasses.replace(case, timeout=200) for case in (
     *streams(), *environments(), *outputs(), *errors_between_steps(), *signals(), *names())]

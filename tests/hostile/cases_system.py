@@ -1,4 +1,4 @@
-"""What the system does to a run: access rights, other processes, clocks that jump, file systems of a network."""
+"""Effects of the system on a run: file permissions, other processes, jumping clocks, network file systems."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ DENIED = "Permission denied"
 
 
 def rights(name: str, mode: int) -> Fault:
-    """Sets the access rights of a file or folder."""
+    """Sets the permissions of a file or folder."""
     return lambda place: os.chmod(place / name, mode)
 
 
 def below(name: str, mode: int) -> Fault:
-    """Sets the access rights of all folders below one, and of that folder."""
+    """Sets the permissions of a folder and all folders below it."""
     def fault(place: Place) -> None:
         for folder, _, _ in os.walk(place / name, topdown=False):
             os.chmod(folder, mode)
@@ -48,7 +48,7 @@ def below(name: str, mode: int) -> Fault:
 
 
 def access_rights() -> Iterator[Case]:
-    """Files that may not be read, and folders that may not be written, each with each command that comes to them."""
+    """Yields cases with unreadable files and read-only folders, for each command that uses them."""
     unreadable: dict[str, tuple[str, dict[str, Expectation]]] = {
         "text": ("config.py", dict.fromkeys(COMMANDS, Refused("config.py", DENIED))),
     }
@@ -102,7 +102,7 @@ ONE_WORKS = TWICE + "test $((own + other)) = 2"  # one is refused
 
 
 def several_processes() -> Iterator[Case]:
-    """Two commands at once on the same files."""
+    """Yields cases with two commands on the same files at the same time."""
     for task in ("text", "speech"):
         yield Case(f"evaluation of {task} twice at once", EVALUATE, Same(), task=task, shell=BOTH_WORK)
         yield Case(f"inference of {task} twice at once into one file", INFER,
@@ -114,7 +114,7 @@ def several_processes() -> Iterator[Case]:
     other = '"${@:1:5}" --config_file=config.py '
     yield Case("evaluation while a run is resumed", (*RESUME, "--max_steps=300", "--save_checkpoint_steps=5"),
                Works(), shell=f'"$@" & for i in 1 2 3; do {other} --mode=eval || exit 3; done; wait $!')
-    # A checkpoint may go away between two files of it: the command then says so, and works when it is started again.
+    # A checkpoint may be removed while its files are read: the command then reports it, and succeeds if repeated.
     yield Case("inference while a run keeps one checkpoint",
                (*RESUME, "--max_steps=300", "--save_checkpoint_steps=2", "--num_checkpoints=1"), Works(),
                shell=f'"$@" & for i in 1 2 3; do for try in 1 2 3; do {other} --mode=infer --infer_output_file=o$i '
@@ -127,7 +127,7 @@ def _remove_index(place: Place) -> None:
 
 
 def times(seconds: float, *patterns: str) -> Fault:
-    """Gives files the time of a clock that was off."""
+    """Sets the times of files, as a wrong clock would have done."""
     def fault(place: Place) -> None:
         for pattern in patterns:
             for path in place.root.glob(pattern):
@@ -136,7 +136,7 @@ def times(seconds: float, *patterns: str) -> Fault:
     return fault
 
 
-# The config is code of the user's, and what it does to a module holds for the rest of the process.
+# The config is user code, which can patch a module for the rest of the process.
 JUMPING = """
 import time as _time
 _real, _calls = _time.time, [0]
@@ -151,7 +151,7 @@ JUMPS = {"goes back by an hour at every look": "-3600 * _calls[0]", "jumps to an
 
 
 def clocks() -> Iterator[Case]:
-    """Clocks that jump, and files with times that cannot be."""
+    """Yields cases with jumping clocks, and with files that have impossible times."""
     for (how, jump), (what, command) in itertools.product(JUMPS.items(), COMMANDS.items()):
         yield Case(f"the clock {how}, {what}", command, Same(),
                    fault=edit("config.py", "root =", JUMPING.format(jump=jump)))
@@ -166,7 +166,7 @@ def clocks() -> Iterator[Case]:
                    fault=times(seconds, "wav/*", "*.csv", ".os2s_cache/*", "run/*", "run/*/*"))
 
 
-# What a file system of a network does otherwise than a disk; each a patch of a function of the module os or fcntl.
+# Ways in which network file systems differ from local disks, as patches of functions of the modules os and fcntl.
 NETWORK = {
     "is slow": "for _n in ('replace', 'rename', 'fsync', 'open', 'unlink', 'mkdir', 'link', 'stat', 'scandir'):\n"
                "    def _f(*a, _g=getattr(os, _n), **k):\n"
@@ -198,7 +198,7 @@ NETWORK = {
 
 
 def networks() -> Iterator[Case]:
-    """File systems of a network, as far as they differ in what calls of the system do."""
+    """Yields cases with network file systems, simulated by different behaviour of system calls."""
     for (how, code), (what, command) in itertools.product(NETWORK.items(), COMMANDS.items()):
         yield Case(f"the file system {how}, {what}", command, Same(), timeout=120,
                    fault=edit("config.py", "root =", f"import errno\nimport os\n{code}root ="))

@@ -1,4 +1,4 @@
-"""What a run used is what its checkpoint holds: its files, the config and the data, changed in each way."""
+"""Checkpoints must match what the run used: changes of the checkpoint's files, the config and the data."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ NO_LONGER_FITS, HAS_CHANGED = "does not fit the checkpoint", "has changed since 
 
 
 def resealed(change: Callable[[dict[str, Any]], object] | None = None, folder: str = NEWEST) -> Fault:
-    """Makes checksums fit what was changed before, and changes the state."""
+    """Changes a checkpoint's state and updates the checksums to match all its changed files."""
     return lambda place: reseal(place / folder, change)
 
 
 def with_tensor(file: str, value: float) -> Fault:
-    """Puts a number at the end of the last floating-point tensor of a file."""
+    """Replaces the last value of the last float32 tensor in a file."""
     def fault(place: Place) -> None:
         path = place / NEWEST / file
         tensors = load_file(path)
@@ -68,12 +68,12 @@ def with_tensor(file: str, value: float) -> Fault:
 
 
 def lines(name: str, change: Callable[[list[str]], list[str]]) -> Fault:
-    """Changes the lines of a text."""
+    """Changes the lines of a text file."""
     return rewrite(name, lambda content: "".join(change(content.decode().splitlines(keepends=True))).encode())
 
 
 def of_another_recording(place: Place) -> None:
-    """Puts other sound of the same length in the place of a recording."""
+    """Replaces a recording by other audio of the same length."""
     path = place / "wav/train-0000.wav"
     content = path.read_bytes()
     samples = np.frombuffer(content[44:len(content) // 2 * 2], np.int16)
@@ -81,7 +81,7 @@ def of_another_recording(place: Place) -> None:
 
 
 def expected(mode: str, words: str) -> Expectation:
-    """The checkpoint before is used, with a word; but load_model names one, and does not guess."""
+    """Returns the expectation for a damaged checkpoint: the previous one is used and reported, except by load_model."""
     if mode == "load_model":
         return Refused(words)
     before = ("Trying the previous checkpoint", "model.ckpt-40")

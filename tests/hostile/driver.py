@@ -1,4 +1,4 @@
-"""Runs hostile cases, several side by side, each in a copy of a workspace with a finished run."""
+"""Runs hostile cases in parallel, each in a copy of a workspace with a finished run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def all_cases() -> list[Case]:
     """Returns the cases of all files ``cases_*.py``.
 
     Raises:
-      ValueError: two have the same name.
+      ValueError: several cases have the same name.
     """
     cases = [case for path in sorted(HERE.glob("cases_*.py"))
              for case in importlib.import_module(f"tests.hostile.{path.stem}").CASES]
@@ -45,12 +45,12 @@ def all_cases() -> list[Case]:
 
 @dataclass
 class Outcome:
-    """What a case has come to.
+    """The outcome of a case.
 
     Attributes:
       case: the case.
-      ending: of its command.
-      findings: what is wrong; nothing for a case that passed.
+      ending: how the case's command ended.
+      findings: the problems found; empty if the case passed.
     """
 
     case: Case
@@ -58,7 +58,7 @@ class Outcome:
     findings: list[Finding]
 
     def report(self) -> str:
-        """Returns what a person wants to know of a case that failed."""
+        """Returns a report of a failed case."""
         lines = [self.case.name, *(f"{finding.kind}: {finding.text}" for finding in self.findings),
                  f"exit code {self.ending.code} after {self.ending.seconds:.1f} s"]
         for name, text in (("output", self.ending.out), ("error", self.ending.error)):
@@ -67,13 +67,13 @@ class Outcome:
 
 
 class Slot:
-    """Where one case at a time runs: a folder, whose paths are the same for all its cases, and a server of forks.
+    """A folder and a fork server in which cases run one at a time; all its cases see the same paths.
 
     Args:
-      folder: an empty one.
-      connection: to a server (``server.py``).
-      workspaces: by the names of the tasks.
-      bare: as for ``Driver``.
+      folder: an empty folder.
+      connection: connection to a server (``server.py``).
+      workspaces: workspaces by task.
+      bare: see ``Driver``.
     """
 
     def __init__(self, folder: Path, connection: socket.socket, workspaces: Mapping[str, Workspace],
@@ -96,7 +96,7 @@ class Slot:
         return Outcome(case, ending, judge(case, ending, before, look(place.root), made, reference))
 
     def _prepare(self, case: Case) -> tuple[Place, Files]:
-        """Puts a fresh copy of the workspace in its place, and runs what comes before the fault."""
+        """Makes a fresh copy of the workspace and runs the command that comes before the fault."""
         place = self._copy(case.task)
         made = self._made[case.task]
         if case.before is not None:
@@ -133,7 +133,7 @@ class Slot:
         return ending
 
     def _reference(self, case: Case) -> Result:
-        """Runs the case's command without its fault, once for all cases that have that command."""
+        """Runs the case's command without its fault, once for all cases with the same command."""
         place = Place(self._folder / case.task)
         if case.task not in self._made:
             place = self._copy(case.task)
@@ -177,7 +177,7 @@ class Slot:
 
 
 def _do_meanwhile(case: Case, place: Place, before: Files) -> None:
-    """Does the damage while the command runs; what it changed counts as there before."""
+    """Applies the fault while the command runs; its changes count as made before the command."""
     earlier = look(place.root)
     assert case.meanwhile is not None
     case.meanwhile(place)
@@ -203,13 +203,14 @@ def _remove_tree(folder: Path) -> None:
 
 
 class Driver:
-    """Runs cases in the background, some at a time; a context manager.
+    """Context manager that runs cases in the background, several at a time.
 
     Args:
-      cases: in the order in which they will be asked for.
-      slots: how many run side by side.
-      workspaces: that they begin with, by the names of the tasks.
-      bare: forks have not imported the toolkit, and each case's ``shell`` is its command: for tests of the driver.
+      cases: cases in the order in which their outcomes will be requested.
+      slots: number of cases to run in parallel.
+      workspaces: initial workspaces by task.
+      bare: whether forks have not imported the toolkit and each case's ``shell`` is the whole command; for tests of the
+        driver.
     """
 
     def __init__(self, cases: Sequence[Case], slots: int, workspaces: Mapping[str, Workspace] = WORKSPACES,
@@ -235,7 +236,7 @@ class Driver:
         return self._folder / name
 
     def outcome(self, case: Case) -> Outcome:
-        """Returns what a case has come to; begins with the next ones meanwhile."""
+        """Returns the outcome of a case, and starts the next cases in the background."""
         names = [each.name for each in self._cases]
         start = names.index(case.name)
         for each in self._cases[start:start + 4 * len(self._slots)]:

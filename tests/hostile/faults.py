@@ -1,6 +1,6 @@
-"""Faults of files, to be combined: each function returns what does the damage to a place.
+"""File faults: each function returns a function that damages files of a place.
 
-Names are paths below the workspace's folder. ``both(delete("a"), append("b", b"x"))`` does one after the other.
+File names are relative to the workspace's folder. Faults can be combined: ``both(delete("a"), append("b", b"x"))``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.hostile.case import Fault, Place
 
 
 def both(*faults: Fault) -> Fault:
-    """All of these, in this order."""
+    """Applies all given faults in order."""
     def fault(place: Place) -> None:
         for each in faults:
             each(place)
@@ -23,7 +23,7 @@ def both(*faults: Fault) -> Fault:
 
 
 def flip(name: str, bit: int = -1) -> Fault:
-    """Flips one bit; a negative number counts from the end, and 8 * size // 2 is in the middle."""
+    """Flips one bit; a negative number counts from the end, and 4 * size is the middle of the file."""
     def change(content: bytes) -> bytes:
         changed = bytearray(content)
         number = bit % (8 * len(content))
@@ -39,17 +39,17 @@ def flip_in_the_middle(name: str) -> Fault:
 
 
 def truncate(name: str, keep: float | int = 0.5) -> Fault:
-    """Cuts a file short, to so many bytes or to such a part of them."""
+    """Truncates a file to ``keep`` bytes if it is an int, else to this fraction of its size."""
     return rewrite(name, lambda content: content[:keep if isinstance(keep, int) else int(len(content) * keep)])
 
 
 def empty(name: str) -> Fault:
-    """Leaves a file without content."""
+    """Truncates a file to 0 bytes."""
     return truncate(name, 0)
 
 
 def write(name: str, content: bytes | str) -> Fault:
-    """Writes a file, whatever stood there, and the folders above it."""
+    """Writes a file and its parent folders, replacing any existing file or folder."""
     def fault(place: Place) -> None:
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def write(name: str, content: bytes | str) -> Fault:
 
 
 def rewrite(name: str, change: Callable[[bytes], bytes]) -> Fault:
-    """Replaces the content of a file by what a function makes of it; its times stay, as with damage of a disk."""
+    """Replaces a file's content by the result of ``change``; atime and mtime are kept, as after a disk error."""
     def fault(place: Place) -> None:
         path = place / name
         status = path.stat()
@@ -72,7 +72,7 @@ def rewrite(name: str, change: Callable[[bytes], bytes]) -> Fault:
 
 
 def edit(name: str, old: str, new: str) -> Fault:
-    """Replaces the first occurrence of a text, as an editor does: the time of the file is then another one."""
+    """Replaces the first occurrence of a text; the file's mtime changes, as with an editor."""
     def fault(place: Place) -> None:
         text = (place / name).read_text(encoding="utf-8")
         assert old in text, f"{name} does not have {old!r}"
@@ -82,7 +82,7 @@ def edit(name: str, old: str, new: str) -> Fault:
 
 
 def append(name: str, content: bytes | str) -> Fault:
-    """Adds to the end of a file."""
+    """Appends to a file."""
     def fault(place: Place) -> None:
         with open(place / name, "ab") as file:
             file.write(content.encode() if isinstance(content, str) else content)
@@ -96,12 +96,12 @@ def delete(name: str) -> Fault:
 
 
 def rename(name: str, new: str) -> Fault:
-    """Gives a file or folder another name."""
+    """Renames a file or folder."""
     return lambda place: os.rename(place / name, place / new)
 
 
 def copy(name: str, new: str) -> Fault:
-    """Copies a file or folder, with its times."""
+    """Copies a file or folder, including its atime and mtime."""
     def fault(place: Place) -> None:
         if (place / name).is_dir():
             shutil.copytree(place / name, place / new, symlinks=True)
@@ -117,12 +117,12 @@ def swap(name: str, other: str) -> Fault:
 
 
 def replace_by_link(name: str, target: str | None = None) -> Fault:
-    """Puts a link where a file or folder stood.
+    """Replaces a file or folder by a symbolic link.
 
     Args:
-      name: where.
-      target: where it leads, as it is written in the link; by default to what stood there, put beside the workspace's
-        other files as ``outside-<its name>``.
+      name: the file or folder.
+      target: target of the link; by default the file or folder itself, which is moved to ``outside-<name>`` in the
+        workspace.
     """
     def fault(place: Place) -> None:
         path = place / name
@@ -138,7 +138,7 @@ def replace_by_link(name: str, target: str | None = None) -> Fault:
 
 
 def replace_by_fifo(name: str) -> Fault:
-    """Puts a named pipe, at whose end nobody is, where a file stood."""
+    """Replaces a file by a named pipe that nobody reads or writes."""
     def fault(place: Place) -> None:
         _remove(place / name)
         os.mkfifo(place / name)
@@ -147,7 +147,7 @@ def replace_by_fifo(name: str) -> Fault:
 
 
 def replace_by_folder(name: str, *files: str) -> Fault:
-    """Puts a folder where a file stood, with files of the user's in it."""
+    """Replaces a file by a folder that contains files of the user's."""
     def fault(place: Place) -> None:
         _remove(place / name)
         (place / name).mkdir(parents=True)
@@ -158,12 +158,12 @@ def replace_by_folder(name: str, *files: str) -> Fault:
 
 
 def replace_by_file(name: str, content: bytes | str = "the user's own\n") -> Fault:
-    """Puts a file where a folder stood."""
+    """Replaces a folder by a file."""
     return both(delete(name), write(name, content))
 
 
 def hard_link(name: str, new: str) -> Fault:
-    """Gives a file a second name, through which writing in place would be seen."""
+    """Makes a hard link to a file, which would reveal writing in place."""
     def fault(place: Place) -> None:
         (place / new).parent.mkdir(parents=True, exist_ok=True)
         os.link(place / name, place / new)
@@ -172,12 +172,12 @@ def hard_link(name: str, new: str) -> Fault:
 
 
 def make_read_only(name: str) -> Fault:
-    """Takes the right to write away; root has it all the same."""
+    """Removes write permission, which has no effect on root."""
     return lambda place: os.chmod(place / name, 0o555 if (place / name).is_dir() else 0o444)
 
 
 def touch(name: str, seconds: float = 100) -> Fault:
-    """Moves the time of a file's last change into the future, or with less than 0 into the past."""
+    """Moves a file's mtime into the future, or into the past if ``seconds`` is negative."""
     def fault(place: Place) -> None:
         moved = (place / name).stat().st_mtime_ns + int(seconds * 1e9)
         os.utime(place / name, ns=(moved, moved))
@@ -186,7 +186,7 @@ def touch(name: str, seconds: float = 100) -> Fault:
 
 
 def after(words: str, fault: Fault) -> Fault:
-    """For ``Case.meanwhile``: does the damage once the command has printed the words."""
+    """Applies the fault as soon as the command has printed the words; for ``Case.meanwhile``."""
     def wait(place: Place) -> None:
         place.wait_for(words)
         fault(place)
@@ -195,7 +195,7 @@ def after(words: str, fault: Fault) -> Fault:
 
 
 def send_signal(number: int) -> Fault:
-    """For ``after``: sends the command a signal."""
+    """Sends a signal to the command; for use with ``after``."""
     def fault(place: Place) -> None:
         assert place.process is not None
         os.kill(place.process, number)

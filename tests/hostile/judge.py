@@ -1,4 +1,4 @@
-"""What a case has come to: every file before and after, what was printed, and how the command ended."""
+"""Judges the outcome of a case from all files before and after, the output, and how the command ended."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
 _METRIC = re.compile(r"(train loss|Validation loss|Validation WER|Validation CER|BLEU|chrF):? ([^\s,%]+)")
 _NO_RESULTS = ("run", "new", "home", "index")
 _CACHE = re.compile(r"\.os2s|__pycache__$")
-# Of files beyond, which no case needs, the size and the beginning are compared.
+# Larger files, which no case needs, are compared by size and by this many bytes from the start.
 _MOST_BYTES = 1 << 24
 
 
 class Entry(NamedTuple):
-    """What stands under a name: its type, and a checksum of the content, or where a link leads."""
+    """A directory entry: its type, and the checksum of a file or the target of a symbolic link."""
 
     kind: str
     content: str = ""
@@ -41,11 +41,11 @@ class Ending:
     """How a command ended.
 
     Attributes:
-      code: exit code; minus the number of a signal.
-      out: standard output.
-      error: standard error.
-      hung: whether it had to be ended.
-      seconds: that it took.
+      code: exit code; the negative signal number if a signal ended the command.
+      out: content of stdout.
+      error: content of stderr.
+      hung: whether the command was killed after its timeout.
+      seconds: duration.
     """
 
     code: int
@@ -56,7 +56,7 @@ class Ending:
 
 
 class Finding(NamedTuple):
-    """What is wrong: one of ``KINDS``, and a sentence."""
+    """A problem: one of ``KINDS``, and a description."""
 
     kind: str
     text: str
@@ -64,12 +64,12 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What a command is for.
+    """The results that a command produced.
 
     Attributes:
-      weights: name of the newest checkpoint, and the checksum of its weights.
-      metrics: the last value of each that was printed.
-      files: what the command wrote outside of logdirs and caches, by name.
+      weights: path of the newest checkpoint's weights, and their checksum.
+      metrics: the last printed value of each metric.
+      files: checksums, by name, of the files that the command wrote outside of logdirs and caches.
     """
 
     weights: tuple[str, str]
@@ -78,7 +78,7 @@ class Result:
 
 
 def look(root: Path) -> Files:
-    """Returns what stands under each name below a folder."""
+    """Returns all entries below a folder by relative path."""
     found: Files = {}
     for folder, folders, names in os.walk(root):
         for name in (*folders, *names):
@@ -100,15 +100,15 @@ def _entry(path: str) -> Entry:
 
 def judge(case: Case, ending: Ending, before: Files, after: Files, made: Files, reference: Result | None = None,
           ) -> list[Finding]:
-    """Returns what is wrong with how a case ended.
+    """Returns the problems in the outcome of a case.
 
     Args:
       case: the case.
-      ending: of its command.
-      before: files before the command, the fault included.
-      after: files after it.
-      made: what the toolkit itself had made before the fault.
-      reference: the result without the fault, for those that have to equal it.
+      ending: how the command ended.
+      before: files before the command, after the fault.
+      after: files after the command.
+      made: files that the toolkit had written before the fault.
+      reference: the result without the fault, if the result has to equal it.
     """
     findings = [*_changed_files(case, ending, before, after, made)]
     if ending.hung:
@@ -139,7 +139,7 @@ def _changed_files(case: Case, ending: Ending, before: Files, after: Files, made
 
 
 def _is_aside(name: str, entry: Entry, ending: Ending, after: Files) -> bool:
-    """Whether a thing of the user's that stood in the way has been renamed, it or its folder, and that is said."""
+    """Returns whether an entry in the way, or its folder, has been renamed to ``*.aside`` and the output says so."""
     parts = name.split("/")
     places = ("/".join([*parts[:depth - 1], f"{parts[depth - 1]}.aside", *parts[depth:]])
               for depth in range(1, len(parts) + 1))
@@ -172,7 +172,7 @@ def _surprises(expect: Expectation, ending: Ending) -> list[Finding]:
 
 
 def result_of(ending: Ending, before: Files, after: Files) -> Result:
-    """Returns the result of a command that ended well."""
+    """Returns the result of a command that succeeded."""
     new = {name: entry.content for name, entry in after.items()
            if entry.kind == "file" and before.get(name) != entry}
     checkpoints = {name: content for name, content in new.items() if name.endswith("/weights.safetensors")
@@ -195,15 +195,15 @@ def _differences(wanted: Result, found: Result) -> list[Finding]:
 
 
 def needs_reference(expect: Expectation) -> bool:
-    """Whether the result has to equal that of the command without the fault."""
+    """Returns whether the result has to equal that of the command without the fault."""
     return isinstance(expect, Same)
 
 
 def summary(findings: Mapping[str, Iterable[str]]) -> list[str]:
-    """Returns the lines that a run of cases ends with.
+    """Returns the lines of the summary after all cases.
 
     Args:
-      findings: the kinds of findings of each case, by its name.
+      findings: the kinds of problems found in each case, by the case's name.
     """
     counts = {kind: sum(kind in kinds for kinds in findings.values()) for kind in KINDS}
     return [f"{len(findings)} hostile cases: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())]

@@ -1,8 +1,8 @@
-"""Runs commands, each in a process of its own, in forks of one that has imported the toolkit but used nothing of it.
+"""Runs each command in a fork of a process that has imported the toolkit but not used it yet.
 
-``python -m tests.hostile.server 5 6`` serves the sockets that it has inherited as descriptors 5 and 6, side by side,
-until they are closed. A request is a line of JSON, ``Request``, and so are its two answers: the number of the process,
-and how it ended.
+``python -m tests.hostile.server 5 6`` serves the sockets inherited as file descriptors 5 and 6 in parallel, until they
+are closed. A request is a line of JSON (``Request``). It is answered by two lines of JSON: the process id, and how the
+process ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import traceback
 from dataclasses import dataclass
 from typing import IO, Any, NoReturn
 
-# What a command may allocate: enough for any case, and not enough to take the machine down.
+# Memory limit of a command: enough for any case, but not enough to exhaust the machine.
 _MOST_BYTES = 8 << 30
 _DUMP_SECONDS = 5.0
 
@@ -36,13 +36,13 @@ class Request:
     """A command to run.
 
     Attributes:
-      arguments: of ``run.py``.
-      folder: where it runs.
-      environment: all its variables.
-      streams: files of its standard input, output and error.
-      timeout: seconds after which it is ended, with the stacks of its threads on standard error.
-      shell: a line of bash that runs ``"$@"``, in a new process; None for a fork.
-      ordinary: whether access rights count, as they do for everybody but root.
+      arguments: arguments of ``run.py``.
+      folder: working directory of the command.
+      environment: all environment variables of the command.
+      streams: files for stdin, stdout and stderr.
+      timeout: seconds after which the command is killed and the stacks of its threads are written to stderr.
+      shell: a line of bash that runs ``"$@"`` in a new process; None for a fork.
+      ordinary: whether to enforce file permissions even for root.
     """
 
     arguments: list[str]
@@ -73,7 +73,7 @@ def _serve(connection: socket.socket) -> None:
             hung = not _ends_within(process, request.timeout)
             if hung:
                 _end(process, signal.SIGABRT)
-            with contextlib.suppress(ProcessLookupError):  # what it left running in its session
+            with contextlib.suppress(ProcessLookupError):  # processes of its session that are still running
                 os.killpg(process, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
             send(answers, {"code": code, "hung": hung, "seconds": time.monotonic() - start})
@@ -88,14 +88,14 @@ def _ends_within(process: int, seconds: float) -> bool:
 
 
 def _end(process: int, signum: int) -> None:
-    """Makes all processes of a command show where they are, and gives them time for it."""
+    """Sends a signal to all processes of a command, so that they dump their stacks, and gives them time to do so."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process, signum)
         _ends_within(process, _DUMP_SECONDS)
 
 
 def _become(request: Request) -> NoReturn:
-    """Makes this fork the command's process."""
+    """Turns this fork into the command's process."""
     code = 1
     try:
         os.setsid()
@@ -124,7 +124,7 @@ def _become(request: Request) -> NoReturn:
 
 
 def _obey_access_rights() -> None:
-    """Gives up root's capabilities to read and write what access rights forbid (``capset(2)``, ``capabilities(7)``)."""
+    """Drops root's capabilities to bypass file permissions (``capset(2)``, ``capabilities(7)``)."""
     version, dac_override, dac_read_search = 0x20080522, 1, 2
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(version, 0)
@@ -137,19 +137,19 @@ def _obey_access_rights() -> None:
 
 
 def _call(arguments: list[str]) -> int:
-    """Calls the command as ``run.py`` does, and ends as the interpreter would, but for taking its own memory apart."""
+    """Calls the command as ``run.py`` does, and shuts down like the interpreter, but without freeing its memory."""
     from open_seq2seq.cli import main
 
     faulthandler.enable()
     sys.argv = ["run.py", *arguments]
     sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115
-    tempfile.tempdir = None  # the environment says anew where
+    tempfile.tempdir = None  # to be determined again from the new environment
     try:
         code = main()
     except BaseException:
         traceback.print_exc()
         code = 1
-    threading._shutdown()  # type: ignore[attr-defined]  # waits for what still writes
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are still writing
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -159,7 +159,7 @@ def _call(arguments: list[str]) -> int:
 def _import_the_toolkit() -> None:
     from open_seq2seq.cli import import_tensorflow
 
-    import_tensorflow()  # without its chatter
+    import_tensorflow()  # without its log
     import open_seq2seq.models
     import open_seq2seq.training.inference.from_logdir
     import open_seq2seq.training.run.dry_run
@@ -167,7 +167,7 @@ def _import_the_toolkit() -> None:
 
 
 def main() -> None:
-    """Serves the sockets whose descriptors the command line names, after ``--bare`` without the toolkit."""
+    """Serves the sockets whose file descriptors are the arguments; with ``--bare``, without importing the toolkit."""
     bare = sys.argv[1] == "--bare"
     connections = [socket.socket(fileno=int(number)) for number in sys.argv[1 + bare:]]
     if not bare:

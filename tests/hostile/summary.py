@@ -1,4 +1,4 @@
-"""What the run of the hostile cases ends with: how many there were, and how many failed in which way."""
+"""Prints a summary of the hostile cases: how many ran, and how many had each kind of problem."""
 
 from __future__ import annotations
 

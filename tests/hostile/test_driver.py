@@ -1,4 +1,4 @@
-"""The driver sees what a command does wrong: here commands are lines of bash that misbehave on purpose."""
+"""Tests that the driver detects misbehaving commands; the commands are lines of bash that misbehave on purpose."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_files(root: Path) -> None:
     (root / "link").symlink_to("linked.txt")
 
 
-# A run that leaves a checkpoint.
+# A run that writes a checkpoint.
 TRAIN = Case("training", (), Ended(0), shell=f"mkdir -p run/model.ckpt-1; cp data.txt {CHECKPOINT}; echo x > run/.lock")
 WORKSPACES = {"text": Workspace(write_files, TRAIN)}
 

@@ -1,6 +1,6 @@
-"""Hostile cases: nothing of the user's is lost, nothing hangs, nothing ends in a traceback, nothing is silently wrong.
+"""Hostile cases: no user file is lost, no command hangs or ends with a traceback, and no result is silently wrong.
 
-``case.py`` says what a case is, and ``cases_*.py`` have them. The quick ones belong to the tests that take seconds.
+``case.py`` defines cases, and the ``cases_*.py`` files contain them. Only quick cases run in ``make test``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The workspaces that cases begin with, each as small as it can be: data, a config, and what the user keeps beside it.
+"""The initial workspaces of cases, each as small as possible: data, a config, and other files of the user's.
 
-``text`` has ``config.py``, ``vocab.txt``, and ``train`` and ``dev`` as ``.src`` and ``.tgt``; its index of the text is
-in ``index``. ``speech`` has ``config.py``, ``vocab.txt``, ``train.csv`` and ``dev.csv``, and ``wav/train-0000.wav`` and
-so on. Both have a folder ``home`` and, once ``TRAINING`` has run, the logdir ``run`` with the checkpoints
-``model.ckpt-20``, ``-40`` and ``-60``, and with ``best_models``.
+``text`` contains ``config.py``, ``vocab.txt``, and ``train`` and ``dev`` as ``.src`` and ``.tgt``; the text's index is
+in ``index``. ``speech`` contains ``config.py``, ``vocab.txt``, ``train.csv``, ``dev.csv``, and recordings
+``wav/train-0000.wav`` etc. Both contain a folder ``home`` and, after ``TRAINING`` has run, the logdir ``run`` with
+``best_models`` and the checkpoints ``model.ckpt-20``, ``-40`` and ``-60``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TRAINING = (CONFIG, "--mode=train_eval")
 
 
 class Workspace(NamedTuple):
-    """What cases begin with.
+    """The initial workspace of a task.
 
     Attributes:
-      write: makes the user's files in a folder.
-      training: a command that makes the finished run, in a shell if there is one; None for no run.
+      write: writes the user's files to a folder.
+      training: case whose command makes the finished run; None for no run.
     """
 
     write: Callable[[Path], object]
@@ -59,7 +59,7 @@ infer_params = {{"data_layer_params": {{"dataset_files": [root + "/dev.csv"]}}}}
 
 
 def write_text(root: Path) -> None:
-    """Writes the workspace of text."""
+    """Writes the text workspace."""
     write_workspace(root)
     config = (root / "config.py").read_text(encoding="utf-8")
     for old, new in (('"max_steps": 12', '"max_steps": 60'), ('"eval_steps": 6', '"eval_steps": 30'),
@@ -72,7 +72,7 @@ def write_text(root: Path) -> None:
 
 
 def write_speech(root: Path) -> None:
-    """Writes the workspace of speech."""
+    """Writes the speech workspace."""
     write_toy_speech(str(root), {"train": 8, "dev": 3}, words=(1, 1), rate=8000)
     (root / "config.py").write_text(SPEECH.format(root=str(root)), encoding="utf-8")
 

@@ -34,13 +34,13 @@ def a_config_that_names_python_objects(checkpoint: Path) -> None:
     rewrite_config(checkpoint, "max_length: 24", "max_length: !!python/object/apply:os.mkdir [ran]")
 
 
-@attacks.attack("anchors stand for more than", ATTACKS)
+@attacks.attack("anchors expand to more than", ATTACKS)
 def a_config_of_many_anchors(checkpoint: Path) -> None:
     lines = ["x0: &x0 [a, a]", *(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9)}]" for i in range(1, 30))]
     rewrite_config(checkpoint, "base_params:\n", "base_params:\n  anchors:\n" + "".join(f"    {x}\n" for x in lines))
 
 
-@attacks.attack("an anchor stands within itself", ATTACKS)
+@attacks.attack("an anchor contains itself", ATTACKS)
 def a_config_that_holds_itself(checkpoint: Path) -> None:
     rewrite_config(checkpoint, "max_length: 24", "max_length: &self [*self]")
 

@@ -275,4 +275,4 @@ def test_a_storm_of_overflows_stops_and_its_batch_can_be_replayed(workspace, com
                  "decoder/kernel", "in the backward pass"):
         assert text in out, text
     script.main([*arguments, "--dtype=float32"])
-    assert "With these weights, in this arithmetic, all is finite." in capfd.readouterr().out
+    assert "With these weights and this dtype, all values are finite." in capfd.readouterr().out

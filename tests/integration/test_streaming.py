@@ -55,7 +55,7 @@ def test_recordings_give_the_transcripts_of_inference(trained: Path, capfd):
     names = [str(trained / "wav" / name) for name in ("dev-0000.wav", "dev-0001.wav", "stereo.flac")]
     stream.main(["--logdir", str(trained / "run"), "--step_ms=150", "--compare", "--files", *names])
     out = capfd.readouterr().out
-    assert "transcripts against those of whole recordings: WER 0.00%, CER 0.00%, 3 of 3 equal" in out
+    assert "transcripts compared with those of whole recordings: WER 0.00%, CER 0.00%, 3 of 3 equal" in out
     assert "latency per step: mean" in out and "p95" in out and "real-time factor" in out
     assert "   0.15 s  " in out or "   0.30 s  " in out
     shown = {line.split(": ", 1)[0][4:]: line.split(": ", 1)[1] for line in out.splitlines() if line[4:] and any(
@@ -133,8 +133,8 @@ def test_a_microphone_without_its_package_or_without_a_device_is_one_sentence(tr
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ([], "Give either recordings by --files, or --microphone"),
-    (["--microphone", "--files", "{wav}"], "Give either recordings by --files, or --microphone"),
+    ([], "Give either --files or --microphone"),
+    (["--microphone", "--files", "{wav}"], "Give either --files or --microphone"),
     (["--files", "{root}/none.wav"], "none.wav does not exist"),
     (["--files", "{root}/train.csv"], "train.csv cannot be read as audio"),
     (["--files", "{root}/nan.wav"], "nan.wav has 1 sample NaN"),
@@ -142,7 +142,7 @@ def test_a_microphone_without_its_package_or_without_a_device_is_one_sentence(tr
     (["--files", "{wav}", "--step_ms=nan"], "--step_ms is nan"),
     (["--files", "{wav}", "--history_seconds=0"], "history_seconds must be greater than 0"),
     (["--files", "{wav}", "--decoder_params/beam_with=3"], "beam_width"),
-    (["--microphone", "--compare"], "--compare goes with --files"),
+    (["--microphone", "--compare"], "--compare is only for --files"),
     (["--files", "{wav}", "--logdir", "{root}/wav"], "has no checkpoint"),
 ])
 def test_mistakes_are_one_sentence(trained: Path, capfd, arguments: list[str], message: str):

@@ -183,11 +183,11 @@ def test_check(command):
 
 REFUSED = {
     "more GPUs than there are": ("--num_gpus=17", "17 GPUs"),
-    "GPUs twice": ("--gpu_ids=[0, 0]", "each once"),
+    "GPUs twice": ("--gpu_ids=[0, 0]", "distinct GPU numbers"),
     "GPUs and their number": ("--gpu_ids=[0, 1]", "--num_gpus=3", "leave num_gpus out"),
-    "CPU and GPUs": ("--num_cpu_towers=2", "--num_gpus=2", "either on GPUs or on the CPU"),
-    "towers under Horovod": ("--num_cpu_towers=2", "--use_horovod=True", "each process has one device"),
-    "GPUs under Horovod": ("--num_gpus=2", "--use_horovod=True", "each process has one device"),
+    "CPU and GPUs": ("--num_cpu_towers=2", "--num_gpus=2", "uses either GPUs or the CPU"),
+    "towers under Horovod": ("--num_cpu_towers=2", "--use_horovod=True", "each process uses one device"),
+    "GPUs under Horovod": ("--num_gpus=2", "--use_horovod=True", "each process uses one device"),
     "no towers": ("--num_cpu_towers=0", "has to be from 1 to 1024"),
 }
 

@@ -51,9 +51,9 @@ def test_each_difference_that_changes_a_resumed_run_is_said(trained, command):
                            "--loss_params={label_smoothing: 0.2}", "--lr_policy_params/warmup_steps=50")
     found = lines_with(out, CHANGED, "model.ckpt-2")
     assert code == 0 and len(found) == 7
-    for words in ("'batch_size_per_gpu' is 8, and was 16", "'optimizer_params/beta2' is 0.99, and was 0.997",
-                  "'dtype' is 'mixed_bfloat16', and was 'float32'",
-                  "'loss_params/label_smoothing' is 0.2, and was 0.1"):
+    for words in ("'batch_size_per_gpu' is 8 but was 16", "'optimizer_params/beta2' is 0.99 but was 0.997",
+                  "'dtype' is 'mixed_bfloat16' but was 'float32'",
+                  "'loss_params/label_smoothing' is 0.2 but was 0.1"):
         assert len(lines_with(out, words)) == 1
 
 

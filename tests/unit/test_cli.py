@@ -89,10 +89,10 @@ def test_benchmark(config, ran):
     (["--mode=infer", f"--infer_output_file={__file__}/out.txt"], "is a file, not a folder"),
     (["--bench_steps=0"], "--bench_steps must be a positive integer, got '0'."),
     (["--bench_start=-1"], "--bench_start must be an integer of at least 0, got '-1'."),
-    (["--check=maybe"], "--check is either True or False"), (["stray"], "'stray' is not understood"),
+    (["--check=maybe"], "--check must be either True or False"), (["stray"], "'stray' is not understood"),
     (["--continue_lerning"], "Did you mean '--continue_learning'?"),
     (["--output_file=x"], "Did you mean '--infer_output_file'?"),
-    (["--logdir/x=1"], "which has nothing below it"), (["--num_epochs=3"], "only one of them"),
+    (["--logdir/x=1"], "'logdir' is 'somewhere', not a dict"), (["--num_epochs=3"], "only one of them"),
     (["--dtype=float16"], "mixed_float16"),
 ])
 def test_mistakes_on_the_command_line(config, ran, capsys, arguments, text):

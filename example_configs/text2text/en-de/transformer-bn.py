@@ -1,13 +1,13 @@
 """English to German, WMT: Transformer big with batch norm and LARC, in mixed precision.
 
-No figure was published for it.
+No result was published for this config.
 
-Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, cut into pieces by one joint SentencePiece
-model of 32768 pieces. scripts/prepare_wmt.py makes it from the downloaded files.
+Data, in data_root: Europarl v7, Common Crawl and News Commentary v11, encoded with a joint SentencePiece
+model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-bn.py --mode=train_eval
 
-The published recipe ran on two GPUs, each with 128 sentence pairs; this one
-runs on one device with the same numbers. iter_size makes the batch of an update larger, as they did.
+The published recipe ran on two GPUs with 128 sentence pairs each; this config
+has the same values but runs on one device. iter_size enlarges the batch of each update, as more GPUs do.
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
@@ -44,7 +44,7 @@ base_params = {
     "print_loss_steps": 100,
     "print_samples_steps": 10000,
     "eval_steps": 10000,
-    # The published recipe saved every 99999 steps: a crash could have cost days.
+    # Saves more often than the published recipe (every 99999 steps), so that a crash costs less.
     "save_checkpoint_steps": 10000,
     "logdir": "transformer-bn-en-de",
     "dtype": "mixed",
@@ -100,7 +100,7 @@ base_params = {
         "src_vocab_file": data_root + "m_common.vocab",
         "tgt_vocab_file": data_root + "m_common.vocab",
         "pad_vocab_to_eight": True,
-        # The published recipe wrote pieces, joined by tokenizer_wrapper.py; here text is judged and written.
+        # Evaluates and writes text; the published recipe wrote pieces and joined them with tokenizer_wrapper.py.
         "detokenize": True,
         "delimiter": " ",
     },
@@ -112,7 +112,7 @@ train_params = {
         "target_file": data_root + "train.clean.de.shuffled.BPE_common.32K.tok",
         "shuffle": True,
         "repeat": True,
-        "length_buckets": False,  # as published; buckets waste less on padding, with batch_size_unit "tokens"
+        "length_buckets": False,  # as published; buckets, with batch_size_unit "tokens", need less padding
         "max_length": 64,
     },
 }

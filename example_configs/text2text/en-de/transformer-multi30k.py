@@ -1,7 +1,7 @@
 """English to German on Multi30k: a small Transformer that two CPU cores can train.
 
-Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation decides: dropout is
-high. Text is raw: cased, not tokenised; the SentencePiece model does all the cutting.
+Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation matters, and dropout is
+high. The text is raw, that is, cased and not tokenised; only the SentencePiece model splits it.
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/transformer-multi30k.py --mode=train_eval

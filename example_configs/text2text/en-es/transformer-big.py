@@ -1,11 +1,11 @@
 """English to Spanish: Transformer big in mixed precision.
 
-Data, in data_root: ParaCrawl, Europarl and Common Crawl, cut into pieces by one joint SentencePiece
-model of 32768 pieces. scripts/prepare_wmt.py makes it from the downloaded files.
+Data, in data_root: ParaCrawl, Europarl and Common Crawl, encoded with a joint SentencePiece
+model of 32768 pieces. scripts/prepare_wmt.py prepares them from the downloaded files.
 Run:  python run.py --config_file=example_configs/text2text/en-es/transformer-big.py --mode=train_eval
 
-The published recipe ran through Horovod (use_horovod True), each worker with 256 sentence pairs; this one
-runs on one device with the same numbers. iter_size makes the batch of an update larger, as workers did.
+The published recipe ran through Horovod (use_horovod True), with 256 sentence pairs per worker; this config has
+the same values but runs on one device. iter_size enlarges the batch of each update, as more workers do.
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
@@ -33,7 +33,7 @@ base_params = {
     "print_loss_steps": 100,
     "print_samples_steps": 100,
     "eval_steps": 4001,
-    # The published recipe saved once, at step 299998: a crash would have cost everything.
+    # The published recipe saved only once, at step 299998; a crash would have lost the whole run.
     "save_checkpoint_steps": 4001,
     "logdir": "transformer-big-en-es",
     "dtype": "mixed",
@@ -83,7 +83,7 @@ base_params = {
         "src_vocab_file": data_root + "m_common.vocab",
         "tgt_vocab_file": data_root + "m_common.vocab",
         "pad_vocab_to_eight": True,
-        # The published recipe wrote pieces, joined by tokenizer_wrapper.py; here text is judged and written.
+        # Evaluates and writes text; the published recipe wrote pieces and joined them with tokenizer_wrapper.py.
         "detokenize": True,
         "delimiter": " ",
     },
@@ -95,7 +95,7 @@ train_params = {
         "target_file": data_root + "train.clean.es.shuffled.BPE_common.32K.tok",
         "shuffle": True,
         "repeat": True,
-        "length_buckets": False,  # as published; buckets waste less on padding, with batch_size_unit "tokens"
+        "length_buckets": False,  # as published; buckets, with batch_size_unit "tokens", need less padding
         "max_length": 56,
     },
 }

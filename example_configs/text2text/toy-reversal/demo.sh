@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the toy corpus, trains nmt-reversal-TT.py on it, evaluates on the test set and shows ten translations.
+# Creates the toy corpus, trains nmt-reversal-TT.py on it, evaluates on the test set and shows ten translations.
 # usage: bash example_configs/text2text/toy-reversal/demo.sh [PYTHON]   (PYTHON: an interpreter with the package)
-# Everything is written below demo_run/, which is made anew each time.
+# Everything is written to demo_run/, which is deleted and recreated each time.
 set -euo pipefail
 
 python=$(command -v "${1:-python3}")
@@ -15,7 +15,7 @@ rm -rf demo_run
 mkdir demo_run
 cd demo_run
 
-echo "=== 1. The corpus: lines of letters, to be written backwards"
+echo "=== 1. The corpus: lines of letters, to be reversed"
 "$python" "$repository/scripts/create_toy_data.py" --output_dir=toy_text_data
 
 echo "=== 2. Training, with evaluation on the development set"
@@ -36,10 +36,10 @@ done < <(paste ten.source.txt ten.output.txt ten.target.txt)
 
 cat <<END
 
-=== Done. What was made, in $PWD:
+=== Done. Files in $PWD:
 toy_text_data/   the corpus
 model/           checkpoints, best_models/, the resolved config; TensorBoard: tensorboard --logdir=demo_run/model
-evaluation.txt   the result on the test set
+evaluation.txt   the results on the test set
 ten.*.txt        the ten sentences
 The recipe is $config.
 END

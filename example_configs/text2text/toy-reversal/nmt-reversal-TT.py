@@ -1,9 +1,9 @@
-"""Toy task: a Transformer learns to write a line of letters backwards.
+"""Toy task: a Transformer learns to reverse a line of letters.
 
 Data: python scripts/create_toy_data.py --output_dir=toy_text_data
 Run:  python run.py --config_file=example_configs/text2text/toy-reversal/nmt-reversal-TT.py --mode=train_eval
 
-About five minutes on two CPU cores. BLEU on the test set should end above 95; 99 was seen.
+Takes about five minutes on two CPU cores. The final BLEU on the test set should be above 95; 99 has been observed.
 """
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
@@ -25,7 +25,7 @@ base_params = {
     "save_summaries_steps": 50,
     "print_loss_steps": 50,
     "print_samples_steps": 200,
-    "eval_steps": 200,  # published: 50; decoding the development set takes as long as 50 steps
+    "eval_steps": 200,  # published: 50, but decoding the development set takes as long as 50 steps
     "save_checkpoint_steps": 300,
     "logdir": "nmt-reversal-TT",
     "random_seed": 0,
@@ -85,8 +85,8 @@ train_params = {
         "target_file": data_root + "train/target.txt",
         "shuffle": True,
         "repeat": True,
-        # As published. In batches of lines of like length this task is learnt far more slowly: after 600
-        # steps the validation loss is 1.95 with buckets, 0.08 without.
+        # As published. With batches of lines of similar length, learning is far slower: after 600 steps,
+        # the validation loss is 1.95 with buckets and 0.08 without.
         "length_buckets": False,
         "max_length": 56,
     },

@@ -36,7 +36,7 @@ def test_a_machine_has_one_row(tmp_path):
 def test_a_file_of_something_else_is_left_alone(tmp_path, content):
     path = tmp_path / "rows.yaml"
     path.write_text(content)
-    with pytest.raises(UserError, match="no list of processors"):
+    with pytest.raises(UserError, match="not a list of processors"):
         put_row(row(), path)
     assert path.read_text() == content
 

@@ -71,6 +71,6 @@ def test_values_without_end():
     grown = [0]
     for _ in range(40):
         grown = [grown, grown]
-    assert "holds itself" in size_problem(itself)
+    assert "contains itself" in size_problem(itself)
     assert "1,000,000 values" in size_problem(grown)
     assert size_problem({"a": [{"b": (1, "text")}] * 1000}) == ""

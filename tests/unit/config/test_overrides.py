@@ -38,7 +38,7 @@ def test_forms_of_arguments():
     (["stray"], "'stray' is not understood"), (["-x", "1"], "'-x' is not understood"),
     (["--a"], "'--a' needs a value"), (["--a", "--b=1"], "'--a' needs a value"), (["--=1"], "not understood"),
     (["--a//b=1"], "empty part"), (["--a/=1"], "empty part"), (["--train_params=1"], "names a whole section"),
-    (["--" + "a/" * 50 + "b=1"], "has 51 parts"), (["--mod"], "Did you mean '--mode'?"),
+    (["--" + "a/" * 50 + "b=1"], "has 51 levels"), (["--mod"], "Did you mean '--mode'?"),
 ])
 def test_bad_arguments(arguments, text):
     with pytest.raises(ConfigError, match=None) as caught:
@@ -75,7 +75,7 @@ def test_dicts_merge_and_none_replaces():
 
 
 @pytest.mark.parametrize(("params", "argument", "text"), [
-    ({"a": 1}, "--a/b=1", "'a' is 1, which has nothing below it"),
+    ({"a": 1}, "--a/b=1", "because 'a' is 1, not a dict"),
     ({"a": {"b": [1]}}, "--a/b/0=1", "'a/b' is [1]"),
     ({"a": {"b": 1}}, "--a=5", "give --a/key=value"),
     ({"a": {"b": 1}}, "--a={b: {c: 1}}", "'--a/b'"),
@@ -88,4 +88,4 @@ def test_impossible_overrides(params, argument, text):
 
 def test_values_that_no_config_can_hold():
     params, problems = apply({}, "--train_params/a=" + "[" * 60 + "]" * 60)
-    assert params == {} and problems == ["'--train_params/a' holds itself, or is nested more than 50 deep."]
+    assert params == {} and problems == ["'--train_params/a' contains itself or has more than 50 levels of nesting."]

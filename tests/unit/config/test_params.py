@@ -99,4 +99,4 @@ def test_a_required_parameter_is_none_only_where_its_type_says_so():
 
 def test_names_of_arguments_are_text():
     problems = check_params({"optimizer_params": {1: 2}}, {}, {"optimizer_params": Param(dict, {})})[1]
-    assert problems == ["'optimizer_params' is {1: 2} but has to be a dict from names to values."]
+    assert problems == ["'optimizer_params' is {1: 2} but has to be a dict whose keys are strings."]

@@ -81,7 +81,7 @@ def test_benchmark_rewrites_the_training():
     ({"loss_scaling": 0}, "train", "'loss_scaling' is 0"), ({"loss_scaling": True}, "train", "'loss_scaling' is True"),
     ({"loss_scaling": "nan"}, "train", "'loss_scaling' is 'nan'"),
     ({"loss_scaling": [1]}, "train", "'loss_scaling' is [1]"),
-    ({"dtype": tf.float16}, "train", '\'dtype\' is tf.float16, but training in half precision alone'),
+    ({"dtype": tf.float16}, "train", '\'dtype\' is tf.float16, but training purely in half precision'),
     ({"dtype": "float16"}, "eval", 'use "mixed_float16"'), ({"dtype": tf.bfloat16}, "eval", 'use "mixed_bfloat16"'),
     ({"dtype": "mixd"}, "train", "Did you mean 'mixed'?"), ({"dtype": tf.int32}, "train", "'dtype' is tf.int32"),
     ({"dtype": 16}, "train", "'dtype' is 16"),

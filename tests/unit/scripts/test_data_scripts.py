@@ -91,13 +91,13 @@ def test_wmt(tmp_path):
 
 
 @pytest.mark.parametrize(("script", "args", "message"), [
-    ("create_toy_data", ["--min_length=9", "--max_length=3"], "--min_length 9 and --max_length 3"),
-    ("tokenizer_wrapper", ["--mode=encode", "--text_input=x"], "needs --tokenized_output, --model_prefix too"),
+    ("create_toy_data", ["--min_length=9", "--max_length=3"], "--min_length is 9 and --max_length is 3"),
+    ("tokenizer_wrapper", ["--mode=encode", "--text_input=x"], "also needs --tokenized_output, --model_prefix"),
     ("tokenizer_wrapper", ["--mode=encode", "--text_input=x", "--tokenized_output=y", "--model_prefix=z"],
      "z.model does not exist"),
     ("tokenizer_wrapper", ["--mode=train", "--text_input=x", "--model_prefix=z"], "The file x does not exist"),
     ("prepare_multi30k", ["--data_dir=nowhere"], "neither train.en nor train.en.gz"),
-    ("prepare_wmt", ["--train_source", "a", "b", "--train_target", "c"], "2 files of --train_source but 1"),
+    ("prepare_wmt", ["--train_source", "a", "b", "--train_target", "c"], "names 2 files but --train_target 1"),
     ("prepare_wmt", ["--train_source", "a", "--train_target", "c"], "These files do not exist: a, c"),
     ("prepare_wmt", ["--train_source", "a", "--train_target", "c", "--dev_source=d"], "Give both --dev_source"),
 ])

@@ -46,11 +46,11 @@ def install(environment: Path, *arguments: str, programs: tuple[str, ...] = (), 
 
 
 def test_no_compiler(environment):
-    assert "There is no g++: install a C++ compiler, on Debian by apt-get install g++" in install(environment)
+    assert "g++ was not found: install a C++ compiler (on Debian: apt-get install g++)" in install(environment)
 
 
 def test_no_pypi(environment):
-    assert "is PyPI within reach?" in install(environment, programs=("g++", "cmake", "mpicxx", "mpiexec", "mkdir"))
+    assert "is PyPI reachable?" in install(environment, programs=("g++", "cmake", "mpicxx", "mpiexec", "mkdir"))
 
 
 def test_no_tensorflow(environment):
@@ -61,22 +61,22 @@ def test_no_tensorflow(environment):
 
 def test_no_python(environment):
     shutil.rmtree(environment / "env")
-    assert "is no Python" in install(environment)
+    assert "was not found: give the path of a Python" in install(environment)
 
 
 def test_an_unknown_option(environment):
-    assert "'--ncl' is none of --nccl, --no-nccl" in install(environment, "--ncl")
+    assert "'--ncl' is not an option: the options are --nccl and --no-nccl" in install(environment, "--ncl")
 
 
 def test_nccl_where_it_cannot_be(environment):
     output = install(environment, "--nccl")
-    assert "cannot be built with NCCL: TensorFlow 2.99.0 here is the build for CPUs" in output
+    assert "cannot be built with NCCL: TensorFlow 2.99.0 is a CPU build" in output
     assert "the CUDA wheels are not installed" in install(environment, "--nccl", DEVICE="gpu")
 
 
 def test_without_nccl_on_gpus_there_is_a_warning(environment):
     output = install(environment, DEVICE="gpu")  # and then no compiler
-    assert "through host memory, not by NCCL: the CUDA wheels are not installed" in output
+    assert "through host memory, not NCCL: the CUDA wheels are not installed" in output
     assert "host memory" not in install(environment, "--no-nccl", DEVICE="gpu")
 
 
@@ -87,10 +87,10 @@ def test_nccl_without_a_compiler_for_it(environment):
         (nvidia / library).parent.mkdir(parents=True)
         (nvidia / library).touch()
     if not Path("/usr/local/cuda/bin/nvcc").exists():
-        assert "there is no nvcc" in install(environment, "--nccl", DEVICE="gpu")
+        assert "nvcc, NVIDIA's compiler, was not found" in install(environment, "--nccl", DEVICE="gpu")
     toolkit = environment / "cuda"
     for path in ("bin/nvcc", "include/cuda_runtime.h"):
         (toolkit / path).parent.mkdir(parents=True)
         (toolkit / path).touch(mode=0o755)
     output = install(environment, "--nccl", DEVICE="gpu", HOROVOD_CUDA_HOME=str(toolkit))
-    assert "There is no g++" in output  # of CUDA nothing is missing now
+    assert "g++ was not found" in output  # of CUDA nothing is missing now

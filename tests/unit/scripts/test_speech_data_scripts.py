@@ -51,7 +51,7 @@ def test_an_alphabet_is_that_of_all_transcripts(tmp_path):
     assert "--lower_case" in ok("create_alphabet", "c.csv", cwd=tmp_path).stdout and "--lower_case" not in out
 
 
-@pytest.mark.parametrize(("rows", "words"), [('"one\nline"', "line break"), ("", "all transcripts are empty")])
+@pytest.mark.parametrize(("rows", "words"), [('"one\nline"', "line break"), ("", "All transcripts in")])
 def test_an_alphabet_that_cannot_be(tmp_path, rows, words):
     (tmp_path / "a.csv").write_text(f"wav_filename,transcript\na.wav,{rows}\n", encoding="utf-8")
     result = run("create_alphabet", "a.csv", cwd=tmp_path)
@@ -126,9 +126,9 @@ def test_the_shortest_of_librivox(tmp_path):
 
 @pytest.mark.parametrize(("change", "words"), [
     (lambda files: files.pop("LibriSpeech/dev-clean/84/1/84-1-0001.flac"), "84-1-0001"),
-    (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "holds no recordings"),
+    (lambda files: [files.pop(name) for name in list(files) if name.endswith(".flac")], "contains no recordings"),
     (lambda files: files.update({"LibriSpeech/test-clean/5/1/5-1.trans.txt": b"5-1-0000 ONE\n"}),
-     "of test-clean there are 0 recordings"),
+     "test-clean has 0 recordings"),
 ])
 def test_librivox_that_is_not_whole(tmp_path, flac, change, words):
     files = librispeech(flac)
@@ -141,7 +141,7 @@ def test_librivox_that_is_not_whole(tmp_path, flac, change, words):
 def test_archives_that_are_none(tmp_path, flac):
     whole = archive_of(tmp_path / "a.tar.gz", librispeech(flac)).read_bytes()
     (tmp_path / "b.tar.gz").write_bytes(whole[:len(whole) // 2])
-    for name, words in (("b.tar.gz", "to its end"), ("none.tar", "does not exist")):
+    for name, words in (("b.tar.gz", "is truncated"), ("none.tar", "does not exist")):
         result = run("import_librivox", name, cwd=tmp_path)
         assert result.returncode == 2 and words in result.stderr
 
@@ -193,7 +193,7 @@ def test_a_speaker_left_out(digits):
 
 
 @pytest.mark.parametrize(("argument", "words"), [
-    ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "leave no"),
+    ("--leave_out_speaker=carl", "anna, bert"), ("--validation_takes=4", "below 4"), ("--min_digits=9", "the minimum"),
     ("--data_dir=none", "does not exist"),
 ])
 def test_digits_that_cannot_be(digits, argument, words):

@@ -140,7 +140,7 @@ def test_logits_of_a_diverged_model_are_named(folder):
     dump.logits["3.wav"][2] = np.nan
     write_logits(str(folder / "nan.npz"), dump.logits, LABELS, 0.02)
     said = run("decode", "--labels", "dev.csv", "--logits", "nan.npz", "--processes", 1, "--beam_width", 8, cwd=folder)
-    assert "Logits of 1 utterances" in said and "3.wav" in said
+    assert "NaN or infinite logits: 1" in said and "3.wav" in said
 
 
 def test_infer_without_a_model_and_from_a_pickle(folder):
@@ -162,8 +162,8 @@ def test_character_model(folder):
 @pytest.mark.parametrize("script, args, what", [
     ("decode", ["--logits", "dev.npz"], "--mode eval needs --labels"),
     ("decode", ["--logits", "missing.npz", "--labels", "dev.csv"], "missing.npz"),
-    ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "lacks wav_filename"),
-    ("decode", ["--logits", "dev.npz", "--labels", "other.csv"], "no reference of '1.wav' (9 of 10"),
+    ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "does not name wav_filename"),
+    ("decode", ["--logits", "dev.npz", "--labels", "other.csv"], "no reference for '1.wav' (9 of 10"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--vocab", "short.txt"], "alphabet of 2 symbols needs 3"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--infer_output_file", "dev.csv/x.csv"], "is a file"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--dump_all_beams_to", "."], "--dump_all_beams_to is ."),
@@ -172,14 +172,14 @@ def test_character_model(folder):
     ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--infer_output_file", "x",
                 "--beta_max", 2], "give --labels"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--lm", "train.txt"], "not an ARPA file"),
-    ("decode", ["--mode", "infer", "--logits", "dev.npz", "--infer_output_file", "x", "--alpha_max", 1], "eval"),
+    ("decode", ["--mode", "infer", "--logits", "dev.npz", "--infer_output_file", "x", "--alpha_max", 1], "--labels"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 0.2], "below --alpha 0.5"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--alpha_max", 1, "--alpha_step", "nan"], "above 0"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--processes", 0], "--processes is 0"),
     ("decode", ["--mode", "rescore", "--n_best", "n_best.tsv", "--lm", "x.arpa", "--oov_penalty", 3,
-                "--infer_output_file", "x"], "take out --oov_penalty"),
+                "--infer_output_file", "x"], "leave out --oov_penalty"),
     ("build_lm", ["--text", "train.txt"], "--output"), ("build_lm", [], "--text"),
     ("build_lm", ["--text", "missing.txt", "--output", "x.arpa"], "missing.txt"),
-    ("build_lm", ["--text", "train.txt", "--output", "x.arpa", "--prune", 1], "begin with 0")])
+    ("build_lm", ["--text", "train.txt", "--output", "x.arpa", "--prune", 1], "start with 0")])
 def test_mistakes(folder, script, args, what):
     assert what in run(script, *args, cwd=folder, code=2)

@@ -82,11 +82,11 @@ def test_script_refuses_in_one_sentence(run_with_three, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--last=4", "--logdir={run}"], "holds 3 checkpoints but --last is 4"),
+    (["--last=4", "--logdir={run}"], "contains 3 checkpoints but --last is 4"),
     (["--last=0", "--logdir={run}"], "at least 1"),
-    ([], "either a run by --logdir, or checkpoint folders"),
-    (["--logdir={run}", "{run}/model.ckpt-1"], "either a run by --logdir, or checkpoint folders"),
-    (["--last=1", "{run}/model.ckpt-1"], "--last goes with --logdir"),
+    ([], "either --logdir or checkpoint folders"),
+    (["--logdir={run}", "{run}/model.ckpt-1"], "either --logdir or checkpoint folders"),
+    (["--last=1", "{run}/model.ckpt-1"], "--last is only for --logdir"),
 ])
 def test_choosing_checkpoints(run_with_three, arguments, message):
     import importlib.util
