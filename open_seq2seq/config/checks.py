@@ -9,6 +9,7 @@ from typing import Any
 from open_seq2seq.utils.errors import did_you_mean
 
 DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
+# Names of optimizers.loss_scaling, which is not imported here because it imports TensorFlow; a test compares them.
 LOSS_SCALERS = ("Backoff", "LogMax")
 
 

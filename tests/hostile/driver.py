@@ -176,6 +176,10 @@ class Slot:
             each.close()
 
 
+# Where the running command itself may write while the fault is applied: runs, and files of an index before they are renamed.
+_OF_THE_COMMAND = ("run/", "new/", "index/.tmp-")
+
+
 def _do_meanwhile(case: Case, place: Place, before: Files) -> None:
     """Applies the fault while the command runs; its changes count as made before the command."""
     earlier = look(place.root)
@@ -183,7 +187,7 @@ def _do_meanwhile(case: Case, place: Place, before: Files) -> None:
     case.meanwhile(place)
     later = look(place.root)
     for name in earlier.keys() | later.keys():
-        if earlier.get(name) != later.get(name) and not name.startswith(("run/", "new/")):
+        if earlier.get(name) != later.get(name) and not name.startswith(_OF_THE_COMMAND):
             before.pop(name, None)
             if name in later:
                 before[name] = later[name]

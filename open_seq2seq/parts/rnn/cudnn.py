@@ -50,8 +50,8 @@ def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor
 
     Args:
       direction: the ``Direction`` that has the weights.
-      x: ``[time, batch, input]``; bfloat16 is computed in float32, because the kernel supports it only in newer versions
-        of TensorFlow.
+      x: ``[time, batch, input]``; bfloat16 is computed in float32, because older versions of TensorFlow have no kernel
+        for it.
       lengths: ``[batch]`` in steps; for empty rows, one step is computed, whose output the caller masks.
     """
     dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from open_seq2seq.config.checks import LOSS_SCALERS
 from open_seq2seq.optimizers import BackoffScaler, LogMaxScaler, StaticScaler, make_loss_scaler
+from open_seq2seq.optimizers.loss_scaling import _ALGORITHMS
 from open_seq2seq.utils.errors import ConfigError
 
 _SPEC = importlib.util.spec_from_file_location(
@@ -109,3 +111,9 @@ def test_the_longest_search_of_backoff(params):
         skips += 1
     assert scaler.longest_search == skips
     assert LogMaxScaler().longest_search == StaticScaler(2.0).longest_search == 0
+
+
+def test_configs_may_name_exactly_the_scalers_that_there_are():
+    for name in LOSS_SCALERS:
+        assert type(make_loss_scaler(name)).__name__ == f"{name}Scaler"
+    assert len(LOSS_SCALERS) == len(_ALGORITHMS)
