@@ -176,7 +176,7 @@ class Slot:
             each.close()
 
 
-# Where the running command itself may write while the fault is applied: runs, and files of an index before they are renamed.
+# Where the command itself may write while the fault is applied: its run, and index files before they are renamed.
 _OF_THE_COMMAND = ("run/", "new/", "index/.tmp-")
 
 
