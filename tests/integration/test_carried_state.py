@@ -123,7 +123,7 @@ def test_two_ranks_are_iter_size_2(workspace, command):
     looks = ["--mode=eval", "--eval_slots=3", "--eval_batch_size_per_gpu=2"]
     code, output = on_ranks(2, workspace, "--max_steps=5", then=[
         ["--continue_learning"], looks, ["--mode=train", "--continue_learning", "--iter_size=2", "--max_steps=12"]])
-    assert code == 2 and output.count("has the carried state of 2 batches") == 1, output
+    assert code == 2 and output.count("has carried states for 2 batches") == 1, output
     np.testing.assert_allclose(losses(output), whole, rtol=1e-6)
     one, two = checkpoint(workspace, 10, "one")[1], checkpoint(workspace, 10)[1]
     for name in STATES:
@@ -186,7 +186,7 @@ def test_recovery_puts_the_state_back_and_nan_never_gets_into_it(workspace, comm
 
 def test_another_number_of_slots(workspace, command):
     ran(command, "--max_steps=7", "--iter_size=2")
-    for settings, expected in ((("--iter_size=3",), "has the carried state of 2 batches an update"),
+    for settings, expected in ((("--iter_size=3",), "has carried states for 2 batches per update"),
                                (("--iter_size=2", "--batch_size_per_gpu=3"), "rows first")):
         code, _, errors = command("--continue_learning", *settings)
         assert code == 2 and expected in errors and errors.count("Error: ") == 1 and "Traceback" not in errors

@@ -205,7 +205,7 @@ def test_recoveries_are_bounded(workspace, command):
     bad = "--train_params/data_layer_params/nan_examples=[900, 1000, 1100]"
     code, out, err = command("--mode=train", bad, "--on_divergence=roll_back", "--max_recoveries=2")
     assert code == 2 and "it has recovered 2 times already (max_recoveries)" in err
-    assert out.count("Rolled back") == 2 and "times 0.25" in out
+    assert out.count("Rolled back") == 2 and "multiplied by 0.25" in out
 
 
 def test_without_checkpoints_the_start_is_gone_back_to(workspace, command):

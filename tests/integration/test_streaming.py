@@ -137,7 +137,7 @@ def test_a_microphone_without_its_package_or_without_a_device_is_one_sentence(tr
     (["--microphone", "--files", "{wav}"], "Give either --files or --microphone"),
     (["--files", "{root}/none.wav"], "none.wav does not exist"),
     (["--files", "{root}/train.csv"], "train.csv cannot be read as audio"),
-    (["--files", "{root}/nan.wav"], "nan.wav has 1 sample NaN"),
+    (["--files", "{root}/nan.wav"], "nan.wav has 1 NaN or infinite sample"),
     (["--files", "{wav}", "--step_ms=0"], "--step_ms is 0"),
     (["--files", "{wav}", "--step_ms=nan"], "--step_ms is nan"),
     (["--files", "{wav}", "--history_seconds=0"], "history_seconds must be greater than 0"),

@@ -168,7 +168,7 @@ ATTACKS = {
         "'initializer' is "),
     "Keras' dict for a seed": (
         {"encoder_params/initializer": "GlorotUniform", "encoder_params/initializer_params": {"seed": SEED}},
-        "'encoder_params/initializer_params/seed' is "),
+        "'encoder_params/initializer_params/seed' "),
     "Keras' dict for an initialiser": ({"encoder_params/initializer": SEED}, "'encoder_params/initializer' is "),
     "TensorFlow's function": ({"encoder_params/regularizer": "tf.keras.models.load_model"},
                               "'encoder_params/regularizer' is "),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -45,14 +46,15 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.concat([*(tf.reshape(tf.transpose(matrix), [-1]) for matrix in matrices), *biases, *recurrent], 0)
 
 
-def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the outputs ``[time, batch, hidden]``; all initial states are zero.
+def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the outputs ``[time, batch, hidden]``.
 
     Args:
       direction: the ``Direction`` that has the weights.
       x: ``[time, batch, input]``; bfloat16 is computed in float32, because older versions of TensorFlow have no kernel
         for it.
       lengths: ``[batch]`` in steps; for empty rows, one step is computed, whose output the caller masks.
+      states: initial states, ``[batch, hidden]`` FP32 each, the output first.
     """
     dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype
     shape = tf.shape(x)
@@ -61,10 +63,10 @@ def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor
     more_rows = tf.maximum(1 - rows, 0)
     x_padded = tf.pad(tf.cast(x, dtype), [[0, tf.maximum(1 - steps, 0)], [0, more_rows], [0, 0]])
     lengths = tf.maximum(tf.pad(lengths, [[0, more_rows]]), 1)
-    state = tf.zeros([1, rows + more_rows, direction.hidden_size], dtype)
-    inner = state if direction.cell.name == "lstm" else tf.zeros([], dtype)
+    first = [tf.pad(tf.cast(state, dtype), [[0, more_rows], [0, 0]])[tf.newaxis] for state in states]
+    inner = first[1] if len(first) > 1 else tf.zeros([], dtype)
     outputs = tf.raw_ops.CudnnRNNV3(
-        input=x_padded, input_h=state, input_c=inner, params=packed_weights(direction, dtype),
+        input=x_padded, input_h=first[0], input_c=inner, params=packed_weights(direction, dtype),
         sequence_lengths=lengths, rnn_mode=direction.cell.name, is_training=True, time_major=True)
     output = tf.cast(outputs.output[:steps, :rows], x.dtype)
     return tf.ensure_shape(output, [*x.shape[:2], direction.hidden_size])
