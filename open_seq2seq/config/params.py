@@ -79,7 +79,7 @@ def as_param(spec: Any) -> Param:
 
 def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
     """Returns the declarations with ``on_change`` set wherever it was not given."""
-    return {name: replace(spec, on_change=spec.on_change or on_change) if isinstance(spec, Param) else spec
+    return {name: replace(spec, on_change=on_change) if isinstance(spec, Param) and not spec.on_change else spec
             for name, spec in specs.items()}
 
 

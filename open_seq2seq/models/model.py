@@ -85,8 +85,9 @@ class Model(Component):
     def all_parts(cls) -> dict[str, Part]:
         """Returns the data layer, parts that are declared only as parameters, and the parts of ``get_parts``."""
         required = cls.get_required_params()
+        declared = {**required, **cls.get_optional_params()}
         customary = {name: dataclasses.replace(part, optional=name not in required)
-                     for name, part in _CUSTOMARY.items() if name in {**required, **cls.get_optional_params()}}
+                     for name, part in _CUSTOMARY.items() if name in declared}
         return {**Model.get_parts(), **customary, **cls.get_parts()}
 
     @classmethod

@@ -22,7 +22,9 @@ def trained(tmp_path_factory) -> list[str]:
     """Arguments of a recogniser of toy speech that has learned a little."""
     root = tmp_path_factory.mktemp("speech")
     write_toy_speech(str(root), {"train": 32, "dev": 20}, rate=8000)
-    run = [*settings(root), "--dtype=float32"]
+    layers = [{"type": "conv1d", "repeat": 1, "kernel_size": [7], "stride": [stride], "num_channels": 64,
+               "padding": "SAME", "dilation": [1], "dropout_keep_prob": 0.9} for stride in (2, 1)]
+    run = [*settings(root), "--dtype=float32", f"--encoder_params/convnet_layers={layers}"]
     assert main([*run, "--mode=train", "--num_epochs=None", "--max_steps=12"]) == 0
     return run
 

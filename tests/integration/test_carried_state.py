@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -148,9 +149,10 @@ def test_a_resumed_run_is_the_same_to_the_bit(workspace, command, replicas):
 
 def test_a_run_goes_on_with_the_same_slots_divided_in_another_way(workspace, command):
     whole = losses(ran(command, "--num_cpu_towers=2", "--iter_size=2", "--batch_size_per_gpu=2"))
+    ran(command, "--num_cpu_towers=2", "--iter_size=2", "--batch_size_per_gpu=2", "--max_steps=5",
+        f"--logdir={workspace}/begun")
     for number, settings in enumerate([("--iter_size=4",), ("--num_cpu_towers=1", "--iter_size=4")]):
-        ran(command, "--num_cpu_towers=2", "--iter_size=2", "--batch_size_per_gpu=2", "--max_steps=5",
-            f"--logdir={workspace}/{number}")
+        shutil.copytree(workspace / "begun", workspace / str(number))
         found = losses(ran(command, *settings, "--batch_size_per_gpu=2", "--continue_learning",
                            f"--logdir={workspace}/{number}"))
         np.testing.assert_allclose(found, whole[5:], rtol=1e-6)

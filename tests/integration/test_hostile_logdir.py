@@ -12,7 +12,6 @@ import pytest
 
 from open_seq2seq.cli import load_interactive, main
 from open_seq2seq.utils.errors import UserError
-from tests.integration.conftest import write_workspace
 from tests.unit.training.checkpoints import attacks
 from tests.unit.training.checkpoints.attacks import move_out
 from tests.unit.training.checkpoints.resealing import reseal
@@ -80,11 +79,9 @@ LATE = ["weights_are_a_link", "weights_are_a_pipe", "a_header_longer_than_the_fi
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory) -> Path:
+def original(two_updates: Path) -> Path:
     """A run of two updates, and a config and data that are the user's own."""
-    root = write_workspace(tmp_path_factory.mktemp("original"))
-    assert main([f"--config_file={root}/config.py", "--mode=train", "--max_steps=2"]) == 0
-    return root
+    return two_updates.parent
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_samples_are_in_the_log_directory(trained):
 
 
 def test_memory_does_not_grow_and_a_killed_run_leaves_no_output(trained, tmp_path):
-    dying = start_process(trained, *infers(tmp_path / "killed.txt", 100_000, (), "--dies_at=50000"))
+    dying = start_process(trained, *infers(tmp_path / "killed.txt", 20_000, (), "--dies_at=10000"))
     whole = start_process(trained, *infers(tmp_path / "whole.txt", 100_000, (20_000, 100_000)))
     said = dying.communicate(timeout=240)[0]
     held = resident(whole)
@@ -68,7 +68,7 @@ def test_memory_does_not_grow_and_a_killed_run_leaves_no_output(trained, tmp_pat
     assert (tmp_path / "whole.txt").read_text() == expected(100_000)
     assert dying.returncode == -signal.SIGKILL, said
     assert {path.name for path in tmp_path.iterdir()} == {"whole.txt", ".killed.txt.unfinished"}
-    assert (tmp_path / ".killed.txt.unfinished/written").read_text() == expected(50_000)
+    assert (tmp_path / ".killed.txt.unfinished/written").read_text() == expected(10_000)
     assert main([f"--config_file={trained}/config.py", *infers(tmp_path / "killed.txt", 30)]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"whole.txt", "killed.txt"}
     assert (tmp_path / "killed.txt").read_text() == expected(30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,16 @@ def steps(workspace: Path) -> set[int]:
     return {json.loads((path / "state.json").read_text())["step"] for path in (workspace / "run").glob("model.ckpt-*")}
 
 
+def fail(workspace: Path, command: Callable[..., tuple[int, str, str]], settings: Sequence[str], words: str,
+         step: int) -> None:
+    """Runs into the trouble, which has to end in these words after this step, whose state is on disk."""
+    code, _, err = command(*TROUBLE, *settings)
+    assert code == 2 and words in err and "Traceback" not in err, err
+    assert f"after step {step}, which is saved: resume with --continue_learning." in err
+    assert max(steps(workspace)) == step
+
+
 @pytest.mark.parametrize(("action", "settings", "words", "step"), [
-    ("raise ValueError('no luck')", (), "trouble.py, line 8: ValueError: no luck. Training ended after step 3", 3),
     pytest.param("os.remove('dev.tgt')", (), "dev.tgt", 4, marks=pytest.mark.slow),
     ("os.remove('dev.tgt')", ("--save_checkpoint_steps=100",), "dev.tgt", 4),
     ("trainer.eval_model.finalize_evaluation = lambda *args: {}[0]", (), "KeyError: 0. Training ended after step 4", 4),
@@ -40,17 +49,14 @@ def steps(workspace: Path) -> set[int]:
 def test_the_state_before_a_failure_is_on_disk(workspace, command, monkeypatch, action, settings, words, step):
     monkeypatch.chdir(workspace)
     trouble(workspace, action)
-    code, _, err = command(*TROUBLE, *settings)
-    assert code == 2 and words in err and "Traceback" not in err, err
-    assert f"after step {step}, which is saved: resume with --continue_learning." in err
-    assert max(steps(workspace)) == step
+    fail(workspace, command, settings, words, step)
 
 
 def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, command, monkeypatch):
     monkeypatch.chdir(workspace)
     assert command("--mode=train_eval", "--logdir=whole")[0] == 0
     trouble(workspace, "raise ValueError('no luck')")
-    assert command(*TROUBLE)[0] == 2
+    fail(workspace, command, (), "trouble.py, line 8: ValueError: no luck. Training ended after step 3", 3)
     assert command("--mode=train_eval", "--continue_learning")[0] == 0
     for name in ("weights.safetensors", "optimizer.safetensors"):
         parts, whole = (workspace / logdir / "model.ckpt-12" / name for logdir in ("run", "whole"))

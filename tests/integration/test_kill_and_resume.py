@@ -75,7 +75,7 @@ def test_five_kills_end_in_the_same_bits(workspace, dtype, monkeypatch):
     (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_signal_saves_and_stops(workspace, signum, code):
     logdir = workspace / "run"
-    process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=50")
+    process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=5")
     deadline = time.time() + 200
     while not checkpoints(logdir) and time.time() < deadline:
         time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -26,25 +27,39 @@ def cache(tmp_path_factory, monkeypatch):
     return folder
 
 
-def files_of(workspace, name, step):
-    return [(workspace / name / f"model.ckpt-{step}" / file).read_bytes()
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder for runs in mixed that several tests look at."""
+    return tmp_path_factory.mktemp("runs")
+
+
+def at_once(command, cache, runs, gains):
+    """A run in mixed on a processor of these gains, which runs once for all tests: (logdir, what it said)."""
+    name = "all" if gains == ALL_GAIN else "none"
+    write_known_speeds(cache, gains)
+    if not (runs / f"{name}.txt").exists():
+        (runs / f"{name}.txt").write_text(ran(command, *MIXED, f"--logdir={runs}/{name}"), encoding="utf-8")
+    return runs / name, (runs / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def files_of(logdir, step):
+    return [(logdir / f"model.ckpt-{step}" / file).read_bytes()
             for file in ("weights.safetensors", "optimizer.safetensors")]
 
 
-def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache):
+def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache, runs):
     for name, dtype in (("half", "mixed_bfloat16"), ("whole", "float32")):
         ran(command, "--mode=train", f"--dtype={dtype}", f"--logdir={workspace}/{name}")
     for name, gains, said in (("half", ALL_GAIN, BFLOAT16), ("whole", NONE_GAINS, FLOAT32)):
-        write_known_speeds(cache, gains)
-        assert said in ran(command, *MIXED, f"--logdir={workspace}/mixed-{name}")
-        assert files_of(workspace, name, 12) == files_of(workspace, f"mixed-{name}", 12)
+        logdir, output = at_once(command, cache, runs, gains)
+        assert said in output
+        assert files_of(workspace / name, 12) == files_of(logdir, 12)
 
 
 @pytest.mark.parametrize(("gains", "said"), [
     pytest.param(ALL_GAIN, BFLOAT16, id="all"), pytest.param(NONE_GAINS, FLOAT32, id="none", marks=pytest.mark.slow)])
-def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, command, cache, gains, said):
-    write_known_speeds(cache, gains)
-    ran(command, *MIXED, f"--logdir={workspace}/at-once")
+def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, command, cache, runs, gains, said):
+    whole, _ = at_once(command, cache, runs, gains)
     ran(command, *MIXED, f"--logdir={workspace}/parts", "--max_steps=4")
     write_known_speeds(cache, NONE_GAINS if gains == ALL_GAIN else ALL_GAIN)  # falsified
     resumed = (*MIXED, f"--logdir={workspace}/parts", "--continue_learning")
@@ -54,20 +69,21 @@ def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, com
         file.unlink()
     assert said in ran(command, *resumed)
     assert not any((cache / "open_seq2seq").iterdir())  # nothing was measured
-    assert files_of(workspace, "at-once", 12) == files_of(workspace, "parts", 12)
+    assert files_of(whole, 12) == files_of(workspace / "parts", 12)
 
 
-def test_evaluation_and_inference_choose_anew(workspace, command, cache):
-    write_known_speeds(cache, ALL_GAIN)
-    assert BFLOAT16 in ran(command, *MIXED, "--max_steps=2")
-    state = json.loads((workspace / "run" / "model.ckpt-2" / "state.json").read_text(encoding="utf-8"))
+def test_evaluation_and_inference_choose_anew(workspace, command, cache, runs):
+    logdir, output = at_once(command, cache, runs, ALL_GAIN)
+    assert BFLOAT16 in output
+    shutil.copytree(logdir, workspace / "run")
+    state = json.loads((workspace / "run" / "model.ckpt-12" / "state.json").read_text(encoding="utf-8"))
     assert state["mixed_choice"] == list(ALL_GAIN)
     write_known_speeds(cache, NONE_GAINS)
     for mode in ("eval", "infer"):
         output = ran(command, f"--mode={mode}", "--dtype=mixed", f"--infer_output_file={workspace}/out.txt")
         assert FLOAT32 in output
-    ran(command, *MIXED, "--continue_learning", "--max_steps=3", "--mixed_choice=['product']")
-    state = json.loads((workspace / "run" / "model.ckpt-3" / "state.json").read_text(encoding="utf-8"))
+    ran(command, *MIXED, "--continue_learning", "--max_steps=13", "--mixed_choice=['product']")
+    state = json.loads((workspace / "run" / "model.ckpt-13" / "state.json").read_text(encoding="utf-8"))
     assert state["mixed_choice"] == ["product"]
 
 

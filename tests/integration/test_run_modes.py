@@ -84,17 +84,14 @@ def test_fine_tuning_starts_with_fresh_counters(trained, command):
     assert state["step"] == 1 and newest(trained, "tuned").name == "model.ckpt-1"
 
 
-def test_averaged_checkpoints_are_used(workspace, command):
-    code, out, _ = command("--mode=train_eval", "--average_checkpoints=3", "--save_summaries_steps=4")
-    assert code == 0 and "Averaged the last 3 checkpoints" in out
+def test_averaged_checkpoints_and_the_best_by_another_metric_are_used(workspace, command):
+    code, out, err = command("--mode=train_eval", "--average_checkpoints=3", "--save_summaries_steps=4",
+                             "--best_metric=Eval_chrF_Score", "--best_metric_mode=max")
+    assert code == 0, err
+    assert "Averaged the last 3 checkpoints" in out
+    assert list((workspace / "run" / "best_models").glob("Eval_chrF_Score=*-step-*"))
     code, out, _ = command("--mode=eval", "--average_checkpoints=3")
     assert code == 0 and "averaged_models" in out
-
-
-def test_best_checkpoint_can_be_restored_by_another_metric(workspace, command):
-    code, _, err = command("--mode=train_eval", "--best_metric=Eval_chrF_Score", "--best_metric_mode=max")
-    assert code == 0, err
-    assert list((workspace / "run" / "best_models").glob("Eval_chrF_Score=*-step-*"))
     code, out, _ = command("--mode=eval", "--restore_best_checkpoint=True")
     assert code == 0 and "best_models" in out
 

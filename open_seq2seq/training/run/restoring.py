@@ -45,8 +45,9 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
         kept = "; the checkpoint also has their moving average, which ema_decay would select" if averages else ""
         deco_print(f"Weights: as trained{kept}", offset=1)
     # Parts that exist only in other modes, such as a loss, may have weights in the checkpoint.
+    left_out = model.parts_of_other_modes
     weights = {name: value for name, value in {**checkpoint.weights, **used}.items()
-               if name.partition("/")[0] not in model.parts_of_other_modes}
+               if name.partition("/")[0] not in left_out}
     assign_strictly(named_variables(model), weights, checkpoint.path)
     check_assets(model, checkpoint)
 

@@ -21,11 +21,12 @@ WIDTHS = ("num_channels", "rnn_cell_dim", "n_hidden", "hidden_dim", "attention_d
 
 
 def narrowed(value: Any, key: str = "") -> Any:
-    """The same with an eighth of the channels."""
+    """The same with an eighth of the channels; of many blocks the first three and the last two."""
     if isinstance(value, dict):
         return {name: narrowed(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [narrowed(item) for item in value]
+        kept = [*value[:3], *value[-2:]] if key == "convnet_layers" and len(value) > 5 else value
+        return [narrowed(item) for item in kept]
     return max(4, value // 8) if key in WIDTHS else value
 
 
