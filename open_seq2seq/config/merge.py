@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
-# Limits far above what a real config needs. The functions that visit a config's values are recursive.
+# Limits far above what a real config needs. The depth is limited because functions visit a config's values recursively.
 DEEPEST = 50
 _MOST_VALUES = 1_000_000
 

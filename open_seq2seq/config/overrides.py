@@ -39,7 +39,7 @@ class Override:
 
 
 def parse_value(text: str) -> Any:
-    """Parses a value: a Python literal, a YAML word such as ``null``, or a YAML flow collection; else, a string.
+    """Parses a Python literal, a YAML word such as ``null``, or a YAML flow collection; any other text is a string.
 
     >>> [parse_value(t) for t in ("1e-3", "true", "None", "[1, 2]", "{a: 1}", "'7'", "x/y.txt")]
     [0.001, True, None, [1, 2], {'a': 1}, '7', 'x/y.txt']

@@ -1,4 +1,4 @@
-"""Logits of an utterance that arrives in chunks, from an encoder with a bounded receptive field."""
+"""Computes logits of an utterance that arrives in chunks, with an encoder that looks ahead a bounded time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Heard(NamedTuple):
         changed.
       complete: ``[time, vocabulary]``: new logits that do not depend on later frames; if ``revised``, all complete
         logits after the last settled ones.
-      tentative: ``[time, vocabulary]``: the logits after the complete ones, as if the utterance ended here.
+      tentative: ``[time, vocabulary]``: the logits after the complete ones, computed as if the utterance ended with the
+        features received so far.
       settled: ``[time, vocabulary]``: complete logits that will no longer be revised.
     """
 
@@ -68,7 +69,7 @@ class LogitStream:
 
     Args:
       model: a CTC model, built for inference, with restored weights.
-      held: number of frames that may be revised.
+      held: number of most recent frames whose logits may still be revised.
       tolerance: largest root mean square difference of features that is ignored, except at the end of the utterance;
         features have a standard deviation of 1.
 
@@ -101,7 +102,7 @@ class LogitStream:
 
     @property
     def first_needed(self) -> int:
-        """Number of the first frame that may still be needed."""
+        """Number of the first frame whose features later calls of ``advance`` may need."""
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
