@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _exit_code(arguments: list[str]) -> int:
     try:
         return _run(arguments)
-    except SystemExit as end:  # --help and --version
+    except SystemExit as end:  # raised by --help, by --version, or by user code
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code and launched_as()[1] > 1:  # a hook called sys.exit; the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)

@@ -204,7 +204,13 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
 @contextmanager
 def _reported(path: str, what: str,
               passed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
-    """Converts an exception raised by executed code to a ConfigError with one sentence."""
+    """Context manager that converts exceptions, except those of the types ``passed``, to a ConfigError.
+
+    Args:
+      path: the executed file; "" if a module is imported by name.
+      what: start of the message.
+      passed: types of exceptions that are raised unchanged.
+    """
     try:
         yield
     except passed:

@@ -29,7 +29,7 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
              "gradient_underflow")
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
-# Declarations of these parts for models that list them among their parameters instead of in get_parts.
+# Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 

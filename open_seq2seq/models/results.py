@@ -110,7 +110,7 @@ class CollectingWriter(ResultWriter):
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:
-    """Returns the model's writer, or one that calls ``finalize_inference``; see ``utils.contracts.comes_first``.
+    """Returns the model's writer, or one that calls ``finalize_inference`` if the model overrides only that method.
 
     Raises:
       UserError: the output is a file that this run reads or keeps.

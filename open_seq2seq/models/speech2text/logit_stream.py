@@ -96,7 +96,7 @@ class LogitStream:
         self._first = 0  # number of the first frame of ``_used``
 
     def warm_up(self) -> None:
-        """Traces the graph in advance."""
+        """Traces the graph, so that the first call of ``advance`` does not have to."""
         frames = self._before + self.field.behind + self._pad_to
         self._compute(np.zeros([frames, self._columns], np.float32), 0, frames)
 
@@ -140,7 +140,7 @@ class LogitStream:
         return max(0, (end - self.field.behind - 1) // self.field.stride + 1)
 
     def _settle(self, end: int) -> np.ndarray:
-        """Removes and returns complete logits that are too old to be revised."""
+        """Removes and returns the complete logits of all frames more than ``held`` before the frame ``end``."""
         count = min(len(self._complete), max(0, (end - self._held) // self.field.stride - self._settled))
         settled, self._complete = self._complete[:count], self._complete[count:]
         self._settled += count

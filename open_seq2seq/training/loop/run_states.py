@@ -88,7 +88,7 @@ class RunStates:
 
         Args:
           micro_batch: int64 ``[]``, number of the micro-batch since the start of training, over all ranks.
-          slot: int64 ``[]``, index of the micro-batch among the ``iter_size`` ones of its replica and update.
+          slot: int64 ``[]``, index of the micro-batch among the ``iter_size`` that the replica consumes in this update.
           batch: the micro-batch, as tensors.
         """
         if not self._states:

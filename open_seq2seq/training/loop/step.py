@@ -198,8 +198,8 @@ class TrainStep:
     def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the common weights of the gradients of all replicas: the mean number of units, by unit.
 
-        With synchronised batch norm, the loss of a replica depends on the batches of the others. Instead of its own
-        mean, each replica therefore differentiates its part of a common loss, in proportion to its units.
+        With synchronised batch norm, the loss of a replica depends on the batches of all replicas. Each replica
+        therefore differentiates its share of the mean loss over all replicas, instead of its own mean loss.
         """
         sums = self._reduce_inside({f" {unit}": value for unit, value in units.items()}, "units")
         return {unit: sums[f" {unit}"] / self._runner.world_size for unit in units}

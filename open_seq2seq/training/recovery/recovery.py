@@ -80,8 +80,8 @@ class Recovery:
     """Handles the divergences of a run as its config specifies.
 
     Args:
-      trainer: the run's trainer, before its first step. If recovery is enabled, the trainer's state is kept, unless a
-        checkpoint contains it.
+      trainer: the run's trainer, before its first step. If recovery is enabled, the trainer's state is saved or copied,
+        unless a checkpoint already contains it.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -155,7 +155,7 @@ class Recovery:
         trainer = self._trainer
         folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
         verdict = incident.verdict(problem, trainer.saver is not None, folder)
-        # With several ranks, the message comes from the one whose batch is at fault.
+        # All ranks raise the message of the first rank whose batch is not finite or, if there is none, of rank 0.
         verdicts = trainer.runner.gather([(not incident.suspect.found.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
 
