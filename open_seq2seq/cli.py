@@ -35,7 +35,7 @@ EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
 _LONGEST_WORD = 1000  # characters; longer values are shortened in messages
-_MOST_DIGITS = 15  # of a number of steps; longer numbers may not fit into the counters
+_MOST_DIGITS = 15  # in a number of steps; longer numbers may overflow the step counters
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
                 "--infer_files")
@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _exit_code(arguments: list[str]) -> int:
     try:
         return _run(arguments)
-    except SystemExit as end:  # --help and --version
+    except SystemExit as end:  # raised by --help, by --version, or by user code
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if code and launched_as()[1] > 1:  # a hook called sys.exit; the other processes must not wait for this one
             announce(f"it called sys.exit({end.code!r})", code)
@@ -328,7 +328,7 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow and suppresses its log, part of which is written before any setting could silence it.
+    """Imports TensorFlow and suppresses its log, including the lines that no TensorFlow setting can suppress.
 
     The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1.
 
@@ -379,7 +379,7 @@ def load_interactive(arguments: Sequence[str]) -> Any:
       each input.
 
     Raises:
-      UserError: the command would report an error.
+      UserError: the arguments, the config or the checkpoint cannot be used; the command would report the same error.
     """
     options = parse_options([*arguments, "--mode=interactive_infer"])
     from open_seq2seq.training.inference.interactive import InteractiveModel

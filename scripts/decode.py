@@ -44,7 +44,8 @@ from open_seq2seq.utils.output_file import OutputFiles, check_no_input, check_ou
 from open_seq2seq.utils.script import run_script
 
 Texts = dict[str, str]
-# Here, --n_best is a file; the number of hypotheses depends on whether --dump_all_beams_to is given.
+# The search's parameter n_best has no flag, because --n_best names a file. It is beam_width with --dump_all_beams_to,
+# otherwise 1.
 SEARCH: dict[str, Param] = {name: param for name, param in beam_search_params().items() if name != "n_best"}
 DEFAULTS = {name: param.default for name, param in SEARCH.items()}
 GRID = ("alpha", "beta")
@@ -53,7 +54,7 @@ OUTPUTS = ("infer_output_file", "dump_all_beams_to")
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """Parses the command line; options of the search that are not given are not set, except alpha and beta."""
+    """Parses the command line; the result lacks search options that were not given, except alpha and beta."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

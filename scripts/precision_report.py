@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from open_seq2seq.models.model import Model
     from open_seq2seq.training.checkpoints import Checkpoint
 
-# Parameters removed from components that follow the model's dtype: a component's own dtype, and recomputed layers,
-# because their activations have no gradients.
+# Parameters removed from components that follow the model's dtype: a component's own dtype, which may not be float32,
+# and recompute, because the activations of recomputed layers have no gradients.
 LEFT_OUT = ("dtype", "recompute")
 
 

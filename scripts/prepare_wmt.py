@@ -63,7 +63,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Checks the command line before hours of work.
+    """Checks the command line before any work.
 
     Raises:
       UserError: a file does not exist, has no counterpart, or would be overwritten.

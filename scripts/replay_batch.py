@@ -81,7 +81,7 @@ def build(args: argparse.Namespace, event: dict[str, Any]) -> Model:
     deco_print(precision_of(spec.params).note)
     model = build_model(spec, event["seed"])
     if path is not None:
-        # The trained weights, because the step did not use a moving average, even if there is one.
+        # The trained weights, not their moving average, because the training step did not use the average.
         assign_strictly(named_variables(model), load_checkpoint(path).weights, path)
     deco_print(f"weights: {path if path is not None else 'the initial weights of a new run'}")
     return model

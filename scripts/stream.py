@@ -85,12 +85,12 @@ def read(path: str, header_only: bool = False) -> tuple[np.ndarray, int]:
 
 
 class Clock:
-    """Durations in seconds.
+    """Collects processing times and the duration of the audio, all in seconds.
 
     Attributes:
-      steps: processing time of each step.
-      ends: processing time at the end of each utterance.
-      audio_seconds: total length of the audio.
+      steps: processing time of each chunk.
+      ends: time that ``FrameASR.finish`` took, for each utterance.
+      audio_seconds: total duration of the audio.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def transcribe(asr: FrameASR, pieces: Iterable[np.ndarray], clock: Clock, quiet:
       quiet: whether to print no intermediate transcripts.
 
     Returns:
-      The final transcript, and the last one before the end of the utterance was known.
+      The transcript that ``FrameASR.finish`` returned, and the last one before that call.
     """
     heard, shown = 0.0, ""
     for piece in pieces:
@@ -169,7 +169,7 @@ def compare(asr: FrameASR, found: dict[str, tuple[str, str]]) -> None:
 
 
 def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.ndarray]:
-    """Yields chunks of audio ``[step]`` from the default microphone until the event is set.
+    """Yields chunks of audio ``[step]`` from the default microphone until ``stopped`` is set.
 
     Raises:
       UserError: sounddevice or PortAudio is missing, or the microphone cannot be used.
@@ -196,7 +196,7 @@ def microphone(rate: int, step: int, stopped: threading.Event) -> Iterator[np.nd
 def listen(asr: FrameASR, args: argparse.Namespace, clock: Clock) -> None:
     """Streams one utterance from the microphone until Ctrl-C."""
     stopped = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the current step is finished
+    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the current chunk is still transcribed
     deco_print("Listening; stop with Ctrl-C.")
     try:
         step = max(1, round(args.step_ms / 1000 * asr.rate))

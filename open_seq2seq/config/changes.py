@@ -37,8 +37,8 @@ def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], 
             part: tuple[str, ...] = ()) -> Iterator[Change]:
     """Yields the differences in the parameters of a component and of the components nested in it.
 
-    File names are not compared, because only the content of the files matters. If a nested component has another
-    class, that is one change, and its parameters are not compared.
+    File names are not compared, because only the content of the files matters. If the class of a nested component has
+    changed, this is reported as one change, and the component's parameters are not compared.
 
     Args:
       part_class: the class of the model or component.
@@ -94,7 +94,7 @@ def _are_dicts(*values: Any) -> bool:
 
 
 def _comparable(value: Any, spec: Param) -> Any:
-    """Returns a value in a form for comparison, in which a class's file does not count and all lambdas are equal."""
+    """Returns a value for comparison: names without their file or module, and the same text for all lambdas."""
     if isinstance(value, list):
         return [_comparable(item, spec) for item in value]
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Checks the model-level parameters that need no component class: run length, intervals, devices and precision."""
+"""Checks model-level parameters that can be checked without a component class: run length, devices, precision etc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from open_seq2seq.utils.errors import did_you_mean
 
 DTYPES = ("float32", "mixed", "mixed_float16", "mixed_bfloat16")
-# Names of optimizers.loss_scaling, which is not imported here because it imports TensorFlow; a test compares them.
+# Copy of the scaler names in optimizers.loss_scaling, which cannot be imported without TensorFlow. A test compares the
+# two.
 LOSS_SCALERS = ("Backoff", "LogMax")
 
 

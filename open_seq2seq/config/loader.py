@@ -22,7 +22,8 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 _MOST_BYTES = 1 << 22
-# Files that the toolkit writes next to a config: the first in a checkpoint, the second with a batch that diverged.
+# Files that the toolkit writes next to a config: the first in a checkpoint, the second with a batch on which training
+# diverged.
 _WRITTEN_BESIDE = ("state.json", "event.json")
 # Subfolders of a logdir that contain checkpoints; "" is the logdir itself.
 _CHECKPOINTS_IN = ("", "logs", "best_models", "averaged_models")
@@ -50,7 +51,7 @@ class ConfigFile:
     checkpoint: str | None = None
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Returns the context in which this config's names must be resolved."""
+        """Returns the context manager within which this config's names must be resolved."""
         return untrusted(None if self.trusted else self.path)
 
 
@@ -84,7 +85,7 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
 
 
 def lies_in_logdir(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a file is in a checkpoint, next to a saved batch that diverged, or next to checkpoints."""
+    """Returns whether a file is in a checkpoint, next to checkpoints, or next to a batch saved after a divergence."""
     folders = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
     return any(os.path.lexists(os.path.join(folder, name)) for folder in folders for name in _WRITTEN_BESIDE) or any(
         _holds_checkpoints(os.path.join(folder, name)) for folder in folders for name in _CHECKPOINTS_IN)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
-# Limits far above what a real config needs. The functions that visit a config's values are recursive.
+# Limits far above what a real config needs. The depth is limited because functions visit a config's values recursively.
 DEEPEST = 50
 _MOST_VALUES = 1_000_000
 
@@ -14,7 +14,7 @@ _MOST_VALUES = 1_000_000
 def size_problem(value: Any) -> str:
     """Returns why a value is too large for a config, as the end of a sentence, or an empty string.
 
-    A value that occurs in several places is counted once for each, because a copy would contain it that often.
+    A value that occurs in several places is counted once for each place, as in a copy.
     """
     level, count = [value], 0
     for _ in range(DEEPEST):
@@ -96,9 +96,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the smallest ``section`` for which ``merge_params(base, section)`` returns ``merged``.
+    """Returns the smallest ``section`` with which ``merge_params(base, section)`` is equivalent to ``merged``.
 
-    A key that is missing from ``merged`` becomes ``None``, which is how a section switches a parameter off.
+    Keys of ``base`` that ``merged`` lacks are ``None`` in the section, because a section cannot remove a key.
     """
     section: dict[str, Any] = {}
     for key, value in merged.items():

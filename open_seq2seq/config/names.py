@@ -50,7 +50,10 @@ class Kind:
     _read: dict[Catalogue, dict[str, Any]] = field(default_factory=dict)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yields the registered objects under every spelling: ``Adam``, ``open_seq2seq.optimizers.adam.Adam``."""
+        """Yields one dict per catalogue, with the objects under all of their names.
+
+        For example, ``Adam`` and ``open_seq2seq.optimizers.adam.Adam`` name the same object.
+        """
         for catalogue in self.catalogues:
             if catalogue not in self._read:  # lazy, because a catalogue may import Keras
                 self._read[catalogue] = dict(self._spellings(catalogue()))
@@ -81,7 +84,8 @@ def register(kind: str, catalogue: Catalogue | None = None, *, base: type | None
       kind: for example ``encoder`` or ``lr_policy``; in messages, underscores are replaced by spaces.
       catalogue: returns objects by name; called when a name is first looked up.
       base: base class of the objects.
-      fits: returns whether an object is of this kind, if being a subclass of ``base`` does not decide it.
+      fits: returns whether an object is of this kind; by default, whether it is a subclass of ``base``, or whether it
+        is callable if there is no ``base``.
       wanted: what ``fits`` requires, in words, for messages.
     """
     known = _KINDS.setdefault(kind, Kind(kind.replace("_", " ")))

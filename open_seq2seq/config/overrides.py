@@ -39,7 +39,7 @@ class Override:
 
 
 def parse_value(text: str) -> Any:
-    """Parses a value: a Python literal, a YAML word such as ``null``, or a YAML flow collection; else, a string.
+    """Parses a Python literal, a YAML word such as ``null``, or a YAML flow collection; any other text is a string.
 
     >>> [parse_value(t) for t in ("1e-3", "true", "None", "[1, 2]", "{a: 1}", "'7'", "x/y.txt")]
     [0.001, True, None, [1, 2], {'a': 1}, '7', 'x/y.txt']
@@ -61,8 +61,8 @@ def parse_value(text: str) -> Any:
 def typed_like(text: str, old: Any) -> Any:
     """Parses a value and converts it to the type of the value it replaces, if the conversion is unambiguous.
 
-    A value that replaces a string stays a string; ``1`` becomes True if it replaces a bool, and ``1e5`` an int if it
-    replaces an int. In all other cases, the declared type decides when the parameters are checked.
+    A number or bool that replaces a string stays text; ``1`` becomes True if it replaces a bool, and ``1e5`` an int if
+    it replaces an int. All other values are converted later, when they are checked against the declared type.
     """
     value = parse_value(text)
     if isinstance(old, str) and value is not None and not isinstance(value, (str, list, dict)):

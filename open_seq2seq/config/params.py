@@ -49,8 +49,8 @@ class Param:
         ``{"model": "asset"}``. See ``config.files``.
       on_change: what happens if the value differs from the one in a checkpoint. ``refuse``: an error, because the
         weights would compute another function or expect another kind of input. ``say`` (default): a message, because
-        a resumed run would continue differently. ``free``: nothing, because no results depend on the value, or only
-        those of the search. For a dict or a list of dicts, the reaction can be given by entry:
+        a resumed run would continue differently. ``free``: nothing; for values that may be changed at any time, such
+        as those of a beam search. For a dict or a list of dicts, the reaction can be given by entry:
         ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
       minimum: smallest allowed number; this and the other bounds also apply to each number in a list.
       maximum: largest allowed number.
@@ -201,7 +201,7 @@ def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yields the values in nested lists and tuples; dicts are not searched, because their entries are declared."""
+    """Yields the values in nested lists and tuples; dicts are not searched, because their entries have own specs."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)

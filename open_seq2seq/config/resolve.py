@@ -82,9 +82,9 @@ class ResolvedConfig:
     def given(self, section: str) -> dict[str, Any]:
         """Returns the values given by the section and the command line, without those inherited from base_params.
 
-        A value that only repeats that of base_params is left out. So if ``decoder`` is in the result, the decoder's
-        class was replaced, and inherited ``decoder_params`` that the new class does not know may be dropped. The
-        ``decoder_params`` in the result may not be dropped.
+        Values other than dicts are left out if they only repeat those of base_params. Therefore, if ``decoder`` is in
+        the result, the section replaces the decoder's class. The caller may then drop inherited ``decoder_params`` that
+        the new class does not declare, but not the ``decoder_params`` in the result.
         """
         own = self.config_file.sections.get(_source(self.config_file, section), {})
         given, _ = apply_overrides(own, self.overrides, _names(self.config_file, section))
@@ -109,7 +109,7 @@ class ResolvedConfig:
         """
         file = self.config_file
         base, _ = apply_overrides(file.sections["base_params"], self.overrides, ())
-        model_problems(base, "base", self.mode)  # only normalizes spellings, as was done in the sections
+        model_problems(base, "base", self.mode)  # called only to normalize spellings, as in the sections
         result: dict[str, Any] = {"base_model": file.base_model, "base_params": base}
         for section in ("train", "eval", "infer", "interactive_infer"):
             if section in self.sections or f"{section}_params" in file.sections:

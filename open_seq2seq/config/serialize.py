@@ -53,7 +53,10 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields plain items; ``initializer: GlorotUniform(seed=1)`` becomes a class name and ``initializer_params``."""
+    """Yields plain items; an instance with ``get_config`` is split into its class and its arguments.
+
+    ``initializer: GlorotUniform(seed=1)`` becomes ``initializer: GlorotUniform`` and ``initializer_params: {seed: 1}``.
+    """
     split = {key: value for key, value in params.items()
              if not isinstance(value, type) and callable(getattr(value, "get_config", None))
              and not params.get(f"{key}_params")}
@@ -68,7 +71,7 @@ def _plain_items(params: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _without_generator(value: Any) -> Any:
-    """Returns the seed if the value is the serialized form (a dict) of a Keras SeedGenerator, else the value."""
+    """Returns the seed if the value is a serialized Keras ``SeedGenerator`` (a dict), otherwise the value itself."""
     if isinstance(value, Mapping) and value.get("class_name") == "SeedGenerator":
         return value.get("config", {}).get("seed")
     return value

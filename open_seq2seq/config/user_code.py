@@ -104,6 +104,7 @@ def names_of_file(path: str, what: str) -> Mapping[str, Any]:
         others = os.listdir(folder) if os.path.isdir(folder) else []
         raise ConfigError([f"{what}, but the file {path} does not exist." + did_you_mean(name, others)])
     folder = os.path.dirname(full)
+    # Modules from the same folder stay imported, so that the file shares them with a config in that folder.
     others = [name for name, file in _siblings.items() if os.path.dirname(file) != folder]
     module = _module_of_package(full, what, others) or _executed_module(full, what, others)
     _namespaces[full] = vars(module)
@@ -203,7 +204,13 @@ def attribute(found: Any, place: str, names: list[str], what: str) -> Any:
 @contextmanager
 def _reported(path: str, what: str,
               passed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
-    """Converts an exception raised by executed code to a ConfigError with one sentence."""
+    """Context manager that converts exceptions, except those of the types ``passed``, to a ConfigError.
+
+    Args:
+      path: the executed file; "" if a module is imported by name.
+      what: start of the message.
+      passed: types of exceptions that are raised unchanged.
+    """
     try:
         yield
     except passed:
@@ -258,8 +265,8 @@ def _importable_siblings(folder: str, forgotten: Mapping[str, str] | list[str]) 
 
     Args:
       folder: folder of the executed file.
-      forgotten: names of modules to remove from ``sys.modules`` first, because files of the same name in another folder
-        may have been imported. A file that a config names shares modules with a config in the same folder.
+      forgotten: names of modules to remove from ``sys.modules`` first, so that files of the same name in ``folder`` are
+        imported instead.
     """
     for name in forgotten:
         sys.modules.pop(name, None)

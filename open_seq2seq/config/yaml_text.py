@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-# PyYAML follows YAML 1.1, in which 1e-3 is a string because it has no dot.
+# Numbers with an exponent. PyYAML follows YAML 1.1, where such a number needs a dot, so that 1e-3 would be a string.
 _FLOAT = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$")
 _NONE = re.compile(r"None$")
 # Limit far above what a real config needs. A few lines with anchors can expand to more values than fit in memory.
@@ -130,7 +130,7 @@ def dump_yaml(value: Any) -> str:
 
 
 def describe_yaml_error(error: yaml.YAMLError) -> tuple[int | None, str]:
-    """Returns the line of an error, or None, and what is wrong."""
+    """Returns the line number of an error, counted from 1 (None if unknown), and a description of the error."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or str(error).split("\n")[0]
     return (mark.line + 1 if mark else None), problem

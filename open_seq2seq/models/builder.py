@@ -127,7 +127,10 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
 
 
 def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
-    """Returns a part's parameters, without inherited parameters that the mode's own class does not declare."""
+    """Returns a part's parameters.
+
+    If the mode's section gives the part's class, inherited parameters that this class does not declare are left out.
+    """
     params = dict(spec.params.get(f"{part}_params") or {})
     if part in spec.given:
         required, optional = part_class.declared_params()
@@ -152,7 +155,10 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
 def _customarily_derived(of_data: bool) -> frozenset[str]:
     """Returns the names of the parameters that parts of this package declare as derived.
 
-    Users' parts may declare these parameters as plain types: ``"src_vocab_size": int``.
+    Users' parts may declare parameters of these names as plain types: ``"src_vocab_size": int``.
+
+    Args:
+      of_data: whether to return the parameters of data layers, or those of encoders, decoders and losses.
     """
     rooms = (encoders, decoders, losses)
     classes = [DataLayer] if of_data else [getattr(room, name) for room in rooms for name in room.__all__]
@@ -161,7 +167,7 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
 
 
 def check_model(spec: ModelSpec) -> None:
-    """Creates a model's data layer, and checks that the model's variables fit into memory, without creating them.
+    """Creates a model's data layer, and checks that the variables would fit into memory, without creating variables.
 
     Raises:
       UserError: the parameters or the data are invalid, or the variables do not fit into memory.

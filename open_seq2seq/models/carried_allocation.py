@@ -17,7 +17,8 @@ def allocate_carried_states(model: Model) -> None:
     In training, a replica has one state for each of the ``iter_size`` micro-batches of an update, otherwise only one.
 
     Raises:
-      ConfigError: the data layer or its parameters do not allow this, or the states do not fit into memory.
+      ConfigError: the data layer or one of its parameters does not allow a model to carry state, or the states do not
+        fit into memory.
     """
     layer, states = model.data_layer, carried_states(model)
     name, training = type(layer).__name__, model.mode == "train"

@@ -29,7 +29,7 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
              "gradient_underflow")
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
-# Parts of models that declare these names as parameters instead of with get_parts.
+# Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 
@@ -37,14 +37,18 @@ _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
 class Model(Component):
     """Base class of models. The builder creates a model and then adds its parts.
 
-    Subclasses declare their parts (``get_parts``), and implement the forward pass (``loss_terms``, ``predict``) and
-    how results are evaluated, shown and written (``evaluate``, ``finalize_evaluation``, ``report_sample``, ``infer``,
-    ``open_results``). The methods ``maybe_print_logs`` and ``finalize_inference`` of the TensorFlow 1 toolkit are
-    supported too.
+    Subclasses declare their parts in ``get_parts``. They implement the forward pass in ``loss_terms`` and ``predict``,
+    evaluation in ``evaluate`` and ``finalize_evaluation``, samples during training in ``report_sample``, and inference
+    in ``infer`` and ``open_results``. The methods ``maybe_print_logs`` and ``finalize_inference`` of the TensorFlow 1
+    toolkit are supported too.
 
     Args:
       params: the parameters of one mode, merged and with classes resolved.
       mode: ``train``, ``eval``, ``infer`` or ``interactive_infer``.
+
+    Attributes:
+      object_name: what ``num_objects`` counts, for messages about speed.
+      interactive_hint: what the user should type at the prompt of interactive inference.
     """
 
     data_layer: DataLayer
@@ -55,7 +59,7 @@ class Model(Component):
         super().__init__(params, None, "model", mode)
 
     def _value_problems(self, params: Mapping[str, Any]) -> list[str]:
-        return []  # ``dtype`` names a policy, which resolve_dtype checks
+        return []  # a model's ``dtype`` is a precision policy, which resolve_dtype checks
 
     @property
     def params_path(self) -> str:
@@ -172,7 +176,7 @@ class Model(Component):
         return {}
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Converts one inference batch to rows (example, result) for the writer of ``open_results``."""
+        """Converts the outputs for one batch to pairs (example number, result) for the writer of ``open_results``."""
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
 
     def answer(self, result: Any) -> str:
@@ -232,8 +236,8 @@ def _run_params() -> dict[str, Any]:
                             "devices.", "batches", minimum=1, maximum=10**6, on_change=SAY),
         "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run with carried state does if it is "
                                          "resumed with another number of batches per update (devices × iter_size) or "
-                                         "another batch size, so that its states belong to other rows. refuse: it "
-                                         "ends with an error. reset: it resets the states."),
+                                         "another batch size, which the saved states do not fit. refuse: it ends with "
+                                         "an error. reset: it resets the states."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
                             "weights."),
@@ -292,8 +296,8 @@ def _optimization_params() -> dict[str, Any]:
                                      "number is raised if Backoff may need more to get from scale_max to scale_min.",
                                      "updates", minimum=1, on_change=FREE),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
-                                        "first losses count as divergence; None disables this check.", above=1.0,
-                                        on_change=FREE),
+                                        "lowest of the run's first ten losses count as divergence; None disables this "
+                                        "check.", above=1.0, on_change=FREE),
         "divergence_lr_factor": Param(float, 0.5, "Factor by which each roll_back multiplies the learning rate.",
                                       above=0.0, below=1.0, on_change=FREE),
         "max_recoveries": Param(int, 5, "Maximum number of recoveries; after these, divergence stops the run.",

@@ -38,7 +38,7 @@ class Part:
 
     @property
     def kind(self) -> str:
-        """The kind of name in configs: ``encoder`` if ``base`` is ``Encoder`` or a subclass; "" for a new kind."""
+        """The registered kind of ``base``: ``encoder`` for ``Encoder`` and its subclasses; "" if there is none."""
         return kind_of(self.base)
 
     def required_params(self, name: str) -> dict[str, Any]:

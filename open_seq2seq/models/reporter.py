@@ -65,7 +65,8 @@ class Reporter:
     def file(self, name: str, suffix: str) -> Iterator[Path]:
         """Context manager that yields the path of a file to write, as in ``reporter.file("attention", ".npy")``.
 
-        The file gets its name when it is complete. Without a log directory it is discarded.
+        The file is written under a temporary name and renamed when it is complete. Without a log directory, it is
+        discarded.
         """
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder) / f"file{suffix}"

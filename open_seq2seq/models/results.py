@@ -14,11 +14,11 @@ class ResultWriter:
     """Base class of the writers that ``Model.open_results`` returns: a context manager, used on rank 0 only.
 
     A subclass opens its files with ``self.outputs`` in ``begin``, writes the result of one example in ``write``, and
-    the rest in ``finish``. All files get their names at the end of the context. After an error, or if the process is
-    killed, files that existed before are unchanged. See ``utils.output_file``.
+    the rest in ``finish``. The files have temporary names until the context ends without an error. After an error, or
+    if the process is killed, files that existed before are unchanged. See ``utils.output_file``.
 
     Attributes:
-      outputs: opens files and folders.
+      outputs: opens the output files and folders.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,9 @@ class ResultWriter:
         """Writes what follows the last result; not called after an error."""
 
     def write_batches(self, results_per_batch: list[Any]) -> None:
-        """Writes the results of several batches, whose examples follow those written before and may be in any order.
+        """Writes the results of several batches in the order of their examples.
+
+        The examples may be in any order within ``results_per_batch``, but must follow those written before.
 
         Args:
           results_per_batch: for each batch, rows (example, result) from ``Model.infer``.
@@ -108,7 +110,7 @@ class CollectingWriter(ResultWriter):
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:
-    """Returns the model's writer, or one that calls ``finalize_inference``; see ``utils.contracts.comes_first``.
+    """Returns the model's writer, or one that calls ``finalize_inference`` if the model overrides only that method.
 
     Raises:
       UserError: the output is a file that this run reads or keeps.

@@ -16,13 +16,15 @@ from open_seq2seq.utils.memory import GIB, available_bytes
 
 Shapes = dict[str, tuple[int, ...]]
 
-# TensorFlow does not report how much memory a GPU has; no GPU has more than this.
+# Bytes that no GPU exceeds; used as the limit for GPUs, because TensorFlow does not report how much memory a GPU has.
 _LARGEST_GPU = 512 * GIB
-_NAMED = 3
+_NAMED = 3  # number of variables that the error message names
 
 
 def check_size(model: Model, make_parts: Callable[[], None]) -> None:
-    """Checks that a model's variables, and what training stores for each, fit into memory.
+    """Checks that a model's variables fit into memory, in training with gradients, optimizer slots and averages.
+
+    The check is skipped if a part cannot be created without the values of its variables.
 
     Args:
       model: the model with its data layer, but without its other parts.
@@ -35,13 +37,13 @@ def check_size(model: Model, make_parts: Callable[[], None]) -> None:
         shapes = describe_variables(model, make_parts)
     except UserError:
         raise
-    except Exception:  # a component needs the values of its variables while it is created, so shapes are unknown
+    except Exception:  # a part reads the values of its variables while it is created, so the shapes are unknown
         return
     check_shapes(model, shapes)
 
 
 def check_shapes(model: Model, shapes: Shapes) -> None:
-    """Checks that variables of these shapes, and what training stores for each, fit into memory.
+    """Checks that variables of these shapes fit into memory, in training with gradients, optimizer slots and averages.
 
     Raises:
       ConfigError: the variables do not fit into memory; the message names the largest ones.

@@ -73,7 +73,7 @@ class Text2Text(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray],
               ) -> list[tuple[int, list[tuple[float, str]]]]:
-        """Returns (example, [(score, text) best first]) for each sentence of the batch."""
+        """Returns (example, hypotheses) for each sentence; the hypotheses are pairs (score, text), best first."""
         layer: Any = self.data_layer
         return [(int(example), [(float(s), layer.ids_to_text(h)) for s, h in zip(scores, ids, strict=True)])
                 for example, ids, scores in zip(input_values["ids"], *output_values, strict=True)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class Hook:
     """Base class of hooks; those named in a config are created as ``Hook(train_model=…, eval_model=…)``.
 
-    An error in a hook ends the run with a message of one sentence, after the state of the last update has been saved.
+    An error in a hook ends the run with a message of one sentence; if possible, the state of the last update is saved.
     """
 
     def __init__(self, train_model: Any = None, eval_model: Any = None) -> None:

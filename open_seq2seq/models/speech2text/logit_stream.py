@@ -1,4 +1,4 @@
-"""Logits of an utterance that arrives in chunks, from an encoder with a bounded receptive field."""
+"""Computes logits of an utterance that arrives in chunks, with an encoder that looks ahead a bounded time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Heard(NamedTuple):
         changed.
       complete: ``[time, vocabulary]``: new logits that do not depend on later frames; if ``revised``, all complete
         logits after the last settled ones.
-      tentative: ``[time, vocabulary]``: the logits after the complete ones, as if the utterance ended here.
+      tentative: ``[time, vocabulary]``: the logits after the complete ones, computed as if the utterance ended with the
+        features received so far.
       settled: ``[time, vocabulary]``: complete logits that will no longer be revised.
     """
 
@@ -68,7 +69,7 @@ class LogitStream:
 
     Args:
       model: a CTC model, built for inference, with restored weights.
-      held: number of frames that may be revised.
+      held: number of most recent frames whose logits may still be revised.
       tolerance: largest root mean square difference of features that is ignored, except at the end of the utterance;
         features have a standard deviation of 1.
 
@@ -95,13 +96,13 @@ class LogitStream:
         self._first = 0  # number of the first frame of ``_used``
 
     def warm_up(self) -> None:
-        """Traces the graph in advance."""
+        """Traces the graph, so that the first call of ``advance`` does not have to."""
         frames = self._before + self.field.behind + self._pad_to
         self._compute(np.zeros([frames, self._columns], np.float32), 0, frames)
 
     @property
     def first_needed(self) -> int:
-        """Number of the first frame that may still be needed."""
+        """Number of the first frame whose features later calls of ``advance`` may need."""
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
@@ -139,7 +140,7 @@ class LogitStream:
         return max(0, (end - self.field.behind - 1) // self.field.stride + 1)
 
     def _settle(self, end: int) -> np.ndarray:
-        """Removes and returns complete logits that are too old to be revised."""
+        """Removes and returns the complete logits of all frames more than ``held`` before the frame ``end``."""
         count = min(len(self._complete), max(0, (end - self._held) // self.field.stride - self._settled))
         settled, self._complete = self._complete[:count], self._complete[count:]
         self._settled += count

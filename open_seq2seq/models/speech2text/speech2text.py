@@ -81,7 +81,8 @@ class Speech2Text(EncoderDecoderModel):
 
     def connect(self) -> None:
         self._check_fit()
-        # Attention, which needs <S>, may output more symbols than there are frames.
+        # CTC, also beside attention, cannot output more symbols than the encoder has outputs. Attention alone, whose
+        # alphabet has <S>, can.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
             windows = time_windows_of(self.encoder)
             self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)

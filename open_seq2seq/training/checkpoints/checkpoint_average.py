@@ -15,9 +15,10 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
-    """Returns a snapshot with the mean weights; everything else comes from the last checkpoint.
+    """Returns a snapshot with the means of the weights and of their moving averages, if any.
 
-    Moving averages of the weights, if any, are averaged too. Damaged checkpoints are reported and left out.
+    Everything else comes from the last usable checkpoint. Checkpoints that are damaged or have non-finite weights are
+    reported and left out.
 
     Args:
       paths: checkpoint folders, oldest first, which all get the same weight.
@@ -47,7 +48,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
         used.append(path)
     if not used:
         raise CheckpointError("Nothing can be averaged, because none of the checkpoints can be used; see above.")
-    # Summed in FP64, so that the mean of equal weights is exact. Counters are not averaged.
+    # The sums are in FP64, so that the mean of equal weights is exact. Integers, such as counters, are not averaged.
     means = {name: np.asarray(sums[name] / len(used), value.dtype) if value.dtype.kind == "f" else value
              for name, value in values.items()}
     weights = {name: means[name] for name in last.weights}

@@ -18,8 +18,9 @@ ASSETS = "assets"
 AVERAGE = "ema/"
 # Key prefix, in the same file, of the states that a model carries from batch to batch.
 CARRIED = "carried/"
-# Key, in a checkpoint's state, of the run that wrote the checkpoint; other runs do not remove it.
+# Key, in a checkpoint's state, of the name of the run that wrote it. A run never removes checkpoints of other runs.
 RUN = "run"
+# Prefix by which older versions renamed a checkpoint while they replaced it.
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1

@@ -93,7 +93,7 @@ def find_checkpoint(folder: str | os.PathLike[str], restore_best: bool = False) 
     """Returns the best or newest checkpoint in a folder, or the folder itself if it is a checkpoint, or None.
 
     Raises:
-      CheckpointError: a folder in it is a symbolic link, which could lead anywhere.
+      CheckpointError: a subfolder that runs use is a symbolic link.
     """
     found = find_checkpoints(folder, restore_best)
     return found[0] if found else None
@@ -107,7 +107,7 @@ def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False)
     if best:
         return best
     if (folder / STATE).is_file():
-        return [folder.resolve() if folder.is_symlink() else folder]  # the user's own link
+        return [folder.resolve() if folder.is_symlink() else folder]  # a link that the user named is followed
     return list_checkpoints(folder)
 
 

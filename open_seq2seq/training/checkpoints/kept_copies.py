@@ -47,7 +47,9 @@ class KeptCopies:
             raise CheckpointError(f"{self.folder / name} cannot be read: {error.strerror}.") from error
 
     def keep(self, name: str, source: Path) -> str | None:
-        """Copies a file under a name unless the copy exists; if the file was copied before, links that copy instead.
+        """Adds a copy of ``source`` under ``name``, unless an up-to-date copy exists.
+
+        If this object has already copied the source under another name, the new copy is a hard link to that copy.
 
         Returns:
           The reason why there is no copy, as a clause; None on success.
@@ -76,7 +78,7 @@ class KeptCopies:
                 self._listed.remove(others)
 
     def _adopt(self, name: str, source: Path) -> None:
-        """Adds an unlisted copy to the list if its content is right; older versions kept no list."""
+        """Adds an unlisted copy to the list if its content equals the source's; older versions kept no list."""
         if name not in self._listed.names:
             with self._listed.open(name) as copy, open(source, "rb") as file:
                 checksum = disk.checksum_of(copy)
@@ -84,7 +86,10 @@ class KeptCopies:
                     self._listed.adopt(name, checksum)
 
     def _link(self, name: str, source: Path) -> bool:
-        """Hard-links an earlier copy of the source, if any; never the source itself, which may be changed in place."""
+        """Hard-links an earlier copy of the source, if there is one; returns whether it did.
+
+        The source itself is never linked, because it may be changed in place.
+        """
         copy = self._kept.get(source)
         if copy is None or copy not in self._listed.names:
             return False

@@ -104,9 +104,11 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
 
 
 def _moved_by_data_layer(params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[tuple[str, ...], Any]:
-    """Returns the parameters that a data layer changes in order to use assets, as values by path in the config.
+    """Returns the parameters that make the data layer read a checkpoint's assets, as values by path in the config.
 
-    The assets may include files that no parameter declares.
+    Args:
+      params: the model's parameters.
+      paths: path of each asset, by asset name; the layer may have assets that no parameter declares.
     """
     layer_class = part_class(params.get("data_layer"), "data_layer")
     if not paths or not (isinstance(layer_class, type) and issubclass(layer_class, DataLayer)):

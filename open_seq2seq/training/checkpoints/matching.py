@@ -72,7 +72,7 @@ def _vocabulary_hint(report: MatchReport) -> str:
 
 
 def assign_strictly(variables: Mapping[str, tf.Variable], values: Mapping[str, np.ndarray], path: Path) -> None:
-    """Assigns all values.
+    """Assigns all values; variables and values must have the same names and shapes.
 
     Raises:
       CheckpointError: names or shapes differ; in this case, no variable is changed.

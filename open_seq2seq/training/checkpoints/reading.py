@@ -141,7 +141,7 @@ def _verify(path: Path, state: dict[str, Any]) -> None:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-    """Returns whether all values are finite; works in chunks, because np.isfinite allocates a Boolean array."""
+    """Returns whether all values are finite; np.isfinite allocates a Boolean array, so it is called on chunks."""
     flat = array.reshape(-1)
     return all(np.isfinite(flat[begin:begin + _FINITE_AT_ONCE]).all() for begin in range(0, len(flat), _FINITE_AT_ONCE))
 
@@ -166,7 +166,7 @@ def load_first_whole(paths: Iterable[Path]) -> Checkpoint:
       paths: checkpoint folders, the preferred one first.
 
     Raises:
-      CheckpointError: no checkpoint is intact.
+      CheckpointError: no checkpoint is intact, or access to one is denied.
     """
     return first_whole(paths, load_checkpoint)
 

@@ -77,7 +77,7 @@ class RunSaver:
         Args:
           position: the run's position.
           variables: the weights and the optimizer's variables.
-          carried: the states that the model carries from batch to batch, of all replicas: ``[G, rows, …]`` by path.
+          carried: the states that the model carries from batch to batch, from ``RunStates.gather``.
         """
         if position.step != self._saved_step:
             self._regular.save(regular_name(position.step), self._snapshot(position, variables, {}, carried))

@@ -66,7 +66,8 @@ def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
     """Writes a checkpoint under a temporary name, syncs it to disk, and renames it.
 
-    An existing checkpoint of the same name and run is replaced; anything else of that name is renamed.
+    An existing ``folder`` is replaced if it is a checkpoint of the same run; any other file or folder of that name is
+    renamed with a warning.
 
     Raises:
       CheckpointError: the disk is full, or the folder cannot be written; no partial checkpoint is left behind.
@@ -110,8 +111,8 @@ def remove_unfinished(directory: Path) -> None:
     if directory.is_symlink():
         return
     disk.remove_unfinished(directory)
-    # Older versions did not mark the folders that they were replacing. A folder that is not an intact checkpoint may
-    # belong to the user and is left alone.
+    # Older versions renamed the checkpoint that they were replacing. A folder with such a name that is not an intact
+    # checkpoint may belong to the user and is left alone.
     for path in directory.glob(f"{REPLACED}*"):
         original = directory / path.name.removeprefix(REPLACED)
         if files_of(path) is not None and not original.exists():
@@ -124,8 +125,8 @@ class Checkpointer:
     Args:
       directory: folder in which checkpoint folders are written.
       keep: number of checkpoints to keep, including the latest; 0 keeps all.
-      order: function that returns the sort key of a folder name, or None for folders of another kind. Checkpoints with
-        the lowest keys are removed first.
+      order: function that returns the sort key of a checkpoint's folder name, and None for all other names. Checkpoints
+        with the lowest keys are removed first.
       run: name of the run in ``state.json``; checkpoints of other runs are not removed.
     """
 

@@ -38,7 +38,7 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
     checkpoint = first_whole(found, _whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
     _, wanted = offered(folder, _merged(file, mode, overrides))
-    if wanted != found:  # the config that was read asks for best or averaged models
+    if wanted != found:  # this config selects best or averaged checkpoints, but comes from another checkpoint
         checkpoint = first_whole(wanted, _whole)
         file = load_config(checkpoint / CONFIG, trusted=trust_code)
     file.checkpoint = str(checkpoint)

@@ -19,7 +19,7 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
     hooks: list[Hook] = []
     if params["print_loss_steps"] and is_chief:
         hooks.append(ProgressHook(params["print_loss_steps"]))
-    if params["save_checkpoint_steps"] and trainer.saves:  # before the hooks that may fail
+    if params["save_checkpoint_steps"] and trainer.saves:  # saves before the other hooks, which may raise errors
         hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
     if params["print_samples_steps"] and is_chief:
         hooks.append(SamplesHook(params["print_samples_steps"]))
@@ -62,9 +62,9 @@ class Meter:
 
 
 class ProgressHook(Hook):
-    """Prints the loss, speed, input wait and time left every ``print_loss_steps`` updates.
+    """Prints the loss, speed, input wait and time left after the first update and every ``print_loss_steps`` updates.
 
-    On a terminal, a line that is updated in place shows them in between.
+    On a terminal, a line that is updated in place shows them between these updates too.
     """
 
     def __init__(self, every: int) -> None:
@@ -120,7 +120,10 @@ class ProgressHook(Hook):
 
 
 class BenchmarkHook(Hook):
-    """Prints the average speed after ``bench_start`` updates, every ``print_bench_info_steps`` and at the end."""
+    """Measures the average speed, without the first ``bench_start`` updates of the process.
+
+    The speed is printed every ``print_bench_info_steps`` updates and at the end.
+    """
 
     def __init__(self, start: int, every: int | None) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ class PassStopped(Exception):
 
 
 class EvaluationPass:
-    """Computes the validation loss and the task's metrics over the whole set.
+    """Computes the validation loss and the task's metrics over the whole evaluation set.
 
     Args:
       model: a model built for evaluation.
@@ -85,7 +85,7 @@ class EvaluationPass:
 
 
 class InferencePass:
-    """Decodes the whole set, and writes results along the way.
+    """Runs inference on the whole data set, and writes results along the way.
 
     Args:
       model: a model built for inference.
@@ -112,7 +112,7 @@ class InferencePass:
                 for batch, outputs in zip(batches, self._step(batches, [fresh] * len(batches)), strict=True)]
 
     def run(self, output_file: str) -> None:
-        """Decodes all examples; rank 0 writes the results window by window."""
+        """Runs inference on all examples; rank 0 writes the results window by window."""
         writer = open_results(self._model, output_file) if self._runner.is_chief else None
         with writer if writer is not None else contextlib.nullcontext():
             for results in self._windows():
@@ -147,7 +147,7 @@ class InferencePass:
 
 def _on_examples(judge: Callable[[dict[str, Any], list[np.ndarray]], Any], batch: dict[str, Any],
                  outputs: list[np.ndarray]) -> Any:
-    """Returns the result of ``Model.evaluate`` or ``Model.infer`` for a batch without its empty rows."""
+    """Calls ``judge`` (``Model.evaluate`` or ``Model.infer``) on a batch and its outputs without empty rows."""
     return judge(*without_empty_rows(batch, outputs))
 
 
@@ -181,7 +181,7 @@ class _Progress:
     """Reports the progress and speed of this process in a pass.
 
     Args:
-      model: model that makes the pass.
+      model: model that the pass runs.
       runner: the run's runner.
       total: total number of batches of this process.
       report: whether to print the progress and, at the end, the speed.

@@ -24,7 +24,10 @@ def num_rows(batch: Any) -> tf.Tensor:
 
 
 def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextManager[None]:
-    """Returns the context for a batch of evaluation or inference, in which the model continues from the previous batch.
+    """Returns the context manager in which to run a batch of evaluation or inference.
+
+    The model continues from the states that the previous batch left; in the mode ``interactive_infer``, every batch
+    starts from zero states.
 
     Args:
       model: model for evaluation or inference.
@@ -40,12 +43,13 @@ def carrying_in_pass(model: Model, batch: Any, fresh: Any) -> AbstractContextMan
 
 
 def setting_aside(model: Model, batch: Any, values: Mapping[str, tf.Tensor]) -> AbstractContextManager[None]:
-    """Returns the context for running a training batch again, in which new values of the carried states are discarded.
+    """Returns the context manager in which to run a batch without changing the model's carried states.
 
     Args:
       model: the model.
       batch: the batch, as tensors.
-      values: carried states ``[rows or more, …]`` for the rows of the batch, by path; missing ones are zeros.
+      values: states that the batch starts from, ``[rows, …]`` by path, with at least as many rows as the batch; missing
+        states are zeros.
     """
     states = carried_states(model)
     if not states:
@@ -61,8 +65,9 @@ def carried_signature(model: Model) -> dict[str, tf.TensorSpec]:
 class RunStates:
     """The carried states of the training model, over all replicas and slots.
 
-    Outside of replicas, the states are arrays ``[G, rows, …]`` by path, with G = ranks × ``iter_size`` slots. Slot s
-    belongs to the micro-batches i with i mod G = s, regardless of how G is divided into ranks and ``iter_size``.
+    ``gather`` returns the states as arrays ``[G, rows, …]`` by path, with one slot for each of the G = ranks ×
+    ``iter_size`` micro-batches of an update. Micro-batch i, counted from the start of training, uses slot i mod G,
+    regardless of how G is divided into ranks and ``iter_size``.
 
     Args:
       model: the training model.
@@ -79,11 +84,11 @@ class RunStates:
         return bool(self._states)
 
     def carrying(self, micro_batch: tf.Tensor, slot: tf.Tensor, batch: Any) -> AbstractContextManager[None]:
-        """Returns the context for a training micro-batch, for use in a function that runs on replicas.
+        """Returns the context manager in which to run a training micro-batch; called in functions that run on replicas.
 
         Args:
           micro_batch: int64 ``[]``, number of the micro-batch since the start of training, over all ranks.
-          slot: int64 ``[]``, index of the micro-batch among the ``iter_size`` ones of its replica and update.
+          slot: int64 ``[]``, index of the micro-batch among the ``iter_size`` that the replica consumes in this update.
           batch: the micro-batch, as tensors.
         """
         if not self._states:
@@ -96,7 +101,8 @@ class RunStates:
         if not self._states:
             return {}
         copies = {name: [copy.numpy() for copy in self._copies(name)] for name in self._states}
-        # In the order of their batches, as ``Runner.gather`` expects.
+        # ``Runner.gather`` expects the values in the order of their micro-batches: the first slot of each replica of
+        # this process, then the second slot of each, and so on.
         own = [{name: np.array(of_replica[replica][turn]) for name, of_replica in copies.items()}
                for turn in range(self._iter_size) for replica in range(self._runner.local_replicas)]
         slots = self._runner.gather(own)
@@ -123,8 +129,8 @@ class RunStates:
           micro_batch: number of micro-batches consumed before the checkpoint.
 
         Returns:
-          The micro-batch to continue with: ``micro_batch``, or after a reset the last one before which all slots have
-          consumed the same number.
+          The micro-batch to continue with: ``micro_batch``; after a reset, rounded down to a multiple of the number of
+          slots, so that all slots have consumed equally many micro-batches.
 
         Raises:
           CheckpointError: the values do not fit, and ``on_other`` is ``refuse``; raised on all ranks.
@@ -144,13 +150,13 @@ class RunStates:
         return micro_batch - micro_batch % self.slots
 
     def before(self, micro_batch: int) -> dict[str, np.ndarray]:
-        """Returns the current states ``[rows, …]`` for one of this process's micro-batches, by path.
+        """Returns the states ``[rows, …]``, by path, from which to run one of this process's micro-batches again.
 
-        After the step that consumed the micro-batch, these are the states that it has left. For the first micro-batches
-        of an epoch, however, they are the zeros that these started with.
+        The states that the micro-batch started from are not kept. The result is therefore its slot's current states,
+        which may already include this micro-batch. The first micro-batches of an epoch start from zeros.
 
         Args:
-          micro_batch: number of the micro-batch.
+          micro_batch: number of the micro-batch since the start of training.
         """
         turn, rank = divmod(micro_batch % self.slots, self._runner.world_size)
         replica = rank - self._runner.replica_rank

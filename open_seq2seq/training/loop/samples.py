@@ -123,7 +123,7 @@ class RunReporter(Reporter):
         return unique
 
     def _is_others(self, name: str) -> bool:
-        """Returns whether this step has a file of that name that the run did not write, or that was changed since."""
+        """Returns whether this step has a file of that name that no run wrote, or that was changed after writing."""
         assert self._folder is not None and self._listed is not None
         path = f"{self._step_folder()}/{name}"
         return os.path.lexists(self._folder / path) and not self._listed.is_own(path)
@@ -135,7 +135,10 @@ def _plain(name: str) -> str:
 
 
 def _keep_last(listed: disk.ListedFolder, newest: str) -> None:
-    """Removes the step folders that were written first; after a recovery, these may not be the lowest steps."""
+    """Removes the step folders that were changed least recently, so that ``KEPT_STEPS`` remain, including ``newest``.
+
+    After a recovery, the folders of the lowest steps may not be the oldest ones.
+    """
     steps = {name.partition("/")[0] for name in listed.names} - {newest}
     found = [step for step in steps if _STEP.match(step) and not (listed.folder / step).is_symlink()]
     times = {step: (listed.folder / step).stat().st_mtime_ns for step in found if (listed.folder / step).exists()}

@@ -12,8 +12,12 @@ from open_seq2seq.utils.console import deco_print
 class StopRequest:
     """Context manager in which the first signal only sets ``signum``, which the loop checks between updates.
 
-    Further signals are ignored, because terminals and launchers send several. Only SIGINT (Ctrl-C) then raises
-    KeyboardInterrupt, for users who do not want to wait. SIGHUP stays ignored if it was, as under ``nohup``.
+    After the first signal, SIGTERM and SIGHUP are ignored, because terminals and launchers send several signals. SIGINT
+    (Ctrl-C) then raises KeyboardInterrupt, for users who do not want to wait. If SIGHUP is ignored on entry, as under
+    ``nohup``, it stays ignored.
+
+    Attributes:
+      signum: number of the first signal, or None.
     """
 
     def __init__(self) -> None:
@@ -35,7 +39,7 @@ class StopRequest:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        for signum, handler in self._before.items():  # None: set by C code, which Python cannot restore
+        for signum, handler in self._before.items():  # a handler of None was set by C code; Python cannot restore it
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:

@@ -40,7 +40,7 @@ class WeightedSums(NamedTuple):
     units: tf.Tensor
 
     def plus(self, other: WeightedSums) -> WeightedSums:
-        """Returns the sum of both."""
+        """Returns these sums plus those of ``other``."""
         gradients = {name: add_gradients(value, other.gradients[name]) for name, value in self.gradients.items()}
         return WeightedSums(gradients, self.loss + other.loss, self.units + other.units)
 
@@ -61,11 +61,11 @@ class WeightedSums(NamedTuple):
 
 
 class TrainStep:
-    """Consumes ``iter_size`` micro-batches and makes one update.
+    """Makes one update from ``iter_size`` micro-batches per replica.
 
     The gradient of an update is that of Σ weight · sum / units, with units summed over all micro-batches and replicas.
-    For each micro-batch, the local mean is differentiated, which keeps half-precision gradients in range for any size
-    of the batch. The gradients are then multiplied by the micro-batch's units in FP32.
+    Each micro-batch's own mean loss is differentiated, which keeps half-precision gradients in range for any batch
+    size. The gradients are then multiplied by the micro-batch's number of units in FP32.
 
     Args:
       model: the training model.
@@ -116,7 +116,8 @@ class TrainStep:
         Args:
           batches: ``iter_size`` micro-batches for each replica of this process: the first one of each replica, then the
             second one of each, and so on.
-          tallies: numbers that are summed over all processes together with the gradients, and returned.
+          tallies: numbers that are summed over all processes together with the gradients, and returned. Ignored if
+            there is only one replica and ``iter_size`` is 1.
 
         Returns:
           A dict with ``loss`` (of the whole update, over all replicas), ``finite_loss``, ``applied``,
@@ -197,8 +198,8 @@ class TrainStep:
     def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the common weights of the gradients of all replicas: the mean number of units, by unit.
 
-        With synchronised batch norm, the loss of a replica depends on the batches of the others. Instead of its own
-        mean, each replica therefore differentiates its part of a common loss, in proportion to its units.
+        With synchronised batch norm, the loss of a replica depends on the batches of all replicas. Each replica
+        therefore differentiates its share of the mean loss over all replicas, instead of its own mean loss.
         """
         sums = self._reduce_inside({f" {unit}": value for unit, value in units.items()}, "units")
         return {unit: sums[f" {unit}"] / self._runner.world_size for unit in units}

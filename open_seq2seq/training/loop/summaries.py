@@ -78,7 +78,10 @@ class Summaries:
             _write_tensors("variable", self._trainable, names)
 
     def _underflow(self, results: Mapping[str, Any]) -> dict[str, float]:
-        """Returns the share of underflow by summary name, which says if it was observed or would occur in float16."""
+        """Returns the share of gradients that underflow in each layer group, by summary name.
+
+        In half precision, these shares are observed; in float32, they are those that would underflow in float16.
+        """
         meter = self._meter
         if meter is None:
             return {}

@@ -1,4 +1,4 @@
-"""Runs training from the first update to the last, with hooks, signals, recovery from divergence, and errors."""
+"""Runs training from the first update to the last, calls hooks, and handles signals, divergence and errors."""
 
 from __future__ import annotations
 

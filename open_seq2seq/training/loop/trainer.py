@@ -259,7 +259,8 @@ class Trainer:
     def settle(self) -> None:
         """Averages the statistics of all ranks, and checks that the state is finite, at most once after each update.
 
-        A second averaging could change the last bits, and a resumed run would not repeat it.
+        The statistics are not averaged twice, because rounding could change them again, and a resumed run would not
+        repeat the second averaging.
 
         Raises:
           Divergence: the last step diverged, or a variable is not finite.
@@ -291,7 +292,7 @@ class Trainer:
 
     @functools.cached_property
     def examiner(self) -> Examiner:
-        """Runs batches again to find what in them is not finite."""
+        """The examiner, which runs batches again to find which of their values are not finite."""
         return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
@@ -303,7 +304,7 @@ class Trainer:
         return len(plan), plan.order[plan.offsets[cut]:plan.offsets[cut + 1]]
 
     def try_batch(self, examples: np.ndarray) -> None:
-        """Makes an update on the given examples, for measuring its memory; the weights change."""
+        """Makes an update on the given examples, to measure its memory use; the weights change."""
         carried = self.carried.gather()
         self._train_step([self._batches.make_batch(examples)] * (self._iter_size * self.runner.local_replicas))
         self.carried.assign(carried)
@@ -351,7 +352,7 @@ class Trainer:
         return metrics
 
     def _stops_evaluation(self) -> bool:
-        """Returns whether a signal stops the evaluation; several processes stop only after their next update."""
+        """Returns whether a signal stops the evaluation; with several processes, it is completed in any case."""
         return self.stop.requested and not self.finished and self.runner.num_processes == 1
 
     def save_checkpoint(self) -> None:

@@ -82,7 +82,7 @@ class PrecisionProbe:
 
 
 def pick_batches(model: Model, count: int) -> Iterator[Mapping[str, Any]]:
-    """Yields ``count`` batches, spread evenly over one pass through the model's data, or all batches if fewer."""
+    """Yields ``count`` batches, spread evenly over the model's data, or all batches if there are fewer."""
     plan = evaluation_plan(model.data_layer)
     for place in np.unique(np.linspace(0, len(plan) - 1, count).round().astype(int)):
         yield model.data_layer.make_batch(plan.batch(int(place)))

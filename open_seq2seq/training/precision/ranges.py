@@ -19,7 +19,7 @@ from open_seq2seq.optimizers.half_types import FLOAT16, HalfType
 
 _OCTAVES = 256  # number of FP32 exponents
 _LOWEST = -127  # octave of the first bin
-# The highest octave that becomes 0 in float16: -26.
+# The highest octave whose values become 0 in float16: -26.
 _ZERO_OCTAVE = round(math.log2(FLOAT16.zero_up_to)) - 1
 
 

@@ -33,8 +33,8 @@ class Diagnosis:
       values: names of the variables that contain inf or NaN.
       gradients: names of the variables whose gradients, at the given loss scale, contain inf or NaN.
       num_gradients: number of variables that have a gradient.
-      rows: rows of the batch whose own loss is not finite; empty if the loss of the batch is finite, if a variable is
-        not, or if there are too many such rows.
+      rows: rows of the batch whose own loss is not finite; empty if the loss of the batch is finite, if a variable
+        contains inf or NaN, or if finding the rows takes too many passes.
     """
 
     loss: float
@@ -59,7 +59,7 @@ class Examiner:
       model: the training model.
       variables: all variables of the model, by name.
       trainable: the trainable variables, by name.
-      seed: the run's seed, with which dropout is the same as in the training step.
+      seed: the run's seed, so that dropout is the same as in the training step.
     """
 
     def __init__(self, model: Model, variables: Mapping[str, tf.Variable], trainable: Mapping[str, tf.Variable],

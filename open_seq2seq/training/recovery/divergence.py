@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-# Number of first losses that later ones are compared with, and number of consecutive high losses that mean divergence.
+# Number of losses at the start of a run with which later losses are compared, and number of consecutive high losses
+# that count as divergence.
 FIRST_UPDATES = LASTING_UPDATES = 10
 _LOOKED_AT = ("loss", "finite_loss", "applied", "loss_scale", "learning_rate")
 

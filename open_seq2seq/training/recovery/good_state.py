@@ -50,13 +50,15 @@ class GoodState:
         return int(self.optimizer["updates"])
 
     def put_into(self, variables: RunVariables) -> None:
-        """Assigns all values that fit the variables.
+        """Assigns each value to the variable of the same name and shape.
 
-        A loss scaler of another kind keeps its own state. A moving average that is missing here restarts from the
-        weights.
+        Other variables are left unchanged, for instance those that only another loss scaler has. However, moving
+        averages that this state lacks restart from the assigned weights, and all carried states are set to zero if
+        their number of slots or any of their shapes differs.
         """
         assign_matching(variables.weights, self.weights)
-        variables.carried.assign_fitting(self.carried)  # older checkpoints may have another number of slots
+        # If the number of ranks has changed, earlier checkpoints have another number of slots.
+        variables.carried.assign_fitting(self.carried)
         optimizer = variables.optimizer
         report = assign_matching(optimizer.state(), self.optimizer)
         averages = [name for name in optimizer.averaged_weights if AVERAGE + name in report.missing]
@@ -64,7 +66,7 @@ class GoodState:
 
 
 class Tried(NamedTuple):
-    """A state, and the loss of the suspect batch with the state's weights; inf if it is not finite."""
+    """A state, and the loss of the suspect batch with its weights; the loss is inf if any value is not finite."""
 
     state: GoodState
     loss: float
@@ -75,7 +77,7 @@ class Tried(NamedTuple):
         return math.isfinite(self.loss)
 
     def is_astray(self, older: Tried) -> bool:
-        """Returns whether an older state has a far lower loss, so that this state was already diverging."""
+        """Returns whether an older state has a far lower loss, which means that this state was already diverging."""
         return older.finite and self.loss - older.loss > abs(older.loss)
 
 
@@ -111,8 +113,8 @@ def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
 
     Args:
       tried: states with their losses on one batch, the newest first; consumed lazily, because each costs a pass.
-      before: step of the state from which the run has diverged again, so that an earlier one is chosen if there is one;
-        else None.
+      before: step of the state that the last recovery went back to, if the run has since diverged again; otherwise
+        None. If it is given, a state of an earlier step is chosen if there is one.
     """
     chosen = next(tried)
     for older in tried:

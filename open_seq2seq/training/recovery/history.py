@@ -15,7 +15,8 @@ class DivergenceHistory:
     Args:
       params: the model's parameters; used are ``max_skipped_updates``, ``divergence_loss_factor``,
         ``divergence_lr_factor`` and ``max_recoveries``.
-      longest_search: number of consecutive updates that the loss scaler may skip in a search, which is no divergence.
+      longest_search: maximum number of consecutive updates that the loss scaler skips while it searches for a scale;
+        these do not count as divergence.
 
     Attributes:
       detector: examines the results of each step.

@@ -34,7 +34,7 @@ class Counters:
 
     @classmethod
     def after(cls, divergence: Divergence, optimizer: MixedPrecisionOptimizer) -> Counters:
-        """Reads the counters without the update that may have followed before the divergence was noticed."""
+        """Reads the counters, and subtracts the update that may have been made before the divergence was noticed."""
         later = divergence.later
         applied = later is not None and bool(later.results["applied"])
         skipped = later is not None and not applied

@@ -31,7 +31,7 @@ class DivergenceError(UserError):
 
 
 class PrecisionLowered(Exception):
-    """Raised to have the model rebuilt in another dtype, and the run continued from ``restart``."""
+    """Raised if the model has to be rebuilt in ``dtype``, and the run has to continue from ``restart``."""
 
     def __init__(self, restart: Restart, dtype: str) -> None:
         super().__init__(dtype)
@@ -44,9 +44,9 @@ class Restart:
 
     Attributes:
       good: weights, optimizer variables and carried states.
-      step: number of attempted updates, which is not turned back.
-      micro_batch: number of the micro-batch with which the data continue.
-      counters: the optimizer's counters, which are not turned back either.
+      step: number of attempted updates, which does not go back to that of ``good``.
+      micro_batch: number of the micro-batch with which training continues; it does not go back either.
+      counters: the optimizer's counters, of which ``skipped`` and ``overflows`` do not go back.
       rate_factor: the new factor on the schedule's learning rate.
       history: the state of the run's ``DivergenceHistory``.
     """
@@ -80,8 +80,8 @@ class Recovery:
     """Handles the divergences of a run as its config specifies.
 
     Args:
-      trainer: the run's trainer, before its first step. If recovery is enabled, the trainer's state is kept, unless a
-        checkpoint contains it.
+      trainer: the run's trainer, before its first step. If recovery is enabled, the trainer's state is saved or copied,
+        unless a checkpoint already contains it.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -111,7 +111,7 @@ class Recovery:
         trainer.is_whole = True
 
     def _investigate(self, divergence: Divergence) -> tuple[Incident, Iterator[GoodState]]:
-        """Returns the incident, and an iterator over the states before ``Incident.newest``."""
+        """Returns the incident, and an iterator over the states that are older than ``Incident.newest``."""
         trainer, attempt = self._trainer, divergence.attempt
         counters = Counters.after(divergence, trainer.optimizer)
         trainer.resume(attempt.step)
@@ -155,7 +155,7 @@ class Recovery:
         trainer = self._trainer
         folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
         verdict = incident.verdict(problem, trainer.saver is not None, folder)
-        # With several ranks, the message comes from the one whose batch is at fault.
+        # All ranks raise the message of the first rank whose batch is not finite or, if there is none, of rank 0.
         verdicts = trainer.runner.gather([(not incident.suspect.found.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
 
@@ -208,7 +208,8 @@ class Recovery:
 def _keep_start(trainer: Trainer) -> GoodState | None:
     """Keeps the state before the first step, unless a checkpoint contains it.
 
-    If this process writes checkpoints, the state is saved as one, and None is returned. Otherwise, it is returned.
+    If this process writes regular checkpoints, the state is saved as one, and None is returned. Otherwise, the state is
+    returned.
     """
     if trainer.saver is not None and any(step <= trainer.step for step, _ in trainer.saver.regular()):
         return None
@@ -236,7 +237,7 @@ def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
 def _type_name(params: Mapping[str, Any]) -> str:
     policy = precision_of(params)
     if policy.may_choose and 0 < len(policy.kinds) < len(KINDS):
-        return policy.label  # together with mixed_choice
+        return policy.label  # mixed_choice is stored beside it
     return "float32" if policy.compute == tf.float32 else f"mixed_{policy.compute.name}"
 
 

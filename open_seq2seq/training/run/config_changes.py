@@ -34,7 +34,7 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
     found: dict[str, Change] = {}
     for section in options.config.sections:
         different = _changes(options, before, section, section if training else "train")
-        if not training:  # ignore data that the checkpoint's config already has for this mode
+        if not training:  # differences from the training data are ignored, unless this mode's own data has changed too
             own = {str(change) for change in _changes(options, before, section, section)}
             different = [change for change in different if change.path[0] != _DATA or str(change) in own]
         found |= {str(change): change for change in different}

@@ -105,8 +105,8 @@ def train_elastically(options: RunOptions, specs: dict[str, ModelSpec]) -> int:
 class ElasticTraining:
     """The training of one process in a changing group of processes.
 
-    Models and data are kept. The runner, the trainer and all traced functions are created again whenever the group
-    changes, so that nothing traced for another number of ranks can run.
+    When the group changes, models and data are kept, but the runner, the trainer and all traced functions are created
+    again, so that nothing traced for another number of ranks can run.
 
     Args:
       options: options of the run.
@@ -199,7 +199,7 @@ class ElasticTraining:
         return trainer
 
     def _continue(self, runner: ElasticRunner, position: RunPosition, root: int, notes: list[str]) -> Trainer:
-        """Continues training from the state kept by the process ``root``."""
+        """Returns a trainer that continues from the state kept by the process of rank ``root``."""
         self._specs = in_choice(self._specs, position.mixed_choice)
         trainer = self._make_trainer(runner, position.random_seed)
         if runner.process_rank == root:

@@ -74,7 +74,7 @@ class RunInputs:
       earlier: inputs of the models that the run had built before, if any.
 
     Raises:
-      DataError: a file has changed in the meantime, so that it is unknown which content the models have read.
+      DataError: a file has changed since ``before`` was read, or since ``earlier`` was created.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, before: Contents,
@@ -91,7 +91,7 @@ class RunInputs:
         self._hashing: _WholeHashes | None = None
 
     def contents(self) -> Contents:
-        """Returns the contents of the assets for checkpoints, by name; warns if files have changed since."""
+        """Returns the contents of the assets by name, as the run read them; warns if files have changed since."""
         for asset in self.assets.values():
             identity = identity_of(asset.path)
             if identity != asset.identity and (identity, asset.path) not in self._said:
@@ -203,7 +203,10 @@ def hash_slowly(path: str, idle_parts: float) -> str:
 
 
 class _WholeHashes:
-    """Checksums of large files in full, computed by a background thread during the run.
+    """Checksums of the complete content of large files, computed by a background thread during the run.
+
+    Args:
+      files: fingerprints of the files.
 
     Attributes:
       found: checksums by path, for the files that have been hashed so far.

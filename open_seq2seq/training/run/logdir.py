@@ -52,7 +52,7 @@ class LogDir:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def of_run(self, state: Mapping[str, Any] | None) -> LogDir:
-        """Returns this log directory with the run's name from a checkpoint's ``state.json``; None means a new run."""
+        """Returns this object with the run's name from a checkpoint's ``state.json``, or unchanged if that is None."""
         # Older versions did not name runs; such a run continues without a name.
         return self if state is None else replace(self, run=str(state.get("run", "")))
 

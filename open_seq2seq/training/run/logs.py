@@ -97,7 +97,7 @@ class RunLogs:
                  trace: TracebackType | None) -> None:
         if self._streams is not None:
             sys.stdout, sys.stderr = self._streams
-        # The interpreter prints the error later, when output is no longer copied.
+        # The error is written to the log now, because the interpreter prints it later, when output is no longer copied.
         if isinstance(error, UserError):
             self._files[1].write(f"Error: {error}\n")
         elif error is not None and not isinstance(error, SystemExit):

@@ -21,8 +21,8 @@ _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:
     """Yields the names of files that no output of a run may overwrite; not all of them have to exist.
 
-    These are the config, every string in any section of it, the files of ``--infer_files``, each file with one example
-    of the data, and the files that runs have made in ``logdir`` and ``load_model``.
+    These are the config, every string in it, the files of ``--infer_files``, the data's files that contain one example
+    each, and the files that runs have made in ``logdir`` and ``load_model``.
     """
     yield options.config_file
     yield from options.infer_files

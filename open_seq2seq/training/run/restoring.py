@@ -81,7 +81,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
     Args:
       trainer: the run's trainer.
       state: the checkpoint's ``state.json``.
-      carried: the checkpoint's carried states ``[G, rows, …]`` by path, on rank 0; None elsewhere.
+      carried: the checkpoint's carried states, in the form of ``RunStates.gather``, on rank 0; None on other ranks.
     """
     on_other = trainer.model.params["carried_state_on_resume"]
     trainer.resume(int(state["step"]), trainer.carried.restore(carried, on_other, int(state["micro_batch"])))
@@ -93,7 +93,7 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
-    """Starts a moving average that the checkpoint lacks, and prints if one starts or ends here."""
+    """Starts the moving averages that the checkpoint lacks; prints a message if averaging starts or ends."""
     here, there = set(variables.optimizer.averaged_weights), set(checkpoint.averaged_weights)
     if here - there:
         variables.optimizer.restart_average(variables.trainable, here - there)

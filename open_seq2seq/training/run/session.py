@@ -129,7 +129,7 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
             break
         except PrecisionLowered as lowered:
             restart, dtype = lowered.restart, lowered.dtype
-        # Outside the except clause, because the exception references the trainer: two trainers need twice the memory.
+        # The next trainer is made outside the except clause, in which the exception keeps this trainer in memory.
         inputs = models.inputs
         del trainer, models
         gc.collect()

@@ -31,7 +31,7 @@ class Partial(NamedTuple):
     """The transcript of an unfinished utterance.
 
     Attributes:
-      text: transcript of all audio so far, as if the utterance ended here.
+      text: transcript of all audio so far, as if the utterance ended with it.
       stable: transcript of the audio whose whole look-ahead has been received. It is usually a prefix of ``text``, and
         is revised only when the normalisation of the features changes.
     """
@@ -43,8 +43,8 @@ class Partial(NamedTuple):
 class FrameASR:
     """Transcribes an utterance while it is spoken, with the features, network and decoder of offline inference.
 
-    Offline inference may normalise features over the whole utterance. Here, they are normalised over the audio so far,
-    at most about the last ``history_seconds``. When new audio changes the normalised features by more than
+    Offline inference may normalise features over the whole utterance. This class normalises them over the audio so far,
+    or about the last ``history_seconds`` of it. When new audio changes the normalised features by more than
     ``tolerance``, the logits of this history are recomputed. They are also recomputed at the end of the utterance, so
     ``finish`` returns the offline transcript of any utterance that is not longer than the history. Only the memory for
     the transcript grows with the length of the utterance.
