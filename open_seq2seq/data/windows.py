@@ -130,8 +130,8 @@ class WindowLoader(BatchLoader):
         """Yields the next ``count`` batches, in lists with at most one batch for each replica.
 
         Args:
-          count: number of batches to yield, at most as many as this loader still has in the current window: only then
-            does ``PassBatch.number``, which is the number within the window, identify a batch.
+          count: number of batches to yield, such as all that this loader makes in the next window (see ``own``).
+            ``PassBatch.number`` is a batch's number within its window.
           replicas: number of replicas that process the batches of a list in parallel.
         """
         while count > 0:

@@ -100,7 +100,7 @@ class Lexicon:
 
     @property
     def table(self) -> np.ndarray:
-        """The rows computed so far ``[rows, symbols]``: the node that each symbol leads to from one node; see ``rows``."""
+        """The node that each symbol leads to from each node used so far ``[rows, symbols]``; see ``rows``."""
         return self._rows
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:

@@ -108,7 +108,7 @@ class NgramModel:
         return found
 
     def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Extends each state by a word; returns the longest known suffix and the sum of the back-off weights, ``[n]``."""
+        """Returns the longest known suffix of each state and word, and the sum of back-off weights, both ``[n]``."""
         result = self._child(states, words)
         weights = np.zeros(len(states))
         missing = np.nonzero(result == _MISSING)[0]
