@@ -127,7 +127,9 @@ class LoaderGroup:
     """Loaders for the replicas of one process; ``next`` returns their batches round-robin.
 
     Args:
+      data_layer: makes the batches.
       streams: one stream for each replica.
+      start: see ``BatchLoader``.
     """
 
     def __init__(self, data_layer: BatchMaker, streams: Sequence[ExampleStream], start: int = 0) -> None:
@@ -163,7 +165,10 @@ def made_batches(data_layer: BatchMaker, plan: Iterator[Wanted],
 
 def made_singly(data_layer: BatchMaker, plan: Iterator[Wanted],
                 training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (number, batch) of the planned batches, each made by ``make_batch`` or ``make_training_batch``."""
+    """Yields (number, batch) of the planned batches, made one at a time.
+
+    They are made by ``make_training_batch``, if ``training`` and the layer has this method, and else by ``make_batch``.
+    """
     make = getattr(data_layer, "make_training_batch", None) if training else None
     for wanted in plan:
         yield wanted.number, (make(wanted.examples, wanted.epoch) if make else data_layer.make_batch(wanted.examples))
@@ -172,6 +177,7 @@ def made_singly(data_layer: BatchMaker, plan: Iterator[Wanted],
 def _fill(data_layer: BatchMaker, stream: ExampleStream, start: int, out: queue.Queue, stop: threading.Event) -> None:
     """Makes batches until the stream ends, an error occurs, or ``stop`` is set; runs in the background thread."""
     end = _End()
+    # Only the streams of training batches have epochs.
     epoch_of = getattr(stream, "epoch_of", None)
     plan = (Wanted(index, examples, epoch_of(index) if epoch_of else 0) for index, examples in stream.iterate(start))
     try:

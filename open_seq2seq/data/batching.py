@@ -31,7 +31,7 @@ class EpochPlan:
     Attributes:
       order: example numbers ``[examples]``, each exactly once.
       offsets: positions in ``order`` at which slices begin or end ``[batches + 1]``.
-      sequence: index of the slice that is the n-th micro-batch of the epoch ``[batches]``.
+      sequence: for each micro-batch of the epoch, in order, the index of its slice ``[batches]``.
     """
 
     order: np.ndarray
@@ -73,7 +73,7 @@ class EpochPlanner:
       max_shapes: maximum number of static shapes that batches are padded to; None for arbitrary shapes.
       strict: whether to raise an error for an example that alone costs more than ``batch_size``; if False, the example
         forms a batch by itself.
-      explain: returns the error message for such an example, given the example's number.
+      explain: returns the error message for an example that costs too much, given the example's number.
 
     Attributes:
       shapes: the static shapes, narrowest first; empty without ``max_shapes``.
@@ -128,7 +128,7 @@ class EpochPlanner:
             random = np.random.Generator(np.random.Philox(entropy))
             random.shuffle(order)
             random.shuffle(sequence)
-        if self._keys:  # lexsort is stable: examples of equal lengths remain in random order
+        if self._keys:  # lexsort is stable: examples with equal keys remain in random order
             order = order[np.lexsort([key[order] for key in self._keys] if shuffle else self._keys)]
         if self.arrangement is not None:
             order = np.concatenate([order[begin:end] for begin, end in self.arrangement.pieces])
@@ -183,7 +183,7 @@ class BatchStream:
     stream can start at any micro-batch without reading the earlier ones.
 
     Args:
-      lengths: see ``EpochPlanner``, also for ``batch_size``, ``costs``, ``bucketed``, ``max_shapes`` and ``explain``.
+      lengths, batch_size, costs, bucketed, max_shapes, explain: see ``EpochPlanner``.
       shuffle: whether each epoch has its own random order, which depends on ``seed``.
       world_size: number of ranks.
       rank: the first rank of this process.
@@ -295,8 +295,10 @@ class PlanLoader(BatchLoader):
     """Loader of some batches of a plan.
 
     Args:
+      data_layer: makes the batches.
       plan: object whose ``batch(n)`` returns the example numbers of batch n.
       numbers: the numbers of the batches to load.
+      prefetch: see ``BatchLoader``.
     """
 
     def __init__(self, data_layer: Any, plan: Any, numbers: list[int], prefetch: int) -> None:
@@ -319,9 +321,10 @@ class _PlanStream:
 def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan:
     """Returns the plan of one pass over all examples of a data layer, always in the same order.
 
-    With length buckets, the longest examples come first; the batches' ids match results with examples.
+    With length buckets, the longest examples come first, so results must be matched to examples by the batches' ids.
 
     Args:
+      data_layer: the data layer.
       batch_size: maximum cost of a batch; the layer's ``batch_budget`` by default.
     """
     planner = EpochPlanner(data_layer.lengths, batch_size=batch_size or data_layer.batch_budget, costs=data_layer.costs,
@@ -331,12 +334,18 @@ def evaluation_plan(data_layer: Any, batch_size: int | None = None) -> EpochPlan
 
 def evaluation_batches(data_layer: Any, batch_size: int | None = None, *, world_size: int = 1, rank: int = 0,
                        replicas: int = 1, prefetch: int = DEFAULT_PREFETCH) -> PlanLoader:
-    """Returns a loader of one pass over a data layer; over all ranks, every example occurs exactly once.
+    """Returns a loader of this process's batches in one pass over a data layer.
 
-    Batches are assigned to the ranks round-robin, so the ranks' numbers of batches may differ by one.
+    Batches are assigned to the ranks round-robin, so the ranks' numbers of batches may differ by one. Over all ranks,
+    every example occurs exactly once.
 
     Args:
-      rank: the first of the ``replicas`` consecutive ranks whose batches are loaded.
+      data_layer: the data layer.
+      batch_size: see ``evaluation_plan``.
+      world_size: number of ranks.
+      rank: the first rank of this process.
+      replicas: number of consecutive ranks in this process.
+      prefetch: see ``BatchLoader``.
     """
     plan, ranks = evaluation_plan(data_layer, batch_size), range(rank, rank + replicas)
     numbers = [number for number in range(len(plan)) if number % world_size in ranks]

@@ -1,10 +1,10 @@
 """Batches whose rows continue from batch to batch, for carried state (truncated back-propagation).
 
-The examples of a contiguous data layer are consecutive pieces of one sequence. An epoch cuts the sequence into as many
-rows as all micro-batches of an update have together. Micro-batch i belongs to slot i mod G, where
-G = ``world_size`` × ``iter_size``, and row k of micro-batch i continues in row k of micro-batch i + G. So each replica
-keeps one state for each of its micro-batches in an update, and the rows depend only on the product G, not on its
-factors. Nothing is shuffled or stored: an example's position is computed with a few divisions.
+The examples of a contiguous data layer are consecutive pieces of one sequence. An update consumes G = ``world_size`` ×
+``iter_size`` micro-batches, and the sequence is cut into one piece of equal length for each of their rows. Micro-batch
+i belongs to slot i mod G, and row k of micro-batch i continues in row k of micro-batch i + G. So each replica keeps one
+state for each of its micro-batches in an update, and the rows depend only on the product G, not on its factors. Nothing
+is shuffled or stored: an example's position is computed with a few divisions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
 
     Args:
       layer: the contiguous data layer.
-      xla_buckets: the value of this model parameter.
+      xla_buckets: the model's parameter ``xla_buckets``.
     """
     problems, params, name = [], layer.params, type(layer).__name__
     if params["shuffle"]:
@@ -45,22 +45,22 @@ def contiguous_problems(layer: DataLayer, xla_buckets: int | None = None) -> lis
 class ContiguousStream:
     """The endless sequence of training micro-batches of a contiguous data layer, seen from one process.
 
-    The interface is that of ``BatchStream``. In an epoch, each row has P = num_examples // (G · batch_size) examples;
-    the last few examples, which do not fill all rows, are left out. Row k of micro-batch i contains the example
-    (s · batch_size + k) · P + p, where s = i mod G and p = (i // G) mod P.
+    The interface is that of ``BatchStream``. With G = ``world_size`` × ``iter_size``, each row has P = num_examples //
+    (G · batch_size) examples in an epoch; the last few examples, which do not fill all rows, are left out. Row k of
+    micro-batch i contains the example (s · batch_size + k) · P + p, where s = i mod G and p = (i // G) mod P.
 
     Args:
       num_examples: number of examples of the data layer; example n continues in example n + 1.
       batch_size: number of rows of a micro-batch.
-      world_size: see ``BatchStream``, also for ``rank``, ``replicas`` and ``iter_size``.
+      world_size, rank, replicas, iter_size: see ``BatchStream``.
 
     Attributes:
-      slots: G.
-      positions: P, which is also the number of updates per epoch; at position 0 the carried state starts from zeros.
+      slots: number of micro-batches in an update, G.
+      positions: number of updates in an epoch, P; at position 0 the carried state starts from zeros.
       micro_batches_per_epoch: number of micro-batches of all ranks in an epoch.
 
     Raises:
-      DataError: there are fewer examples than rows.
+      DataError: there are fewer examples than rows in an update.
     """
 
     shapes: tuple = ()
@@ -90,7 +90,7 @@ class ContiguousStream:
         return (slot * self._batch_size + np.arange(self._batch_size)) * self.positions + position % self.positions
 
     def plan(self, epoch: int) -> EpochPlan:
-        """Returns the plan of an epoch, which is the same in every epoch; see ``BatchStream.plan``."""
+        """Returns the plan of an epoch, which is the same for all epochs."""
         batches = [self.examples(index) for index in range(self.micro_batches_per_epoch)]
         return EpochPlan(np.concatenate(batches), np.arange(len(batches) + 1) * self._batch_size,
                          np.arange(len(batches)))
@@ -103,8 +103,9 @@ class ContiguousStream:
 class ContiguousPass:
     """The batches of one pass over a contiguous data layer: every example exactly once, on any number of ranks.
 
-    The sequence is cut into consecutive rows, slot after slot. Row lengths differ by at most one example, and longer
-    rows come first. So only the last batch of a slot may have fewer rows, and the missing rows are its last ones.
+    The sequence is cut into consecutive rows, and each slot consists of ``rows`` consecutive ones. Row lengths differ
+    by at most one example, and longer rows come first. So only the last batch of a slot may have fewer than ``rows``
+    rows; the missing rows are the last ones.
 
     Args:
       num_examples: number of examples of the data layer.
@@ -141,16 +142,22 @@ class ContiguousPass:
         return rows * self._short + np.minimum(rows, self._num_long) + position
 
     def rounds(self, world_size: int = 1, rank: int = 0, replicas: int = 1) -> Iterator[list[int]]:
-        """Yields lists of the batches that a process runs in parallel, one on each replica whose slot is not finished.
+        """Yields lists of the numbers of the batches that a process runs in parallel on its replicas.
 
-        A replica runs all batches of one slot before the next slot.
+        A replica runs all batches of one slot before the next slot. A list has one batch for each replica whose slot
+        is not finished.
+
+        Args:
+          world_size: number of ranks.
+          rank: the first rank of the process.
+          replicas: number of consecutive ranks in the process.
         """
         for first in range(rank, self.slots, world_size):
             if self._offsets[first] == len(self):  # this slot and the later ones have no examples
                 return
             own = range(first, min(first + replicas, self.slots))
             for position in range(int(self._offsets[first + 1] - self._offsets[first])):
-                # No slot is longer than an earlier one.
+                # A slot has at most as many batches as the slot before it, so the first slot of ``own`` has the most.
                 yield [int(self._offsets[slot]) + position for slot in own
                        if position < self._offsets[slot + 1] - self._offsets[slot]]
 
@@ -159,7 +166,7 @@ class PassBatch(NamedTuple):
     """A batch of one pass over a data layer.
 
     Attributes:
-      number: the batch's number among those of all ranks; in a ``WindowLoader``, the number within the window.
+      number: the batch's number in the pass over all ranks; in a ``WindowLoader``, its number within the window.
       fresh: whether the carried state starts from zeros.
       batch: the batch's NumPy arrays.
     """
@@ -175,8 +182,12 @@ class OnePass:
     Over all ranks, every example occurs exactly once. The object can be iterated over only once, and must be closed.
 
     Args:
-      slots: for a contiguous layer, the number of batches that are processed side by side.
-      rank: the first of the ``replicas`` consecutive ranks of this process.
+      data_layer: the data layer.
+      slots: for a contiguous layer, the number of batches that are processed side by side, each with its own state.
+      world_size: number of ranks.
+      rank: the first rank of this process.
+      replicas: number of consecutive ranks in this process.
+      prefetch: see ``BatchLoader``.
     """
 
     def __init__(self, data_layer: Any, *, slots: int = 1, world_size: int = 1, rank: int = 0, replicas: int = 1,

@@ -169,9 +169,9 @@ class DataLayer(Component):
 
         The data set must have one batch for each element of the plan, in the same order: apply ``map`` to the plan,
         with any ``num_parallel_calls``. Batches have the structure of ``input_signature``, but with tuples instead of
-        lists, because ``tf.data`` stacks the items of a list. Functions are traced without AutoGraph. In training,
-        derive random numbers from ``parts.randomness.example_seeds``. If an operation fails (on a broken image, for
-        instance), the error message names the example.
+        lists, because ``tf.data`` stacks the items of a list. This method and the functions given to ``map`` are traced
+        without AutoGraph. In training, derive random numbers from ``parts.randomness.example_seeds``. If an operation
+        fails (on a broken image, for instance), the error message names the example.
 
         Args:
           plan: data set with one element ``{"examples": int64 [batch], "epoch": int64 []}`` for each batch to make.
@@ -281,11 +281,11 @@ class DataLayer(Component):
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        """Returns a copy of the parameters that names other files as ``assets()``, such as a checkpoint's copies.
+        """Returns a copy of the parameters in which the files of ``assets()`` are replaced, as by a checkpoint's own.
 
         Args:
           params: the layer's parameters.
-          paths: asset name → path; unknown names are ignored.
+          paths: asset name → path of the new file; unknown names are ignored.
         """
         changed = dict(params)
         for file in named_files(cls, params):

@@ -22,7 +22,7 @@ _SHOWN = 8
 # Errors of broken or missing files, and of assertions in the layer. Other errors are not caused by the data.
 _DATA_ERRORS = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.DataLossError,
                 tf.errors.PermissionDeniedError, tf.errors.FailedPreconditionError, tf.errors.UnimplementedError)
-# What TensorFlow puts before and after an error's message: function, node and iterator; Python's traceback.
+# What TensorFlow puts before an error's message (function, iterator, error class) and after it (node, traceback).
 _BEFORE = re.compile(r"^(?:\{\{function_node [^}]*\}\}\s*)?(?:Error in user-defined function .*? iterator: \S+: )?"
                      r"(?:\w+Error: |\w+Exception: )?")
 _AFTER = re.compile(r"\s*(?:\[\[\{\{|\[Op:|\nTraceback \(most recent).*", re.DOTALL)
@@ -48,7 +48,7 @@ def dataset_batches(layer: DatasetMaker, plan: Iterator[Wanted],
 
     Args:
       layer: the data layer; its ``make_dataset`` makes the data set.
-      plan: the batches to make; a TensorFlow thread reads the plan ahead.
+      plan: the batches to make; a TensorFlow thread reads ahead in it.
       training: whether the batches are for training.
 
     Raises:
@@ -127,7 +127,10 @@ class _Run:
         return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct or remove it.")
 
     def _culprit(self, wanted: Wanted) -> str:
-        """Returns the name of the first example that fails on its own; if none fails, names of all examples."""
+        """Returns how the message refers to the first example that fails when it is alone in a batch.
+
+        If none fails alone, this is "One of", followed by the first examples of the batch.
+        """
         singles = (Wanted(place, wanted.examples[place:place + 1], wanted.epoch)
                    for place in range(len(wanted.examples)))
         good = 0

@@ -24,7 +24,7 @@ def load_sentencepiece(path: str) -> Any:
 
 
 def sentencepiece_of(content: bytes, path: str) -> Any:
-    """Returns the ``SentencePieceProcessor`` for the content of a model file; messages name ``path``.
+    """Returns the ``SentencePieceProcessor`` for the content of a model file; ``path`` is only used in messages.
 
     Raises:
       DataError: the content is not a SentencePiece model.

@@ -22,7 +22,12 @@ EMPTY_ID = -1
 
 
 class StaticBatches:
-    """Makes the batches of a data layer, each padded to one of a few static shapes."""
+    """Makes the batches of a data layer, each padded to one of a few static shapes.
+
+    Args:
+      data_layer: makes the batches.
+      shapes: the static shapes, narrowest first.
+    """
 
     def __init__(self, data_layer: Any, shapes: Sequence[StaticShape]) -> None:
         self._data_layer = data_layer
@@ -67,7 +72,7 @@ def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str,
       batch: ``source_tensors`` and ``target_tensors`` (values, lengths, …), ``ids`` ``[batch]``, and possibly other
         arrays ``[batch, …]``.
       shape: number of rows, and a padded length for each group of equally wide arrays, source first.
-      fields: ``DataLayer.fields``; arrays that ``fields`` does not declare are padded with rows only.
+      fields: ``DataLayer.fields``; arrays without a time axis in ``fields`` only get additional rows.
     """
     groups = zip(timed_groups(fields), shape.edges, strict=True)
     widths = {path: (axis, edge) for group, edge in groups for path, axis in group.items()}
@@ -116,7 +121,7 @@ def describe_shapes(shapes: Sequence[StaticShape], arrangement: Arrangement, pos
 
     Args:
       shapes: the static shapes.
-      arrangement: has the number of batches of each shape.
+      arrangement: how the examples of an epoch are cut into batches.
       positions: number of positions of all examples, without padding.
     """
     total = planned_positions(arrangement, shapes)

@@ -116,7 +116,7 @@ def arrange(counts: Sequence[int], shapes: Sequence[StaticShape]) -> Arrangement
     """Cuts the examples of each shape into full batches.
 
     The examples left over move to the next shape that they fit into, unless a partly empty batch of their own shape
-    needs no more positions.
+    needs no more positions than their rows in that shape.
 
     Args:
       counts: number of examples of each shape ``[shapes]``.
@@ -197,7 +197,7 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
     weights = fits * (histogram.counts / histogram.counts.sum()).astype(np.float32)
 
     def savings(boxes: list[int]) -> np.ndarray:
-        """Returns the padding that adding each candidate to these boxes would save ``[candidates]``."""
+        """Returns how much padding each candidate would save if it were added to these boxes ``[candidates]``."""
         padded = np.where(fits[boxes], widths[boxes, np.newaxis], np.inf).min(axis=0)
         return np.einsum("cm,cm->c", np.maximum(padded - widths[:, np.newaxis], 0), weights)
 
@@ -220,7 +220,10 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
 
 
 def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
-    """Returns the used boxes, narrowest first, each but the widest shrunk to the cells assigned to it."""
+    """Removes unused boxes and shrinks the others, except the widest, to their cells; returns them narrowest first.
+
+    A cell belongs to the narrowest box that contains it.
+    """
     boxes = boxes[np.argsort(boxes.sum(axis=1), kind="stable")]
     owner = np.all(histogram.cells[:, np.newaxis] <= boxes, axis=2).argmax(axis=1)
     # The widest box keeps its size, because every example has to fit into it.
@@ -230,7 +233,7 @@ def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
 
 
 def _pruned(shapes: list[StaticShape], histogram: _Histogram) -> list[StaticShape]:
-    """Removes shapes as long as an epoch's positions do not increase: each shape may have a batch that is not full."""
+    """Removes shapes as long as that does not add positions to an epoch: each shape can cost a partly empty batch."""
 
     def positions(some: list[StaticShape]) -> int:
         edges = np.array([shape.edges for shape in some])

@@ -32,7 +32,7 @@ class WindowedPlan:
     with the same batches as in ``batching.evaluation_plan``.
 
     Args:
-      lengths: see ``batching.EpochPlanner``, also for ``batch_size``, ``costs`` and ``bucketed``.
+      lengths, batch_size, costs, bucketed: see ``batching.EpochPlanner``.
 
     Attributes:
       cuts: example numbers at which windows begin or end ``[windows + 1]``.
@@ -50,9 +50,10 @@ class WindowedPlan:
         self.batches = np.asarray([self._planner(number).num_batches for number in range(len(self))])
 
     def _cut(self, batch_size: int) -> np.ndarray:
-        """Returns ``cuts``: a window ends when its costs fill enough batches, or at the maximum number of examples.
+        """Returns ``cuts``.
 
-        Reads the costs of one window at a time to save memory.
+        A window ends as soon as its costs fill ``WINDOW_BATCHES`` batches, or it has ``WINDOW_EXAMPLES`` examples. To
+        save memory, the costs are summed one window at a time.
         """
         cuts, total = [0], len(self._lengths)
         if not total:
@@ -95,7 +96,7 @@ class _WindowStream:
     ranks: range
 
     def iterate(self, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (number within the window, example numbers) of each batch of these ranks, from window ``start`` on."""
+        """Yields (number within the window, example numbers) of each batch of ``ranks``, from window ``start`` on."""
         for number in range(start, len(self.plan)):
             plan = self.plan.window(number)
             for place in range(len(plan)):
@@ -107,8 +108,11 @@ class WindowLoader(BatchLoader):
     """Loader of one pass in windows; the batches of each window are assigned to the ranks round-robin.
 
     Args:
-      plan: the plan of ``inference_plan``.
+      data_layer: makes the batches.
+      plan: the plan, such as that of ``inference_plan``.
+      world_size: number of ranks.
       ranks: the ranks whose batches this loader makes.
+      prefetch: see ``BatchLoader``.
 
     Attributes:
       own: number of batches that this loader makes in each window ``[windows]``, possibly 0.
@@ -123,9 +127,12 @@ class WindowLoader(BatchLoader):
         return int(np.sum(self.own))
 
     def rounds(self, count: int, replicas: int) -> Iterator[list[PassBatch]]:
-        """Yields the next ``count`` batches, all of one window, in lists of at most ``replicas`` batches.
+        """Yields the next ``count`` batches, in lists with at most one batch for each replica.
 
-        Batches are numbered within their window.
+        Args:
+          count: number of batches to yield, such as all that this loader makes in the next window (see ``own``).
+            ``PassBatch.number`` is a batch's number within its window.
+          replicas: number of replicas that process the batches of a list in parallel.
         """
         while count > 0:
             yield [PassBatch(self.index, True, batch) for batch in itertools.islice(self, min(count, replicas))]

@@ -145,7 +145,7 @@ def _initial_state(search: _Search, cache: Any) -> _State:
 
 
 def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
-    """Returns what stays constant in a shape ``[batch, beam, …]`` from step to step: the rank and the beam size."""
+    """Returns the part of a shape ``[batch, beam, …]`` that is the same at every step: its rank and its beam size."""
     rank = tensor.shape.rank
     return tf.TensorShape([None, tensor.shape[1], *[None] * (rank - 2)] if rank and rank > 1 else tensor.shape)
 

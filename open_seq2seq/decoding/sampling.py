@@ -27,7 +27,8 @@ class Sampling(NamedTuple):
     Attributes:
       temperature: divisor of the logits, above 0; 1 keeps the model's own probabilities.
       top_k: number of likeliest ids to draw from; None for all.
-      top_p: ids are drawn from the smallest set of likeliest ids whose probabilities sum to this; None for all.
+      top_p: ids are drawn from the smallest set of likeliest ids whose probabilities sum to at least this; None for
+        all.
       seed: random seed; the draws also depend on the example, the sample's number and the step.
     """
 
@@ -102,9 +103,10 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
 
 def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, settings: SearchSettings, hypotheses: int,
                 choose: _ChooseFunction) -> BeamResult:
-    """Extends each example's hypotheses by the ids that ``choose(logits, likeliest_ids, step)`` returns.
+    """Decodes a batch with the ids that ``choose(logits, likeliest_ids, step)`` returns at each step.
 
-    The argument ``hypotheses`` is their number for each example.
+    The argument ``hypotheses`` is the number of hypotheses for each example. The other arguments are those of
+    ``beam_search``.
     """
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
 

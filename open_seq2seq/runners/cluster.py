@@ -26,8 +26,8 @@ _TASK = re.compile(r"/job:(chief|worker)/replica:0/task:(\d+)")
 class ClusterRunner(TowerRunner):
     """The processes that ``TF_CONFIG`` lists, with their towers; see ``Runner``.
 
-    The constructor waits for all processes and must be called before TensorFlow uses a device. Only rank 0 prints;
-    errors appear on all ranks.
+    The constructor waits for all processes and must be called before TensorFlow uses a device. Only rank 0 prints, but
+    every rank prints its own errors.
 
     Args:
       task: this process's task in the cluster.

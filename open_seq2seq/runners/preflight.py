@@ -49,7 +49,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
             "'connect_seconds' sets how long they wait.\n")
         end_all(1)
 
-    # The launcher ends all ranks when one of them exits. The delay keeps most ranks from printing the same error.
+    # The launcher ends all ranks when one of them exits. Higher ranks wait longer, so that few print the same error.
     timer = threading.Timer(seconds + min(rank, _MOST_TURNS) * _TURN_SECONDS, give_up)
     timer.daemon = True
     timer.start()
@@ -97,7 +97,7 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
       runner: the runner.
       required: name → value of facts that must be the same; ``config`` is the config's hash.
       config: the config's keys and values, which are exchanged only if the hashes differ.
-      wished: name → value of facts that should be the same.
+      wished: name → value of facts that should be the same; a difference is not an error.
     """
     hosts, all_required, all_wished = zip(*runner.gather([(socket.gethostname(), required, wished)]), strict=True)
     different = differences(all_required)

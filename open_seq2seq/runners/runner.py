@@ -140,6 +140,12 @@ class Runner:
 
 
 def compiled_graph(function: Callable[..., Any], signature: Sequence[Any] | None, use_xla_jit: bool = False) -> Any:
-    """Wraps a function in a ``tf.function`` that is traced once for all sizes."""
+    """Wraps a function in a ``tf.function``, without AutoGraph.
+
+    Args:
+      function: the function.
+      signature: the specs of the arguments. If None, they are inferred, and relaxed when sizes change.
+      use_xla_jit: whether to compile with XLA.
+    """
     return tf.function(function, input_signature=signature, autograph=False, jit_compile=use_xla_jit or None,
                        reduce_retracing=signature is None)

@@ -90,7 +90,8 @@ class TowerRunner(Runner):
         sums = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, here, options)
         return dict(zip(tensors, sums, strict=True))
 
-    # ``agree`` is still the identity: conditions depend on reduced sums, which are bitwise equal on all replicas.
+    # Runner.agree need not be overridden: the condition is computed from the reduced gradients, which are bitwise equal
+    # on all replicas, so all replicas get the same result.
 
     def _deal(self, values: Sequence[Any]) -> Any:
         """Distributes the values to the replicas of this process."""

@@ -36,14 +36,15 @@ def check_limits() -> None:
 
 
 def accept_missing_temporary_folder() -> None:
-    """Prevents errors in libraries that look up the temporary folder when no such folder is writable.
+    """Prevents import errors of libraries if no temporary folder is writable.
 
-    Some libraries, such as absl and portalocker, look up its name when they are imported, but create nothing in it.
+    Some libraries, such as absl and portalocker, look up the folder's name when they are imported, but create nothing
+    in it.
     """
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
-        tempfile.tempdir = os.devnull  # creating a file in it fails with an error that names it
+        tempfile.tempdir = os.devnull  # creating a file below /dev/null fails with an error that names this path
 
 
 def problem_of(error: BaseException) -> str | None:
@@ -73,7 +74,7 @@ def with_home(argument: str) -> str:
     """Expands ``--key=~/x`` as shells expand ``--key ~/x``; returns other arguments unchanged.
 
     Raises:
-      UserError: the home folder does not exist.
+      UserError: the home folder is not known.
     """
     name, equals, text = argument.partition("=")
     if not equals or not name.startswith("--") or not text.startswith("~") or "/" not in text:

@@ -84,7 +84,7 @@ def check_no_input(outputs: Iterable[str | None], inputs: Iterable[str | None]) 
 
 
 def _same_file(name: str, paths: Iterable[str]) -> str | None:
-    """Returns the first path that leads to the same regular file, also through links or in another spelling."""
+    """Returns the first of ``paths`` that leads, even through links, to the same regular file as ``name``, or None."""
     try:
         status = os.stat(name)
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def passes_through(name: str) -> bool:
 
 
 def beside(name: str, ending: str) -> str:
-    """Returns the name of an additional output file: for ``out.csv`` with another ending, ``out.words.csv``.
+    """Returns the path of an additional output file: ``out.words.csv`` for ``out.csv`` and the ending ``.words.csv``.
 
     Raises:
       UserError: the results go to a pipe or a device, so there is no folder for the file.
@@ -136,10 +136,10 @@ _protected: list[Callable[[], Iterable[str]]] = []
 
 @contextlib.contextmanager
 def never_written(paths: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Context manager in which outputs must not be any of these files, regardless of the name used.
+    """Context manager in which opening one of these files as an output raises an error, whichever path leads to it.
 
     Args:
-      paths: returns the files that are read or kept; called for each output that already exists.
+      paths: function that returns the files that are read or kept; called for each output that already exists.
     """
     _protected.append(paths)
     try:
@@ -162,7 +162,10 @@ def _is_replaceable(folder: str) -> bool:
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the files in a folder of results; None if it contains other files or a changed file."""
+    """Returns the files in a folder of results; empty for an empty folder.
+
+    Returns None if the folder contains files that inference did not write, or that have changed since.
+    """
     try:
         listed = json.loads(read_own(folder, MARK, _MOST_MARK_BYTES))["files"]
         found = _checksums(folder)

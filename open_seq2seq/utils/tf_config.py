@@ -25,7 +25,7 @@ class ClusterTask(NamedTuple):
     chiefs: int = 0
 
     def rank_of(self, job: str, index: int) -> int:
-        """Returns the rank of a task."""
+        """Returns the rank of the task with this index in the job, ``chief`` or ``worker``."""
         return index if job == "chief" else index + self.chiefs
 
 

@@ -17,9 +17,9 @@ RATES = (1000, 768_000)
 """Minimum and maximum accepted sampling rate in Hz."""
 _SILENCE = 1.01 / 2 ** 15
 """Peak up to which audio counts as silent: one quantization step of 16-bit audio."""
-# libsndfile reports 2 ** 63 - 1 samples for a FLAC file whose header gives no length.
+# From this number on, the length is unknown: libsndfile reports 2 ** 63 - 1 samples if a FLAC header gives no length.
 _UNKNOWN_SAMPLES = 2 ** 62
-# Silent FLAC files have the most samples per byte: 11 bytes for a frame of 65,535 samples.
+# Upper bound on the samples per byte of a file. Silent FLAC files come closest: 11 bytes for a frame of 65,535 samples.
 _MOST_SAMPLES_A_BYTE = 8192
 _BLOCK = 2 ** 22
 """Number of values, over all channels, to decode at a time: a header may declare more samples than fit in memory."""
@@ -131,7 +131,7 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
 
     left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # A file of unknown length is read through a Python file, whose position is known; this is slower.
+        # A file of unknown length is read through a Python file object, which is slower, but knows its position.
         with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)
@@ -164,7 +164,7 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
     if audio.dtype.kind not in "iuf":
         raise AudioError("no numbers", f"has samples of dtype {audio.dtype}, which is neither integer nor float")
     if audio.dtype.kind != "f":
-        half = 2.0 ** (8 * audio.dtype.itemsize - 1)  # unsigned samples have their zero at half
+        half = 2.0 ** (8 * audio.dtype.itemsize - 1)  # unsigned samples represent silence by ``half``
         audio = (audio.astype(np.float64) - (half if audio.dtype.kind == "u" else 0.0)) / half
     audio = np.asarray(audio, np.float32)
     if not np.all(np.isfinite(audio)):

@@ -9,9 +9,10 @@ from typing import BinaryIO
 Mismatch = tuple[str, str]
 """The problem in a few words, and as the predicate of a sentence about the file: ``is truncated``."""
 
-# Lengths from here on are placeholders (near 2 GiB or 4 GiB) of programs that write the header before the samples.
+# A declared length of at least this many bytes (near 2 GiB or 4 GiB) is a placeholder: some programs write the header
+# before they know the length.
 _UNKNOWN_BYTES = 0x7FFF0000
-# Up to this many bytes after the samples are not reported: they may be tags, or the padding of a sector.
+# Up to this many unexpected bytes after the samples are accepted: they may be tags, or the padding of a disk sector.
 _UNNOTICED_BYTES = 1024
 _LOOKED_AT = 1 << 20
 # Lines in libsndfile's log about lengths that exceed the size of an AIFF, AU, W64 or RF64 file.
@@ -43,7 +44,7 @@ def header_mismatch(file: BinaryIO, size: int) -> Mismatch | None:
 
 
 def _more_than_said(file: BinaryIO, end: int, size: int) -> Mismatch | None:
-    # Some programs do not pad chunks of odd length.
+    # Chunks of odd length should be padded by one byte, but some programs do not pad them: try both positions.
     place = max(_behind_chunks(file, first, size) for first in {end, end + end % 2})
     file.seek(place)
     if size - place <= _UNNOTICED_BYTES or not any(file.read(_LOOKED_AT)):
@@ -53,7 +54,7 @@ def _more_than_said(file: BinaryIO, end: int, size: int) -> Mismatch | None:
 
 
 def _behind_chunks(file: BinaryIO, place: int, size: int) -> int:
-    """Returns the position after the last of the chunks that start at ``place``."""
+    """Skips the RIFF chunks from ``place`` on; returns the position after the last one, at most ``size``."""
     while place + 8 <= size:
         file.seek(place)
         chunk = file.read(8)
@@ -98,11 +99,21 @@ def flac_mismatch(file: BinaryIO, samples: int) -> Mismatch | None:
 
 
 def _end_of_frame(head: bytes, block: int) -> int | None:
-    """Returns the number of samples up to the end of the FLAC frame with this header; None if it is not a frame."""
+    """Returns the number of samples from the start of a FLAC file to the end of one of its frames.
+
+    Args:
+      head: the first 16 bytes of the supposed frame.
+      block: number of samples in each frame, for files with frames of equal size.
+
+    Returns:
+      The number of samples per channel, or None if the bytes are not the header of a frame.
+    """
     if len(head) < 16 or head[1] & 0xFE != 0xF8 or head[3] & 1:
         return None
     size_code, more = head[2] >> 4, {12: 1, 13: 2, 14: 2}.get(head[2] & 15, 0)
-    ones = 8 - (head[4] ^ 0xFF).bit_length()  # length of the frame or sample number in bytes, encoded as in UTF-8
+    # The frame or sample number is coded as in UTF-8: the leading ones of its first byte give its length in bytes
+    # (none: one byte).
+    ones = 8 - (head[4] ^ 0xFF).bit_length()
     if not size_code or head[2] & 15 == 15 or ones in (1, 8):
         return None
     number, place = head[4] & (0x7F >> ones), 5
@@ -118,7 +129,7 @@ def _end_of_frame(head: bytes, block: int) -> int | None:
 
 
 def _crc(content: bytes, bits: int, polynomial: int) -> int:
-    """Returns the remainder of a FLAC checksum (CRC); 0 if the content ends with its correct checksum."""
+    """Returns the CRC of the content, as FLAC computes it: 0 if the content ends with its own, correct CRC."""
     top, mask, value = 1 << bits - 1, (1 << bits) - 1, 0
     for byte in content:
         value ^= byte << bits - 8

@@ -21,7 +21,7 @@ _REMEMBERED_FROM = 1000
 _STAMP = 3
 """Number of columns that reveal a changed file: size in bytes, mtime and ctime in ns."""
 _COLUMNS = _STAMP + 3
-"""Number of all columns: those of ``_STAMP``, then samples, rate and channels."""
+"""Total number of columns: the ``_STAMP`` columns, then samples, rate and channels."""
 
 
 class AudioIndex:

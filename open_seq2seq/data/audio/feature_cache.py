@@ -21,16 +21,19 @@ from open_seq2seq.utils.sealed import read_sealed, sealed
 FORMATS = ("npy", "npz", "hdf5")
 _VERSION = 2
 _STAMP_BYTES = 8
-"""Number of bytes for the recording's ctime, between the array and the checksum; users cannot reset a ctime."""
+"""Number of bytes for the recording's ctime, stored between the array and the checksum.
+
+Programs can set a file's mtime back, but not its ctime.
+"""
 _HDF5 = threading.Lock()  # HDF5 is not thread-safe
 
 
 class FeatureCache:
-    """Cache with a folder for each set of parameters, and in it a file for each recording.
+    """Cache with one folder for each set of parameters, which contains one file for each recording.
 
     The name of a file depends on the recording's path, size and mtime; the name of the folder on the parameters. Files
     appear under their names only once complete, so several processes can share a folder. A file that is damaged, or
-    whose recording has another ctime, is not used, and one message is printed for all such files.
+    whose recording has a new ctime, is not used; a message is printed only for the first such file.
 
     Args:
       folder: parent of the folder for these parameters.

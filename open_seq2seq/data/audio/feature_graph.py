@@ -1,4 +1,4 @@
-"""Features of a padded batch, computed by TensorFlow: the backend ``tf``, which has the same values as ``librosa``."""
+"""The backend ``tf``: features of a padded batch in TensorFlow, with the same values as those of ``librosa``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class AudioFeatures:
           lengths: number of samples ``[batch]``; empty rows have length 0 and get no frames.
           normalize_audio: whether to multiply the audio by the gain or, if the settings have none, divide it by its
             peak.
-          dither_floor: whether to add the expected power of the dither; set it for audio without dither.
+          dither_floor: whether to add the expected power of the dither to each frequency bin; True for audio to which
+            no dither was added.
         """
         settings, lengths = self.settings, tf.cast(lengths, tf.int32)
         audio = tf.cast(audio, tf.float32)
@@ -65,7 +66,7 @@ class AudioFeatures:
             audio -= PREEMPHASIS * tf.pad(audio[:, :-1], [[0, 0], [1, 0]])
         points, size, hop = settings.fft_points, settings.window_samples, settings.hop
         places = tf.range(samples // hop * hop + size) - settings.samples_before
-        # Each utterance is reflected at both ends, repeatedly if it is very short.
+        # Each utterance is extended by reflection at both ends, repeatedly if it is very short.
         period = tf.maximum(1, 2 * (lengths - 1))[:, tf.newaxis]
         folded = tf.abs(places) % period
         indices = tf.minimum(folded, period - folded)

@@ -38,7 +38,7 @@ class FeatureSettings:
       gain: factor that the audio is multiplied by; if None, the audio is divided by its peak.
       mean: value to subtract from the features instead of the utterance's mean, or None.
       std_dev: value to divide the features by instead of the utterance's standard deviation, or None.
-      dither: amplitude of the white noise that is added to audio in training.
+      dither: standard deviation of the white noise that is added to audio in training.
       pad_to: the number of frames is padded to a multiple of this value.
       pad_signal: whether the signal is padded instead of the features (``psf`` only).
     """
@@ -87,7 +87,7 @@ class FeatureSettings:
     @property
     def samples_before(self) -> int:
         """Number of samples of the first window that precede the signal."""
-        # librosa centres the window in the points of the transform, and the transform on the first sample.
+        # librosa centres the first window on the first sample of the signal; the window may be shorter than fft_points.
         points = self.fft_points
         return 0 if self.backend == "psf" else points // 2 - (points - self.window_samples) // 2
 
@@ -125,15 +125,19 @@ class FeatureSettings:
 
     @functools.cached_property
     def dither_power(self) -> np.ndarray:
-        """Expected power of the dither in each frequency bin ``[bins]``, for audio with a peak of 1."""
-        # The Fourier transform of the autocorrelation of white noise after pre-emphasis and windowing.
+        """Expected power that the dither adds to each frequency bin ``[bins]``, for audio with a peak of 1."""
+        # The power spectrum is the Fourier transform of the autocorrelation. That of white noise after pre-emphasis
+        # and windowing is non-zero only at lags -1, 0 and 1.
         window, coefficient = self.window_values, PREEMPHASIS if self.has_preemphasis else 0.0
         phases = 2 * np.pi * np.arange(self.fft_points // 2 + 1) / self.fft_points
         power = (1 + coefficient ** 2) * np.sum(window ** 2)
         return self.dither ** 2 * (power - 2 * coefficient * np.sum(window[1:] * window[:-1]) * np.cos(phases))
 
     def num_frames(self, samples: Any) -> Any:
-        """Returns the number of frames, without padding frames, of a number of samples: an integer or an array."""
+        """Returns the number of frames for ``samples``, an integer or an array of integers.
+
+        Padding to a multiple of ``pad_to`` is included only if the signal is padded (``pad_signal``).
+        """
         if self.backend != "psf":
             return 1 + samples // self.hop
         frames = 1 + np.maximum(0, -((self.window_samples - np.asarray(samples)) // self.hop))

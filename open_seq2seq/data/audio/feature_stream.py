@@ -16,17 +16,17 @@ from open_seq2seq.data.audio.features import (
 class FeatureStream:
     """Computes the features of an utterance incrementally.
 
-    The values of each window are computed once, and normalised whenever features are requested. Statistics of the
-    utterance (peak of the audio, mean and deviation of the features, level of the loudest one) are those of the
-    buffered part: all audio so far, except what was forgotten. At the end of the utterance, if nothing was forgotten,
-    the features equal those of ``audio_features``.
+    The values of each window are stored, and computed again only if a new peak changes the scale of the audio. They are
+    normalised whenever features are requested. Statistics of the utterance (peak of the audio, mean, deviation and
+    maximum of the features) are computed from the buffered part: all audio so far, except what ``forget`` has dropped.
+    At the end of the utterance, if nothing was dropped, the features equal those of ``audio_features``.
 
     Args:
       settings: the feature settings; the backend ``tf`` computes the values of ``librosa``.
 
     Attributes:
       first: index of the first buffered frame.
-      end: index of the last frame with a complete window, plus 1.
+      end: index of the last buffered frame, plus 1.
     """
 
     def __init__(self, settings: FeatureSettings) -> None:
@@ -35,7 +35,7 @@ class FeatureStream:
         self._audio = np.zeros(0, np.float32)
         self._start = 0  # index of the first buffered sample
         self._values: np.ndarray | None = None
-        self._peak = -1.0  # peak by which the audio of _values was divided; -1 before the first, 0 with a gain
+        self._peak = -1.0  # peak of the audio when _values was computed; 0 with a gain, -1 without values
         self._ended = False
 
     @property
@@ -48,7 +48,7 @@ class FeatureStream:
         self._audio = np.concatenate([self._audio, np.asarray(audio, np.float32)])
 
     def finish(self) -> None:
-        """Marks the end of the utterance, so that its last windows can be padded."""
+        """Marks the end of the utterance, so that windows that extend beyond it are computed, too."""
         self._ended = True
 
     def features(self) -> np.ndarray:

@@ -20,12 +20,12 @@ LOG_EPSILON = 1e-20
 DECIBEL_EPSILON = 1e-10
 """Lower bound of the power of a mel filter for ``mfcc`` (``librosa``)."""
 DECIBEL_RANGE = 80.0
-"""For ``mfcc`` (``librosa``), values more than this many dB below the utterance's loudest one are raised to that."""
+"""For ``mfcc`` (``librosa``): values lower than the utterance's maximum minus this many dB are raised to that level."""
 _FULL_SCALE = 32767.0
 
 
 def normalized_audio(audio: np.ndarray, gain: float | None) -> np.ndarray:
-    """Returns audio ``[samples]`` multiplied by ``gain``, or scaled to a peak of 1 if it is None, as float32."""
+    """Returns audio ``[samples]`` as float32, multiplied by ``gain``, or scaled to a peak of 1 if ``gain`` is None."""
     audio = np.asarray(audio, np.float32)
     if gain is None:
         gain = 1.0 / (float(np.max(np.abs(audio), initial=0.0)) + PEAK_EPSILON)
@@ -38,7 +38,8 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
     Args:
       audio: ``[samples]``, normalised by ``normalized_audio``.
       settings: the feature settings; the backend ``tf`` computes the values of ``librosa``.
-      dither_floor: whether to add the expected power of the dither; set it for audio without dither.
+      dither_floor: whether to add the expected power of the dither to each frequency bin; True for audio to which no
+        dither was added.
 
     Returns:
       Normalised features ``[frames, num_features]``, float32.
@@ -50,13 +51,14 @@ def audio_features(audio: np.ndarray, settings: FeatureSettings, dither_floor: b
 
 def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, start: int = 0,
                  dither_floor: bool = True) -> np.ndarray:
-    """Computes the values of each window, in decibels or as logarithms, which need no statistics of the utterance.
+    """Computes the part of the features that needs no statistics of the utterance: log powers of each window.
 
     Args:
-      audio: ``[samples]``, normalised, from sample ``start`` of the utterance on.
+      audio: ``[samples]``, normalised; may lack the beginning of the utterance.
       settings: the feature settings.
       frames: indices of consecutive frames.
-      start: index of the audio's first sample in the utterance: 0, or at least one sample before the first window.
+      start: index in the utterance of the first sample of ``audio``; if not 0, at least one sample before the first
+        window, for the pre-emphasis.
       dither_floor: see ``audio_features``.
 
     Returns:
@@ -67,7 +69,7 @@ def frame_values(audio: np.ndarray, settings: FeatureSettings, frames: range, st
 
 
 def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Returns the unnormalised features ``[frames, num_features]`` for an utterance's ``frame_values``."""
+    """Computes the unnormalised features ``[frames, num_features]`` of an utterance from its ``frame_values``."""
     is_psf = settings.backend == "psf"
     if settings.input_type == "spectrogram":
         return (values - values.max())[:, :settings.num_features] if is_psf else values
@@ -77,7 +79,10 @@ def completed_features(values: np.ndarray, settings: FeatureSettings) -> np.ndar
 
 
 def normalized_features(features: np.ndarray, settings: FeatureSettings) -> np.ndarray:
-    """Returns features ``[frames, num_features]`` minus their mean, divided by their standard deviation."""
+    """Returns features ``[frames, num_features]`` minus their mean, divided by their standard deviation.
+
+    The mean and deviation of the settings are used, or else those of the given features.
+    """
     axis = 0 if settings.norm_per_feature else None
     mean = np.mean(features, axis=axis) if settings.mean is None else settings.mean
     if settings.std_dev is not None:

@@ -18,7 +18,7 @@ class Alphabet(abc.ABC):
     Attributes:
       path: the file that the alphabet was read from.
       labels: the text of each id, without ``<S>`` and ``</S>``. Pieces are spelled as in the SentencePiece model,
-        except control pieces, whose text is empty.
+        except control pieces (empty) and the unknown piece, whose text is what SentencePiece decodes it to.
       size: number of ids, including ``<S>`` and ``</S>`` if the alphabet has them.
       start_id: id of ``<S>``, or None.
       end_id: id of ``</S>``, or None.

@@ -54,11 +54,11 @@ class Augmentation:
 
     Attributes:
       speed_range: smallest and largest factor by which the length is multiplied, or None.
-      speeds: factors to draw from instead, or ().
-      noise_levels: range of the noise level in dB, whose upper bound is exclusive, or None.
+      speeds: factors to draw from instead of ``speed_range``, or ().
+      noise_levels: (minimum, maximum) of the noise level in dB, the maximum exclusive, or None.
       freq_masks: number of frequency masks, and their maximum width.
       time_masks: number of time masks, and their maximum length.
-      dither: amplitude of the weak white noise that is always added.
+      dither: standard deviation of the white noise that is added to all training audio; 0 for none.
     """
 
     speed_range: tuple[float, float] | None = None
@@ -149,7 +149,7 @@ def make_augmentation(params: Mapping[str, Any] | None, num_features: int, dithe
     Args:
       params: the value of the parameter ``augmentation``, or None.
       num_features: number of features per frame.
-      dither: amplitude of the weak white noise that is always added.
+      dither: see ``Augmentation``.
       path: path of the parameter in the config, for messages.
 
     Raises:

@@ -50,8 +50,8 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     Args:
       entries: CSV files, JSON-lines files or LibriSpeech folders; if no transcripts are needed, also audio files and
         folders of audio files.
-      audio_root: folder to which relative names refer; by default the folder of the list, or the working directory for
-        recordings that are only there.
+      audio_root: folder to which relative names refer; by default the folder of the list or, for recordings that exist
+        only relative to it, the working directory.
       needs_text: whether rows need a transcript.
 
     Raises:
@@ -88,7 +88,10 @@ def _read(entry: str, audio_root: str | None, needs_text: bool) -> Iterator[Utte
 
 
 def _is_csv(path: str) -> bool:
-    """Returns whether a file is a CSV list, by its suffix or its first line: recordings can have any suffix."""
+    """Returns whether a path is a CSV list, judged by its suffix or first line; True if there is no such file.
+
+    The suffix alone does not suffice, because recordings can have any suffix.
+    """
     if path.lower().endswith(".csv") or not os.path.isfile(path):
         return True
     with opened_data(path) as file:
@@ -132,7 +135,7 @@ def _read_json(path: str, audio_root: str | None, needs_text: bool) -> Iterator[
             continue
         try:
             row: Any = json.loads(line)
-        except (ValueError, RecursionError) as error:  # also for huge numbers and deep nesting
+        except (ValueError, RecursionError) as error:  # also raised for huge numbers and deep nesting
             raise DataError(f"{path}:{number}: the line is not valid JSON: {getattr(error, 'msg', error)}.") from error
         if not isinstance(row, dict) or not isinstance(row.get("audio_filepath"), str):
             raise DataError(f"{path}:{number}: the line must be a JSON object with the keys 'audio_filepath' and "
@@ -174,7 +177,10 @@ def _read_folder(folder: str, needs_text: bool) -> Iterator[Utterance]:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Yields the files of a folder and its subfolders, then those of symbolically linked folders; no folder twice."""
+    """Yields the files of a folder and its subfolders, then those of symbolically linked folders.
+
+    Each folder is visited only once, even if several links lead to it.
+    """
     seen: set[str] = set()
     tops = [folder]
     for top in tops:

@@ -39,7 +39,8 @@ def _data_params() -> dict[str, Any]:
                                "(audio_filepath, text) or LibriSpeech folders; in inference also audio files, or "
                                "folders of audio files.", file=LIST),
         "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
-                            "the list, or the working directory for recordings that are only there.", on_change=FREE),
+                            "the list or, for recordings that exist only relative to it, the working directory.",
+                            on_change=FREE),
         "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: utterances, "
                                  "or frames or seconds of audio, padding included."),
         "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 means no "
@@ -95,8 +96,9 @@ def _feature_params() -> dict[str, Any]:
                                   "for each feature; by default that of each utterance.", on_change=REFUSE),
         "gain": Param((float, type(None)), None, "Factor by which to multiply the audio, whose samples are from -1 to "
                       "1; by default the factor that makes the peak 1.", minimum=0.0, on_change=REFUSE),
-        "dither": Param(float, 0.0, "Amplitude of the white noise that is added to training audio, whose peak is 1. In "
-                        "evaluation and inference, the expected power of the noise is added instead.", minimum=0.0),
+        "dither": Param(float, 0.0, "Standard deviation of the white noise that is added to training audio after its "
+                        "normalisation, usually to a peak of 1. In evaluation and inference, the expected power of the "
+                        "noise is added instead.", minimum=0.0),
         "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value.", "frames",
                         minimum=0, maximum=10**5),
         "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "

@@ -24,7 +24,7 @@ class Pipeline:
       settings: the feature settings.
       augmentation: the augmentation of training audio; None outside training.
       silence_is_bad: whether silent recordings raise an error.
-      cache: stores the result of the steps before the first random one; None for no cache.
+      cache: stores the result of the steps before the first random step; None for no cache.
     """
 
     def __init__(self, settings: FeatureSettings, augmentation: Augmentation | None, silence_is_bad: bool,
@@ -38,7 +38,8 @@ class Pipeline:
 
         Args:
           path: the recording.
-          samples: the recording's number of samples at the features' sampling rate when the data set was read.
+          samples: the number of samples at the features' sampling rate that the recording had when the data set was
+            read.
           draw: the random numbers of this example and epoch.
 
         Returns:
@@ -74,7 +75,7 @@ class Pipeline:
         if augmentation is not None and draw is not None:
             audio = augmentation.add_noise(audio, draw)
             if settings.backend == "psf" and settings.gain is None:
-                audio = normalized_audio(audio, None)  # psf clips to 16 bits
+                audio = normalized_audio(audio, None)  # psf would clip a peak above 1
         if settings.backend != "tf":
             audio = audio_features(audio, settings, dither_floor=augmentation is None)
         return (audio, None) if draw is None else self._masked(audio, draw)
@@ -91,7 +92,7 @@ class Pipeline:
         return values, masks if in_graph else None
 
     def _cached(self, path: str, samples: int) -> np.ndarray:
-        """Returns the result of the steps before the first random one, from the cache if possible."""
+        """Returns the result of the steps before the first random step, from the cache if possible."""
         found = self.cache.load(path) if self.cache is not None else None
         if found is not None and found.dtype == np.float32 and found.shape == self._shape(samples):
             return found

@@ -101,7 +101,7 @@ class Recordings:
         return self.utterances[int(self.rows[example])]
 
     def require_steps(self, stride: int, steps_of: StepsOf | None = None, shortest: float = 1.0) -> None:
-        """Treats examples whose label needs more CTC steps than the encoder makes as bad examples.
+        """Finds examples whose label needs more CTC steps than the encoder makes, and handles them as bad examples.
 
         Args:
           stride: number of frames per encoder step.
@@ -139,9 +139,9 @@ class Recordings:
         return dict(sorted(found.items()))
 
     def _duplicates(self) -> dict[int, tuple[str, str]]:
-        """Returns the problems of recordings that a list names twice.
+        """Returns dict of row → problem, for recordings that are repeated within one list.
 
-        Naming the same list twice is allowed, to increase its weight.
+        The same list may be given twice, to increase its weight.
         """
         found: dict[int, tuple[str, str]] = {}
         seen: dict[tuple[str, str], Utterance] = {}

@@ -115,7 +115,7 @@ class Speech2TextDataLayer(DataLayer):
         return super().explain_too_costly(example)
 
     def limit_labels(self, stride: int, steps_of: StepsOf | None = None) -> None:
-        """Treats examples whose label needs more CTC steps than the encoder makes as bad examples.
+        """Finds examples whose label needs more CTC steps than the encoder makes, and handles them as bad examples.
 
         The model calls this method once its encoder is known. It has no effect if the parameter ``encoder_stride`` is
         set, because the constructor has then already found such examples.
@@ -147,8 +147,8 @@ class Speech2TextDataLayer(DataLayer):
     def lengths(self) -> np.ndarray:
         """Numbers of frames (samples for ``tf``) and of ids ``[num_examples, 2]``.
 
-        In inference, only the numbers of frames or samples ``[num_examples]``. Padding to ``pad_to`` is included. With
-        speed perturbation, these are the maximum lengths that can be drawn.
+        In inference, only the numbers of frames or samples ``[num_examples]``. Frames include padding to a multiple of
+        ``pad_to``. With speed perturbation, the lengths are the maximum lengths that can be drawn.
         """
         found, settings = self._set, self.settings
         samples = found.samples[found.rows]
@@ -237,11 +237,11 @@ class Speech2TextDataLayer(DataLayer):
     def features(self, batch: Mapping[str, Any], training: bool = False) -> list[tf.Tensor]:
         """Returns features ``[batch, time, num_audio_features]`` and their lengths in frames ``[batch]``, as tensors.
 
-        The backend ``tf`` computes them here; with other backends, the batch already contains them.
+        With the backend ``tf``, this method computes them; with other backends, the batch already contains them.
 
         Args:
           batch: a batch of ``make_batch`` or ``make_training_batch``.
-          training: whether the batch is a training batch, to which masks may be applied.
+          training: whether the batch is a training batch, whose audio contains dither, and to which masks are applied.
         """
         source = list(batch["source_tensors"])
         if self._in_graph is None:

@@ -47,7 +47,7 @@ class TokenCorpus:
     Args:
       path: path of the file.
       source: the arrays, or the index that contains them.
-      text: content of the file; None if ``line`` reads from the file.
+      text: content of the file; if None, ``line`` reads the file.
     """
 
     def __init__(self, path: str, source: IndexArrays | GuardedIndex, text: bytes | None = None) -> None:
@@ -160,7 +160,7 @@ def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, t
       index_dir: folder of the index. By default, the index of a large file is in the folder ``.os2s_index`` beside the
         file, or in the user's cache folder if the former is not writable; small files are tokenised in memory.
       threads: number of threads for tokenising, if the tokenizer supports threads.
-      thorough: whether to verify the index as a whole at once: all its checksums, and the digest of the text.
+      thorough: whether to verify the whole index immediately: all its checksums, and the digest of the text.
 
     Raises:
       DataError: the file is missing, empty or not UTF-8, or the index cannot be written.

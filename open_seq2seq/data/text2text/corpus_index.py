@@ -29,7 +29,7 @@ _VERSION = 2
 _MAGIC = b"OS2SIDX2"
 _TOKEN_TYPES = ("uint16", "int32")
 _BLOCK_BYTES = 1 << 16
-"""Size of the blocks of tokens that have a checksum each; a block is verified when it is first used."""
+"""Size in bytes of a block of tokens. Each block has a checksum, which is verified when the block is first used."""
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 12
 
 
@@ -269,7 +269,7 @@ class GuardedIndex:
     Args:
       index: the index to start with.
       path: path of the text.
-      make: returns a thoroughly verified index of the current text.
+      make: function that returns a new or thoroughly verified index of the current text.
     """
 
     def __init__(self, index: MappedIndex, path: str, make: Callable[[], MappedIndex]) -> None:
@@ -283,7 +283,7 @@ class GuardedIndex:
 
     @property
     def arrays(self) -> IndexArrays:
-        """The arrays of the index. Read tokens with ``tokens_at``, because those in ``arrays`` may not be verified."""
+        """The arrays of the index. To get verified tokens, use ``tokens_at``, not ``arrays.tokens``."""
         index = self._index
         return index.arrays if index.is_unchanged() else self._renewed(index).arrays
 

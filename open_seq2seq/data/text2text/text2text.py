@@ -78,7 +78,7 @@ class ParallelTextDataLayer(DataLayer):
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Returns the parameters, completed by those that derive from others; for subclasses."""
+        """Returns the parameters after deriving some from others; for subclasses to override."""
         return params
 
     def _check(self) -> None:
@@ -276,7 +276,7 @@ class ParallelTextDataLayer(DataLayer):
         """
         check_given(files)
         path = one_text(files)
-        # An index goes to a temporary folder, not to those of the user or the config.
+        # A large file's index is written to a temporary folder, not beside the user's file or to the config's folder.
         index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 

@@ -17,8 +17,8 @@ from open_seq2seq.utils.errors import ConfigError, DataError
 class TransformerDataLayer(ParallelTextDataLayer):
     """Sentence pairs as ``tokens + [EOS]``; by default, the batch size counts tokens.
 
-    The original layer read TFRecord files of one subtoken scheme. This layer reads text: set ``source_file`` and
-    ``target_file``, relative to ``data_dir`` if that is set.
+    In the TensorFlow 1 toolkit, the layer of this name read TFRecord files. This layer reads text: set ``source_file``
+    and ``target_file``, which are relative to ``data_dir`` if that is set.
 
     Raises:
       ConfigError: ``source_file`` is missing.

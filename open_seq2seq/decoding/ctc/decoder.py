@@ -24,7 +24,7 @@ class Transcript(NamedTuple):
 
     Attributes:
       text: the words, separated by single spaces.
-      ids: the symbols of the text's likeliest spelling ``[symbols]``.
+      ids: ids of the symbols in the text's likeliest spelling ``[symbols]``.
       acoustic: log probability of the text under the acoustic model, in nats.
       lm: weighted language model scores plus bonuses.
       score: ``acoustic`` + ``lm``.

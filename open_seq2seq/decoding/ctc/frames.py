@@ -14,7 +14,7 @@ class Pruning(NamedTuple):
 
     Attributes:
       beam_width: maximum number of prefixes kept after each frame.
-      beam_threshold: prefixes whose score is lower than the best one by more than this are dropped, in nats.
+      beam_threshold: maximum difference in nats between the best score and the score of a prefix that is kept.
       symbol_threshold: log probability below which a symbol is not considered in a frame, unless it is the likeliest.
       top_symbols: maximum number of symbols considered in a frame.
     """
@@ -37,9 +37,10 @@ class Frames(NamedTuple):
       likeliest: ``[time]``: the likeliest symbol of each frame.
       likeliest_sums: ``[time + 1]``: sum of the likeliest symbols' log probabilities over all earlier frames.
       new_symbols: the likeliest symbols that differ from the likeliest symbol of the frame before, without blanks.
-      new_begins: ``[time + 1]``: index in ``new_symbols`` of the first symbol from each frame on.
+      new_begins: ``[time + 1]``: number of symbols in ``new_symbols`` that belong to earlier frames.
       single: ``[time]`` bool: whether only the likeliest symbol is considered.
-      run_end: ``[time]``: the first frame from each frame on that is not single, or the number of frames.
+      run_end: ``[time]``: the first frame, from this frame on, that is not single; the number of frames if there is
+        none.
     """
 
     log_probs: np.ndarray

@@ -1,4 +1,4 @@
-"""Transcripts of logits that arrive in chunks; copies of them can be used to try out continuations."""
+"""Transcripts that grow as logits arrive in chunks, and that can be copied to try out continuations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from open_seq2seq.decoding.ctc.decoder import CtcDecoder
 from open_seq2seq.decoding.ctc.prefix_search import PrefixSearch
 
-_OPEN_SYMBOLS = 64  # number of final symbols that may still change in an endless stream
+_OPEN_SYMBOLS = 64  # number of symbols at the end of an endless stream's transcript that may still change
 
 
 class GrowingTranscript(Protocol):

@@ -54,7 +54,7 @@ class Lexicon:
         lengths = np.array([len(spelling) for spelling, _ in spelled])
         begins = np.cumsum(lengths) - lengths
         codes = np.fromiter((self._codes[c] for spelling, _ in spelled for c in spelling), np.int32, int(lengths.sum()))
-        rows = np.arange(len(spelled))  # the words longer than ``place``
+        rows = np.arange(len(spelled))  # indices of the words with more than ``place`` characters
         nodes, keys, count = np.zeros(len(rows), np.int64), [], 1
         for place in range(int(lengths.max())):
             rows = rows[lengths[rows] > place]
@@ -82,12 +82,15 @@ class Lexicon:
         return found
 
     def next(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the nodes ``[n, symbols]`` after each symbol; symbols that start a word lead on from the root."""
+        """Returns the node that each symbol leads to from each of ``nodes`` ``[n]``, as ``[n, symbols]``.
+
+        A symbol that starts a word is looked up from the root instead.
+        """
         rows = self.rows(nodes)  # may replace self._rows
         return self._rows[rows]
 
     def rows(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the rows ``[n]`` of the nodes in ``table``, and computes missing rows."""
+        """Returns the row in ``table`` of each of ``nodes`` ``[n]``, as ``[n]``; computes missing rows."""
         rows = self._row_of.take(nodes)
         new = rows < 0
         if np.count_nonzero(new):
@@ -97,15 +100,18 @@ class Lexicon:
 
     @property
     def table(self) -> np.ndarray:
-        """The nodes ``[rows, symbols]`` that each symbol leads to."""
+        """The node that each symbol leads to from each node used so far ``[rows, symbols]``; see ``rows``."""
         return self._rows
 
     def known_next(self, nodes: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-        """Returns the node after each node and symbol, all ``[n]``; call ``rows`` with these nodes first."""
+        """Returns the node that ``symbols[i]`` leads to from ``nodes[i]``, for all i, as ``[n]``.
+
+        Call ``rows`` with these nodes first.
+        """
         return self._rows.take(self._row_of.take(nodes).astype(np.int64) * self._rows.shape[1] + symbols)
 
     def next_of_one(self, node: int) -> list[int]:
-        """Returns the nodes that each symbol leads to from one node, faster than ``next``."""
+        """Returns the node that each symbol leads to from a single node, faster than ``next``."""
         found = self._lists.get(node)
         if found is None:
             found = self._lists[node] = self.next(np.array([node]))[0].tolist()
@@ -124,9 +130,9 @@ class Lexicon:
         self._num_rows = needed
 
     def word(self, nodes: np.ndarray) -> np.ndarray:
-        """Returns the indices of the words that end at the nodes, or -1 where no word ends."""
+        """Returns the index of the word that ends at each of ``nodes``, or -1 where no word ends."""
         return self._word_of[nodes]
 
     def word_of_one(self, node: int) -> int:
-        """Returns the index of the word that ends at one node, or -1."""
+        """Returns the index of the word that ends at a single node, or -1."""
         return int(self._word_of[node])

@@ -50,8 +50,9 @@ class LogitsFile:
         self._archive = None if pickled else zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
         if pickled:
             # Opcodes of an empty dict, the key "logits" and another empty dict as its value. Keys and values of the
-            # inner dict follow, each the output of pickle.dumps without its first and last opcodes. Protocol 3 writes
-            # the numbers of memo entries, so such pieces can be concatenated: each overwrites the memo of the last one.
+            # inner dict follow, each the output of pickle.dumps without its first and last opcodes. In protocol 3, memo
+            # entries have explicit numbers, so these pieces can be concatenated: each overwrites the memo of the
+            # previous one.
             file.write(pickle.PROTO + bytes([_PROTOCOL]) + pickle.EMPTY_DICT + _pickled("logits") + pickle.EMPTY_DICT)
 
     def write(self, name: str, logits: np.ndarray) -> None:
@@ -84,7 +85,7 @@ class LogitsFile:
 
 
 def is_pickle(path: str) -> bool:
-    """Returns whether a dump at this path is a pickle, i.e. ends in ``.pickle`` or ``.pkl``."""
+    """Returns whether a dump is a pickle, judged by its suffix: ``.pickle`` or ``.pkl``."""
     return path.endswith(_PICKLES)
 
 

@@ -30,8 +30,8 @@ def beam_search_params() -> dict[str, Any]:
         "oov_penalty": Param(_NUMBER, None, "Cost of a word that the language model does not know, in addition to its "
                              "probability as <unk>; None forbids such words.", "nats", minimum=0.0),
         "lm_sentence_end": Param(bool, True, "Whether to add the language model's score for the end of the sentence."),
-        "beam_threshold": Param(float, 12.0, "Prefixes whose score is lower than the best one by more than this are "
-                                "dropped.", "nats", minimum=0.0, maximum=math.inf),
+        "beam_threshold": Param(float, 12.0, "Maximum difference between the best score and the score of a prefix that "
+                                "is kept.", "nats", minimum=0.0, maximum=math.inf),
         "symbol_threshold": Param(float, -7.0, "Log probability below which a symbol is not considered in a frame, "
                                   "unless it is the likeliest.", "nats", minimum=-math.inf, maximum=0.0),
         "top_symbols": Param(int, 40, "Maximum number of symbols considered in a frame.", "symbols", minimum=1),

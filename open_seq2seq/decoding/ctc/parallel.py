@@ -21,7 +21,7 @@ def decode_all(decoders: Sequence[CtcDecoder], utterances: Iterable[np.ndarray],
     Args:
       decoders: the decoders, which may share a language model.
       utterances: logits ``[time, vocabulary]`` of each utterance.
-      processes: number of worker processes; with 1, this process decodes.
+      processes: number of worker processes; with 1, decoding runs in this process.
 
     Returns:
       For each decoder, the transcripts of each utterance, as returned by ``CtcDecoder.decode``.

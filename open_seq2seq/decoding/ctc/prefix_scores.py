@@ -70,7 +70,7 @@ class CtcPrefixScorer:
 
     def _prefix_scores(self, state: PrefixState) -> tf.Tensor:
         """Returns ln P(output begins with prefix and symbol) ``[batch, beam, vocabulary]``."""
-        # Sums over the frame in which the new symbol begins; the prefix is complete one frame earlier.
+        # Sums over all frames in which the new symbol may begin; the prefix is complete one frame earlier.
         start = self._log_probs[:, tf.newaxis, :, :]  # [batch, 1, time, vocabulary]
         # Before the first frame, only the empty prefix is complete.
         first = tf.where(state.last == self._blank, 0.0, _LOG_ZERO)
@@ -83,7 +83,10 @@ class CtcPrefixScorer:
         return tf.where(repeats, same[..., tf.newaxis], scores)
 
     def follow(self, state: PrefixState, symbols: tf.Tensor) -> PrefixState:
-        """Returns the state after extending each hypothesis by one of ``symbols`` ``[batch, beam]``, not ``end_id``."""
+        """Returns the state after each hypothesis is extended by its symbol in ``symbols`` ``[batch, beam]``.
+
+        The state is meaningless where the symbol is ``end_id``.
+        """
         symbols = tf.minimum(symbols, self._blank)
         emitted = tf.gather(tf.transpose(self._log_probs, [0, 2, 1]), symbols, batch_dims=1)  # [batch, beam, time]
         blanks = self._log_probs[:, tf.newaxis, :, self._blank]

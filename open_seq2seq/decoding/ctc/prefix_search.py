@@ -46,8 +46,8 @@ class Beam(NamedTuple):
       ends_symbol: log probability of each prefix's paths that end in its last symbol ``[beam]``.
       totals: log probability of all paths of each prefix ``[beam]``.
       extras: the scorer's score of each prefix so far ``[beam]``.
-      scorer_floats: the scorer's floating-point state ``[rows, beam]``, see ``PrefixScorer``; of any width if it has no
-        rows.
+      scorer_floats: the scorer's floating-point state ``[rows, beam]``, see ``PrefixScorer``; if it has no rows, its
+        width is arbitrary.
       scorer_ints: the scorer's integer state, likewise.
     """
 
@@ -121,18 +121,18 @@ class PrefixSearch:
             time += 1
 
     def fork(self) -> PrefixSearch:
-        """Returns an independent copy, whose tree contains only what the beam needs."""
+        """Returns an independent copy of the search, whose tree contains only the prefixes in the beam."""
         other = copy.copy(self)
         other._tree, nodes = self._tree.compacted(self._beam.nodes)
-        # A scorer may change its state in place.
+        # The scorer's states are copied, because a scorer may change them in place.
         other._beam = self._beam._replace(nodes=nodes, scorer_floats=self._beam.scorer_floats.copy(),
                                           scorer_ints=self._beam.scorer_ints.copy())
         return other
 
     def decide(self, open_symbols: int) -> None:
-        """Drops prefixes that differ from the best one in more than its last ``open_symbols`` symbols.
+        """Keeps only prefixes that begin like the best prefix, up to its last ``open_symbols`` symbols.
 
-        Otherwise, two readings of almost equal probability might both be kept forever in an endless stream.
+        Without this, a difference early in an endless stream might stay undecided, so that the tree would keep growing.
         """
         beam = self._beam
         best = int(beam.nodes[np.argmax(beam.totals + beam.extras)])
@@ -140,7 +140,7 @@ class PrefixSearch:
         self._beam = beam.take(self._tree.begin_with(beam.nodes, decided).nonzero()[0])
 
     def best(self, count: int = 1) -> list[Hypothesis]:
-        """Returns the best hypotheses so far, as if the utterance ended here; best first."""
+        """Returns at most ``count`` hypotheses, best first, as if the utterance ended after the frames so far."""
         beam = self._beam
         extras = beam.extras
         if self._scorer is not None:
@@ -151,7 +151,7 @@ class PrefixSearch:
         return [Hypothesis(self._tree.symbols(int(beam.nodes[i])), float(beam.totals[i]), float(extras[i]),
                            float(scores[i])) for i in order]
 
-    # Frames with several symbols.
+    # Processing of single frames, in which several symbols are considered.
 
     def _step(self, frames: Frames, time: int) -> None:
         symbols = frames.symbols[frames.begins[time]:frames.begins[time + 1]]
@@ -264,10 +264,10 @@ class PrefixSearch:
                     old.scorer_floats, old.scorer_ints, extended, symbols)
         return Beam(nodes, ends_blank, ends_symbol, totals, extras, scorer_floats, scorer_ints)
 
-    # Runs of frames with one symbol each.
+    # Processing of runs of frames, in each of which only one symbol is considered.
 
     def _take_run(self, frames: Frames, start: int, end: int) -> bool:
-        """Processes frames with one considered symbol each.
+        """Processes the frames from ``start`` to ``end`` (exclusive), in each of which only one symbol is considered.
 
         Returns False, and leaves the beam unchanged, if the first symbol is a repetition for some of the paths only, or
         if the scorer forbids all extensions.

@@ -92,7 +92,10 @@ class PrefixTree:
         return nodes == ancestor
 
     def compacted(self, nodes: np.ndarray) -> tuple[PrefixTree, np.ndarray]:
-        """Returns a tree of only these prefixes, and their nodes in it; its root is their common beginning."""
+        """Returns a new tree with only the prefixes ``nodes`` ``[n]``, and the nodes of these prefixes in the new tree.
+
+        The root of the new tree is the common beginning of the prefixes.
+        """
         needed = np.zeros(self._count, bool)
         needed[0] = True
         new = np.unique(nodes)

@@ -10,8 +10,9 @@ import numpy as np
 class PrefixScorer(Protocol):
     """Scores prefixes in addition to the acoustic model; scores are weighted natural logarithms.
 
-    The scorer keeps a state for each prefix: a column of ``floats`` ``[rows, beam]`` and a column of ``ints``
-    ``[rows, beam]``. The scorer may change both in place.
+    A gain is what an extension adds to the score of a prefix. The scorer defines a state for each prefix: a column of
+    ``floats`` ``[rows, beam]`` and a column of ``ints`` ``[rows, beam]``. The search stores the states and passes them
+    to the scorer's methods, which may change both arrays in place.
     """
 
     def start(self) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ def read_arpa(path: str) -> NgramModel:
     reader = _Reader(path)
     lines = reader.lines()
     counts, line = _read_counts(reader, lines)
-    # The line of an n-gram has at least four characters, and gzip compresses by a factor of at most 1032.
+    # Upper bound on the number of n-grams: a line has at least four characters, and gzip compresses at most 1032-fold.
     room = os.path.getsize(path) * (1032 if path.endswith(".gz") else 1) // 4
     if max(counts) > room:
         raise DataError(f"The header of {path} announces {max(counts):,} n-grams of one length, but the file is too "

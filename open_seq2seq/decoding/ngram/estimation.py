@@ -141,7 +141,7 @@ def _count(corpus: np.ndarray, vocab_size: int, order: int) -> list[_Counts]:
         begins = np.arange(vocab_size) == 1 if n == 1 else begins[contexts]
         adjusted = raw_of[n - 1]
         if n < order:
-            # Each distinct (n+1)-gram stands for one word that precedes the n-gram at its end.
+            # Each distinct (n+1)-gram adds one to the number of distinct words that precede its last n words.
             before = np.bincount(places[n - 1][firsts[n] + 1], minlength=len(keys_of[n - 1]))
             adjusted = np.where(begins, raw_of[n - 1], before)
         counted.append(_Counts(keys_of[n - 1], raw_of[n - 1], adjusted))

@@ -108,7 +108,7 @@ class NgramModel:
         return found
 
     def _longest(self, states: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the longest n-gram that ends each state and word, and the sum of the back-off weights ``[n]``."""
+        """Returns the longest known suffix of each state and word, and the sum of back-off weights, both ``[n]``."""
         result = self._child(states, words)
         weights = np.zeros(len(states))
         missing = np.nonzero(result == _MISSING)[0]
@@ -156,7 +156,7 @@ class NgramModel:
         return self._log_probs[ngrams] + weights, after
 
     def score_one(self, state: int, word: int) -> tuple[float, int]:
-        """Computes ``score`` for a single state and word, faster."""
+        """Returns log P(word | state) and the next state; faster than ``score`` for a single state and word."""
         word = self._unknown if word == _MISSING else word
         if word == _MISSING:
             return self._unknown_log_prob, 0

@@ -23,12 +23,13 @@ EXAMPLE = ("horovodrun --gloo -np 2 --min-np 1 --max-np 3 --host-discovery-scrip
 # If one of these is set, Horovod 0.28.1 crashes when it starts for the third time (ParameterManager fixes a value
 # twice). Processes that join would also need the same values.
 UNUSABLE_SETTINGS = ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD")
-# How long to wait after an error for the watchdog to report whether another process is the cause.
+# How long to wait for the watchdog to report a lost process, in seconds: after an error that another process has
+# caused (see _FROM_OTHERS), and after one that it may have caused (see _DOUBTFUL).
 _VERDICT_SECONDS = 10.0
 _DOUBTFUL_SECONDS = 3.0
 # How long processes wait for one another by default when they join, in seconds.
 _START_SECONDS = 600
-# Messages of the errors that Horovod and Gloo raise, in any operation, because of another process.
+# Found in the messages of errors that another process has caused, whichever operation of Horovod or Gloo failed.
 _FROM_OTHERS = re.compile(r"Horovod has been shut down|gloo/(?:transport|rendezvous|common)|HorovodInternalError")
 _DOUBTFUL = (tf.errors.UnknownError, tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.InternalError,
              tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
@@ -119,7 +120,7 @@ class Membership:
             raise RanksLost(self._words())
 
     def judge(self, error: Exception) -> Regroup | None:
-        """Returns what an error means for the group, or None if this process caused it (bad data, a bug, no memory).
+        """Returns what an error means for the group, or None if this process caused it (bad data, a bug, lack of memory).
 
         The verdict is based on the watchdog's reports and the libraries' messages about connections, not on the name of
         the operation that failed.
@@ -146,7 +147,7 @@ class ElasticRunner(HorovodRunner):
     Args:
       hvd: the module ``horovod.tensorflow``, which the constructor initialises.
       compression: dtype in which gradients are sent.
-      membership: raises an error if a process was lost.
+      membership: membership in the job, which knows of lost processes.
       connections: records the connections that Horovod opens.
     """
 
@@ -165,7 +166,7 @@ class ElasticRunner(HorovodRunner):
 
 
 class _SeveralProcesses(Runner):
-    """Stands for any runner with more than one process when parameters are checked."""
+    """A runner with more than one process, only for checking parameters before Horovod starts."""
 
     num_processes = world_size = 2
 

@@ -18,7 +18,7 @@ def peaks(tensors: list[tf.Tensor]) -> tf.Tensor:
 def wire_scales(bounds: tf.Tensor) -> tf.Tensor:
     """Returns the largest powers of two whose products with values up to the bounds are below 2¹⁵.
 
-    They are computed from the exponents' bits, so they are exact, and so is division by them.
+    The scales are computed from the bits of the exponents, so they are exact, and so are divisions by them.
 
     Args:
       bounds: FP32, not negative.

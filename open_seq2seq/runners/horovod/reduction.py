@@ -109,8 +109,9 @@ class Reduction:
 def groups(tensors: Mapping[str, tf.Tensor], most: int = GROUP_BYTES, small: int = SMALL_BYTES) -> Iterator[list[str]]:
     """Yields the names of tensors that are sent together: first groups of large tensors, then groups of small ones.
 
-    Groups keep the model's order and depend only on its sizes, so all ranks form the same groups. A group is sent when
-    all its tensors are computed; tensors of neighbouring layers are computed at about the same time.
+    Tensors stay in the given order, and the groups depend only on the tensors' sizes, so all ranks form the same
+    groups. A group is sent when all its tensors are computed; those of neighbouring layers are computed at about the
+    same time.
 
     Args:
       tensors: tensors with static shapes, by name.

@@ -30,7 +30,7 @@ class HorovodRunner(Runner):
     """The processes that mpiexec or horovodrun started; see ``Runner``.
 
     The constructor starts Horovod and limits this process to its share of the machine (a GPU, or part of the cores). It
-    must be called before TensorFlow uses a device. Only rank 0 prints; errors appear on all ranks.
+    must be called before TensorFlow uses a device. Only rank 0 prints, but every rank prints its own errors.
 
     Args:
       hvd: the module ``horovod.tensorflow``.
@@ -102,6 +102,10 @@ def take_share(local_rank: int, local_size: int) -> int | None:
     """Limits this process to one of this host's GPUs and to its share of the cores.
 
     A number of threads that is already set (``TF_NUM_INTRAOP_THREADS``, ``OMP_NUM_THREADS``, or from Python) is kept.
+
+    Args:
+      local_rank: rank of this process among the processes on its host.
+      local_size: number of processes on the host.
 
     Returns:
       The number of threads per operation, or None if it was not changed.

@@ -33,7 +33,10 @@ def cache_folder() -> Path | None:
 
 
 def speeds_file(identity: Identity) -> Path | None:
-    """Returns the file for a machine and its settings, or None; each has its own file, so no lock is needed."""
+    """Returns the path of the cache file for a machine and its settings; None if there is no cache folder.
+
+    Each combination of machine and settings has its own file, so no lock is needed.
+    """
     folder = cache_folder()
     name = hashlib.sha256(json.dumps(sorted(identity.items())).encode()).hexdigest()[:16]
     return None if folder is None else folder / f"speeds-{name}.json"
@@ -77,7 +80,11 @@ def write_speeds(identity: Identity, speeds: Speeds) -> bool:
 
 
 def _read_file(path: Path) -> bytes:
-    """Reads a small regular file owned by this user; reading a pipe or a device might never end."""
+    """Returns the content of a file, if it is a small regular file owned by this user.
+
+    Raises:
+      OSError: the file is another one (reading a pipe or a device might never end), is missing, or cannot be read.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)

@@ -102,8 +102,8 @@ def listen() -> socket.socket:
 class Network:
     """A process's links to its neighbours; used from one thread.
 
-    Of two neighbours, the higher rank calls the lower one and tries its addresses one after the other. Both use the
-    token to prove that they belong to the run.
+    Of two neighbours, the one with the higher rank connects to the other one, whose addresses it tries one after the
+    other. Both use the token to prove that they belong to the run.
 
     Args:
       listener: this process's listening socket; see ``listen``.
@@ -130,7 +130,7 @@ class Network:
     def poll(self, seconds: float) -> list[tuple[Link, Message]]:
         """Waits at most ``seconds`` for messages from neighbours, and returns them.
 
-        The selector only wakes this thread up; then all links are read.
+        All links are read, whichever of them the selector reports; the selector only ends the wait early.
         """
         self._call_missing()
         for key, _ in self._selector.select(seconds):
@@ -215,7 +215,7 @@ class Network:
         return hmac.new(self._token, f"{sender} to {receiver}".encode(), hashlib.sha256).hexdigest()
 
     def _admit(self) -> None:
-        """Turns connections into links once the other end has proved that it belongs to the run."""
+        """Adds a connection to the links once the process at its other end has proved that it belongs to the run."""
         for link in list(self._strangers):
             rank = self._identify(link)
             if rank is not None:
@@ -230,7 +230,10 @@ class Network:
                 self._call(rank, addresses)
 
     def _identify(self, link: Link) -> int | None:
-        """Reads the first message and returns its sender's rank; closes the connection if it is invalid or late."""
+        """Reads the peer's first message and returns the peer's rank, or None if there is no valid message.
+
+        Closes the connection if the message is invalid, or does not arrive within a few seconds.
+        """
         messages = link.receive()
         if messages:
             rank, proof = messages[0].get("rank"), str(messages[0].get("proof"))

@@ -27,7 +27,7 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StrPath = str | os.PathLike[str]
 IsOwn = Callable[[BinaryIO], bool]
-"""Returns whether this package has created a regular file, judging by its content."""
+"""Function that returns whether this package has created a regular file, judging by its content."""
 
 
 class ForeignError(OSError):

@@ -36,16 +36,18 @@ _WRITTEN, _OLD = "written", "old"
 _MOST_MARK_BYTES = 1 << 22
 
 FilesOf = Callable[[Path], list[str] | None]
-"""Returns the paths of files in a folder that this package created and may delete; None if it did not create the
-folder."""
+"""Function that returns the paths of the files in a folder that this package created and may delete.
+
+It returns None if this package did not create the folder.
+"""
 
 
 class Workplace:
-    """A new folder with a marker file, which this process locks.
+    """A temporary folder in which a file or folder is written; its marker file is locked by this process.
 
     Args:
-      folder: path of the new folder.
-      place: final path of the file or folder that is written in it.
+      folder: path of the new temporary folder.
+      place: final path of the file or folder that is written.
       files: paths of the files to be written if ``place`` is a folder; None for any files.
 
     Attributes:
@@ -69,7 +71,9 @@ class Workplace:
 
     @classmethod
     def claimed(cls, folder: Path, place: Path) -> Workplace:
-        """Creates a ``Workplace`` with a name that other processes use too; removes what a killed process left there.
+        """Creates a ``Workplace`` at a path at which other processes may create one, too.
+
+        What a killed process has left at this path is removed first.
 
         Raises:
           ForeignError: ``folder`` exists and is not a ``Workplace``.
@@ -85,7 +89,16 @@ class Workplace:
                 _take_over(folder)
 
     def move_here(self, files: list[str], replaces: bool) -> None:
-        """Moves the folder that is at ``place`` here; with ``replaces``, it is restored if the process is killed."""
+        """Moves the existing folder at ``place`` into this temporary folder, where ``close`` removes its files.
+
+        If this process is killed, the next process that cleans up (see ``remove_unfinished``) does this instead.
+
+        Args:
+          files: paths, in the existing folder, of the files to remove. If the folder has other files, it is moved back
+            to ``place`` or, if ``place`` exists then, to a path next to it.
+          replaces: whether a new folder will be put at ``place``. If this process is killed before that, the next
+            process moves the existing folder back unchanged.
+        """
         self._about |= {"old": files, "replaces": replaces}
         before, self._mark = self._mark, _new_mark(self.folder, self._about)
         before.close()
@@ -127,7 +140,7 @@ class Workplace:
         sync_entries(self._place.parent)
 
     def close(self) -> None:
-        """Removes the remaining listed files, then the folder."""
+        """Removes unfinished files, the listed files of a replaced folder, and then the temporary folder itself."""
         try:
             _clear(self.folder, self._place.parent, self._about)
         finally:
@@ -159,9 +172,10 @@ def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator
 
 
 def remove_folder(place: Path, files: list[str]) -> None:
-    """Removes files of a folder, and the folder if it is then empty; the folder is renamed first.
+    """Removes the given files of a folder, and the folder itself if it is then empty.
 
-    Other files remain, and the folder with them. After a crash, ``place`` is never a partly removed folder.
+    The folder is renamed first, so that after a crash ``place`` is never a partly removed folder. If the folder has
+    other files, these remain, and the folder gets its name back.
 
     Args:
       place: the folder; not a symbolic link.

@@ -80,7 +80,7 @@ class ListedFolder:
         self._write_list({**self._made, name: [checksum]})
 
     def link(self, name: str, other: str) -> None:
-        """Creates a hard link to a listed file.
+        """Creates the file ``name`` as a hard link to the listed file ``other``, and adds it to the list.
 
         Raises:
           OSError: see ``putting``; or the file system does not support hard links.
