@@ -93,8 +93,7 @@ class LossFile:
                            for row in csv.DictReader(file)]
 
     def has(self, setting: str, seed: int, marks: Iterable[int]) -> bool:
-        """Returns whether the file contains this run, with a validation loss after each number of updates in ``marks``.
-        """
+        """Returns whether the file contains this run, with a validation loss after each of the updates ``marks``."""
         found = {loss.update for loss in self.losses
                  if (loss.setting, loss.seed, loss.kind) == (setting, seed, VALIDATION)}
         return found >= set(marks)

@@ -26,8 +26,8 @@ _ATTENTION = {
     "attention_type": Param(["bahdanau", "bahadanau", "chorowski", "zhaopeng"], doc="Kind of attention."),
 }
 _ATTENTION_OPTIONAL = {
-    "use_coverage": Param(bool, True, "Whether chorowski uses the attention weights of all previous steps, not only "
-                          "the last."),
+    "use_coverage": Param(bool, True, "Whether chorowski uses the sum of the attention weights of all previous steps "
+                          "instead of the weights of the last step."),
     "num_heads": Param(int, 1, "Number of attention heads.", minimum=1, maximum=1000),
     "plot_attention": Param(bool, False, "Whether the decoder, given targets, also returns the attention weights, as "
                             "alignments [batch, time, heads, source]."),
