@@ -4,8 +4,8 @@ usage: python benchmarks/convolution.py [--rounds 9] [--shape 11,256,256,1,8,200
 
 A shape is taps, input channels, output channels, stride, batch and frames. Both versions run forward and backward
 passes on the same float32 inputs, alternately; the reported ratio is the median over the pairs.
-open_seq2seq.parts.conv_blocks uses the second version if TensorFlow disables oneDNN; the last line says whether it is
-on for this CPU.
+open_seq2seq.parts.conv_blocks uses the second version if TensorFlow disables oneDNN; the last line of the output says
+whether oneDNN is on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def parse_shape(text: str) -> Shape:
 
 
 def ways(shape: Shape) -> tuple[Callable, Callable]:
-    """Returns the convolution with TensorFlow's gradients, and the one whose gradients are convolutions."""
+    """Returns two versions of a shape's convolution, as functions of the input and the kernel.
+
+    The first has TensorFlow's own gradients; the gradients of the second are computed by convolutions.
+    """
     taps, stride = shape[0], shape[3]
     before = (taps - 1) // 2
     steps = Steps(stride) if stride > 1 else Steps(pads=(before, taps - 1 - before))
@@ -58,7 +61,10 @@ def ways(shape: Shape) -> tuple[Callable, Callable]:
 
 
 def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Callable[[], list[tf.Tensor]]:
-    """Returns a compiled forward and backward pass, which returns the sum of squares of each gradient."""
+    """Returns a function that runs a compiled forward and backward pass on ``x`` and ``kernel``.
+
+    The function returns the sum of squares of each gradient.
+    """
     def run(x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch([x, kernel])
@@ -71,7 +77,7 @@ def with_gradients(convolve: Callable, x: tf.Tensor, kernel: tf.Tensor) -> Calla
 
 
 def measure(shape: Shape, rounds: int) -> list[str]:
-    """Measures both versions alternately; returns a row of the table."""
+    """Times both versions of one shape alternately, ``rounds`` times each; returns a row of the table."""
     taps, inputs, outputs, stride, batch, frames = shape
     x = tf.random.stateless_normal([batch, frames, inputs], seed=[0, 1])
     kernel = tf.random.stateless_normal([taps, inputs, outputs], seed=[0, 2]) / (taps * inputs) ** 0.5

@@ -49,7 +49,14 @@ def make_text(rng: np.random.Generator, words: list[str], sentences: int) -> lis
 
 
 def make_logits(rng: np.random.Generator, kind: str, text: list[list[str]], frames: int) -> np.ndarray:
-    """Returns logits ``[frames, 29]`` of one kind."""
+    """Returns random logits ``[frames, 29]``; the blank is last.
+
+    Args:
+      rng: the random number generator.
+      kind: ``clear``, ``noisy`` or ``flat``.
+      text: sentences; clear and noisy logits spell two of them, again and again.
+      frames: number of frames.
+    """
     if kind == "flat":
         return rng.normal(size=(frames, len(LABELS) + 1))
     spoken = [LABELS.index(c) for c in " ".join(text[rng.integers(len(text))] + text[rng.integers(len(text))])]
@@ -74,7 +81,10 @@ def our_decoder(width: int, lm_path: str | None) -> Callable[[np.ndarray], str]:
 
 
 def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable[[np.ndarray], str] | None:
-    """Returns the same function for pyctcdecode, or None if pyctcdecode, or kenlm if it is needed, is missing."""
+    """Returns a function that decodes logits to the best text with pyctcdecode.
+
+    Returns None if pyctcdecode, or kenlm for a language model, is not installed.
+    """
     try:
         from pyctcdecode import build_ctcdecoder
         if lm_path is not None:
@@ -90,7 +100,11 @@ def their_decoder(width: int, lm_path: str | None, words: list[str]) -> Callable
 
 def in_turns(programs: list[Callable[[np.ndarray], str] | None], logits: np.ndarray,
              repeats: int) -> list[tuple[float, str]]:
-    """Runs the programs alternately; returns each one's shortest CPU time in milliseconds, and its text."""
+    """Decodes with the programs alternately, ``repeats`` times each.
+
+    Returns:
+      For each program, its shortest CPU time in milliseconds and its text; NaN and an empty text for None.
+    """
     times: list[list[float]] = [[] for _ in programs]
     texts = ["" for _ in programs]
     for _ in range(repeats):

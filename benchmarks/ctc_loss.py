@@ -2,10 +2,10 @@
 
 usage: python benchmarks/ctc_loss.py [--kernels here,ctc_loss_op,tf_dense] [--rounds 5]
 
-`here` is open_seq2seq.parts.ctc, `ctc_loss_op` is TensorFlow's CPU kernel (tf.raw_ops.CTCLoss), and `tf_dense` is its
-loop of operations (tf.nn.ctc_loss with dense labels), which takes minutes on long labels. All of them get the same
-logits, alternately. Two columns show how accurate each is: the largest error of a loss, compared with a float64
-recursion, and the largest sum of the gradients of a frame, which should be 0.
+`here` is open_seq2seq.parts.ctc, `ctc_loss_op` is TensorFlow's CPU kernel (tf.raw_ops.CTCLoss), and `tf_dense` is
+TensorFlow's loop of operations (tf.nn.ctc_loss with dense labels), which takes minutes on long labels. They run
+alternately on the same inputs. Two columns show how accurate each is: the largest error of a loss, compared with a
+float64 recursion, and the largest absolute value of a frame's gradient summed over the symbols, which should be 0.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ KERNELS = {"here": ctc_loss, "ctc_loss_op": _ctc_loss_op, "tf_dense": _tf_dense}
 
 
 def make_inputs(batch: int, frames: int, symbols: int, label: int) -> Inputs:
-    """Returns logits, labels, label lengths and frame counts of a random batch; adjacent labels are never equal."""
+    """Returns the logits, labels, label lengths and frame counts of a random batch.
+
+    Adjacent symbols of a label are never equal. ``label`` is the greatest length of a label.
+    """
     rng = np.random.default_rng(0)
     steps = rng.integers(1, symbols - 1, (batch, label))
     labels = np.cumsum(steps, axis=1) % (symbols - 1)
@@ -80,7 +83,7 @@ def exact_losses(inputs: Inputs) -> np.ndarray:
 
 
 def with_gradient(loss: Callable) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-    """Returns a compiled function that computes the loss and its gradient."""
+    """Returns a compiled function that computes the losses and the gradient of their sum by the logits."""
     def run(logits: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(logits)

@@ -30,7 +30,7 @@ from benchmarks.measuring.settings import default_names, make_setting
 
 
 def format_table(names: Sequence[str], profiles: Sequence[Profile]) -> str:
-    """Returns the table of milliseconds and shares by category; further dtypes get their speed-up over the first."""
+    """Returns the table of milliseconds and shares by category, with the speed-up of each profile over the first."""
     head = ["part of the step"]
     for number, name in enumerate(names):
         head += [f"{name} ms", "share", *(["quicker"] if number else [])]

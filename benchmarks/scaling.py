@@ -5,9 +5,9 @@
 
 For each number N of replicas, two measurements alternate: N independent runs that train at the same time, and one run
 on N replicas; the processes of the other measurement are stopped meanwhile. Efficiency is the speed of the one run
-divided by the summed speed of the N runs. They are measured together because the ranks of one machine share its memory
-and caches, too. All replicas have the same number of threads. In weak scaling, each replica has the config's batch; in
-strong scaling, an N-th of it.
+divided by the summed speed of the N runs. The N runs train at the same time because the ranks of one machine share its
+memory and caches, too. All replicas have the same number of threads. In weak scaling, each replica has the config's
+batch size; in strong scaling, one N-th of it.
 
 With Horovod, the program also times the reduction of the model's gradients and one raw grouped_allreduce of the same
 size, fits a cost model of reductions (start-up time, latency, bandwidth), compares the efficiency that it predicts with

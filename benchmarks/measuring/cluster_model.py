@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The backward pass, during which gradients become ready, as a fraction of the time of a forward and backward pass.
+# Duration of the backward pass, in which gradients become ready, as a fraction of forward plus backward pass.
 BACKWARD_SHARE = 2.0 / 3.0
 
 
@@ -68,12 +68,21 @@ def ring_seconds(size: float, ranks: int, link: Link) -> float:
 
 
 def reduction_seconds(groups: Iterable[float], ranks: int, costs: Costs) -> float:
-    """Returns the time in seconds to reduce groups, given by size in bytes, that start together and run in sequence."""
+    """Returns the time in seconds to reduce groups of tensors one after another; 0 for a single rank.
+
+    Args:
+      groups: size of each group in bytes.
+      ranks: number of ranks.
+      costs: the costs of a reduction; the start-up time is incurred only once.
+    """
     return costs.start + sum(ring_seconds(size, ranks, costs.link) for size in groups) if ranks > 1 else 0.0
 
 
 def update_seconds(groups: Iterable[float], ranks: int, costs: Costs) -> float:
-    """Returns the time in seconds of an update's reductions: the gradients, then the check that all are finite."""
+    """Returns the time in seconds of an update's reductions; the arguments are as in ``reduction_seconds``.
+
+    The gradients are reduced first, then a flag of 4 bytes that says whether they are finite.
+    """
     return reduction_seconds(groups, ranks, costs) + reduction_seconds([4], ranks, costs)
 
 
@@ -99,12 +108,12 @@ def fit_costs(timings: Sequence[Timing]) -> Costs:
       timings: reductions of at least two sizes, on at least two ranks.
 
     Raises:
-      ValueError: no costs explain the timings.
+      ValueError: no non-negative costs explain the timings, or all timings are of one size.
     """
     table = np.array([[1.0, 2 * (t.ranks - 1), 2 * (t.ranks - 1) / t.ranks * t.bytes] for t in timings])
     table /= np.array([t.seconds for t in timings])[:, np.newaxis]
     best, least = None, np.inf
-    for columns in ([0, 2], [0, 1, 2], [1, 2], [2]):  # the costs that are not 0
+    for columns in ([0, 2], [0, 1, 2], [1, 2], [2]):  # the costs that are fitted; the others are 0
         solution, error = _solve(table[:, columns])
         if (solution > 0.0).all() and error < least - 1e-12:
             best, least = dict(zip(columns, solution, strict=True)), error

@@ -33,7 +33,11 @@ class Difference(NamedTuple):
 
 
 def windows(losses: Iterable[Loss], setting: str, size: int) -> dict[int, dict[int, float]]:
-    """Returns seed → last update of a window → mean training loss of its ``size`` updates."""
+    """Returns a setting's mean training losses over windows of ``size`` updates.
+
+    Returns:
+      Seed → last update of the window → mean loss.
+    """
     curves: dict[int, dict[int, float]] = {}
     for loss in losses:
         if (loss.setting, loss.kind) == (setting, TRAIN):
@@ -43,7 +47,7 @@ def windows(losses: Iterable[Loss], setting: str, size: int) -> dict[int, dict[i
 
 
 def validation(losses: Iterable[Loss], setting: str) -> dict[int, dict[int, float]]:
-    """Returns seed → number of updates → validation loss."""
+    """Returns a setting's validation losses: seed → number of updates → loss."""
     found: dict[int, dict[int, float]] = {}
     for loss in losses:
         if (loss.setting, loss.kind) == (setting, VALIDATION):
@@ -52,14 +56,23 @@ def validation(losses: Iterable[Loss], setting: str) -> dict[int, dict[int, floa
 
 
 def deviations(curves: dict[int, dict[int, float]]) -> dict[int, float]:
-    """Returns update → standard deviation over seeds, for updates at which at least two seeds have a value."""
+    """Returns update → standard deviation over seeds, for updates at which at least two seeds have a value.
+
+    Args:
+      curves: seed → update → loss.
+    """
     updates = {update for curve in curves.values() for update in curve}
     values = {update: [curve[update] for curve in curves.values() if update in curve] for update in sorted(updates)}
     return {update: statistics.stdev(found) for update, found in values.items() if len(found) > 1}
 
 
 def differences(curves: dict[int, dict[int, float]], reference: dict[int, dict[int, float]]) -> list[Difference]:
-    """Returns the differences between runs of equal seeds, sorted by seed and update."""
+    """Returns the differences between runs of equal seeds, sorted by seed and update.
+
+    Args:
+      curves: losses of a setting: seed → update → loss.
+      reference: losses of the reference: seed → update → loss.
+    """
     spread = deviations(reference)
     return [Difference(seed, update, value - reference[seed][update], BAND * spread[update])
             for seed, curve in sorted(curves.items()) if seed in reference

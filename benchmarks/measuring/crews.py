@@ -68,7 +68,7 @@ class Crew:
     def ask(self, *request: Any) -> list[Any]:
         """Sends a request of ``TurnsHook`` to all processes; returns their answers in order of rank."""
         for pipe in self._pipes:
-            with contextlib.suppress(BrokenPipeError):  # receiving the answer reports why
+            with contextlib.suppress(BrokenPipeError):  # _receive reports why the process has ended
                 pipe.send(request)
         return self._receive()
 
@@ -117,14 +117,17 @@ def environment(values: dict[str, str]) -> Iterator[None]:
 @contextlib.contextmanager
 def single_runs(count: int, config_file: str, overrides: Sequence[str], warmup: int,
                 of_each: Sequence[dict[str, str]] = ()) -> Iterator[Crew]:
-    """Starts independent training processes.
+    """Context manager that starts independent training processes, yields them as a crew, and ends them on exit.
 
     Args:
       count: number of processes.
       config_file: path of the config.
       overrides: overrides of the config, as on the command line.
       warmup: untimed updates after the first.
-      of_each: additional environment variables of each process.
+      of_each: additional environment variables for each process.
+
+    Raises:
+      Failure: a process failed.
     """
     started = []
     try:
@@ -145,7 +148,7 @@ def single_runs(count: int, config_file: str, overrides: Sequence[str], warmup: 
 @contextlib.contextmanager
 def ranks(count: int, launcher: Sequence[str], config_file: str, overrides: Sequence[str],
           warmup: int) -> Iterator[Crew]:
-    """Starts the ranks of one run on this machine.
+    """Context manager that starts the ranks of one run on this machine, yields them as a crew, and ends them on exit.
 
     Args:
       count: number of ranks.
@@ -190,7 +193,11 @@ def _accept(door: socket.socket, process: subprocess.Popen[bytes], launcher: str
 
 
 def _take_part(door: str) -> None:
-    """Runs one rank: reports rank and process id, receives the arguments, and trains on request."""
+    """Runs one rank: reports its rank and process id, receives the arguments, and trains as the parent requests.
+
+    Args:
+      door: path of the Unix socket on which the parent listens.
+    """
     from open_seq2seq.utils.launcher import launched_as
 
     place = socket.socket(socket.AF_UNIX)

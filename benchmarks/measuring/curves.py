@@ -18,7 +18,7 @@ class Plan(NamedTuple):
     """The planned runs of one setting.
 
     Attributes:
-      name: a ``dtype``, ``dtype/loss_scaling`` or ``mixed/kinds``; see ``dtype_overrides``.
+      name: name of the setting: ``dtype``, ``dtype/loss_scaling`` or ``mixed/kinds``; see ``dtype_overrides``.
       updates: number of updates in each run.
       seeds: the seeds, one for each run.
     """
@@ -37,7 +37,7 @@ def parse_plan(text: str) -> Plan:
     """Parses a plan such as ``mixed_float16/LogMax:40:1,2``: setting, updates and seeds.
 
     Raises:
-      UserError: the text has another form.
+      UserError: the text does not have this form.
     """
     name, *rest = text.split(":")
     try:
@@ -93,7 +93,7 @@ class LossFile:
                            for row in csv.DictReader(file)]
 
     def has(self, setting: str, seed: int, marks: Iterable[int]) -> bool:
-        """Returns whether the file contains a run with validation losses after all these numbers of updates."""
+        """Returns whether the file contains this run, with a validation loss after each of the updates ``marks``."""
         found = {loss.update for loss in self.losses
                  if (loss.setting, loss.seed, loss.kind) == (setting, seed, VALIDATION)}
         return found >= set(marks)
@@ -136,7 +136,13 @@ class CurveHook:
         """Does nothing before the first update."""
 
     def after_step(self, trainer: Any, results: dict[str, Any]) -> None:
-        """Records the loss; a skipped step is no update, because weights and learning rate have not changed."""
+        """Records the loss of an update, validates after the requested updates, and ends the run after the last one.
+
+        Steps that loss scaling skipped are only counted, because they change neither weights nor learning rate.
+
+        Raises:
+          RunComplete: this was the last requested update.
+        """
         if not bool(results["applied"]):
             self.skipped += 1
             return

@@ -105,7 +105,7 @@ def product_flops(operation: Any) -> tf.Tensor:
     if kind == "DepthwiseConv2dNative":
         return 2.0 * out * tf.reduce_prod(inputs[1][:2])
     if kind in _WITH_KERNEL:
-        return 2.0 * out * tf.reduce_prod(inputs[1][:-1])  # ``[…, input channels (of a group), output channels]``
+        return 2.0 * out * tf.reduce_prod(inputs[1][:-1])  # kernel: ``[…, input channels per group, output channels]``
     if kind in _BACKWARD_CONVOLUTIONS:
         return 2.0 * tf.reduce_prod(inputs[2]) * tf.reduce_prod(inputs[1][:-1])
     transposed = operation.get_attr("transpose_a" if kind == "MatMul" else "adj_x")

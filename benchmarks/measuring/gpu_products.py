@@ -20,8 +20,8 @@ _FLOPS = {"product": 6.0 * _PRODUCT[0] * _PRODUCT[1] * _PRODUCT[2], "large produ
 def measure_gpu() -> dict[str, dict[str, float]]:
     """Measures each kind of operation in each dtype, forward and backward; the fastest of several rounds counts.
 
-    Each dtype is measured in its own process, because within one process TensorFlow keeps the algorithms that it has
-    chosen for float32 convolutions when TensorFloat-32 is switched on.
+    Each dtype is measured in its own process: if TensorFloat-32 is switched on within a process, TensorFlow keeps using
+    the algorithms that it has already chosen for float32 convolutions.
 
     Returns:
       Kind → dtype → GFLOP/s.

@@ -40,7 +40,7 @@ def peak_megabytes() -> float:
 
 
 def try_size(config_file: str, overrides: Sequence[str], batch_size: int) -> Trial:
-    """Makes some updates on the batch that contains the longest example."""
+    """Makes some updates on the batch that contains the longest example; returns the measurements."""
     trainer = make_trainer(config_file, [*overrides, f"--batch_size_per_gpu={batch_size}"])
     _, examples = trainer.describe_epoch()
     seconds = []
@@ -82,7 +82,8 @@ def search(config_file: str, overrides: Sequence[str], limit_mb: float | None, s
       Each trial that did not run out of memory, and whether it fits the limit.
 
     Raises:
-      Failure: a trial failed for a reason other than memory or, after the first size, too few examples.
+      Failure: a trial failed for a reason other than lack of memory. If there are too few examples for a larger batch,
+        the search ends without an error, provided that a smaller batch has fitted.
     """
     size, low, high = start, 0, 0
     while halvings >= 0:

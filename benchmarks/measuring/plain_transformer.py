@@ -89,7 +89,11 @@ def _transform(part: Any, x: tf.Tensor) -> tf.Tensor:
 
 
 def plain_step(trainer: Any, learning_rate: float = 1e-4) -> Callable[[Any], Any]:
-    """Returns a function that updates a plain network on a batch of the trainer's data, in the trainer's dtype.
+    """Returns a function that makes one update of a plain network on a batch and returns the loss.
+
+    Args:
+      trainer: the trainer of the config, which determines the network, the data and the dtype.
+      learning_rate: Adam's learning rate.
 
     Raises:
       UserError: the config's encoder and decoder are not a Transformer.

@@ -10,7 +10,8 @@ from benchmarks.measuring.programs import markdown_table
 from benchmarks.measuring.turns import Measurement
 from benchmarks.measuring.utilization import peak_teraflops
 
-# Time limit in seconds for each kind of raw operation, and number of rounds; a run that chooses its dtype uses less.
+# Time limit in seconds for each kind of raw operation, and maximum number of rounds. Both are higher than the limits of
+# a training run that measures the processor to choose its dtype.
 RAW_LIMITS = (2.0, 100)
 
 
@@ -56,7 +57,7 @@ class Results:
         return None if done is None or peak is None else done / peak
 
     def share_of_raw(self, row: Measurement) -> float | None:
-        """Returns the model's speed as a fraction of the device's raw products in the row's dtype, or None."""
+        """Returns the model's speed as a fraction of that of raw products in the row's dtype, or None if not known."""
         done = self.teraflops(row)
         by_type = {} if self.raw is None else self.raw["product"]
         name = _arithmetic(row)

@@ -78,7 +78,7 @@ def body(function: Callable[..., Any], pipe: Connection, *arguments: Any) -> Non
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     from open_seq2seq.cli import import_tensorflow
 
-    import_tensorflow()  # without its log
+    import_tensorflow()  # suppresses TensorFlow's log
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
             function(pipe, *arguments)

@@ -58,7 +58,7 @@ def format_rows(rows: Sequence[Row]) -> str:
 
 
 def put_table(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
-    """Replaces the table in a document, which is enclosed by two comments."""
+    """Replaces the table in a document; two comments, ``BEGIN`` and ``END``, enclose the table."""
     before, _, after = _split(document)
     document.write_text(f"{before}{BEGIN}\n{format_rows(rows)}\n{END}{after}", encoding="utf-8")
 

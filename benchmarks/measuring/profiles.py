@@ -32,7 +32,7 @@ _CATEGORIES = (
     ("sums", r"", r"^(Sum|Mean|Max|Min|Prod|All|Any|EuclideanNorm|L2Loss|Cumsum|ArgMax)$"),
 )
 CATEGORIES = (*dict.fromkeys(category for category, _, _ in _CATEGORIES), OTHER)
-# Types not counted, because their time is that of the operations inside them.
+# Types of operations that are not counted, because their time is that of the operations inside them.
 _CONTAINERS = re.compile(r"While|If$|Case$|PartitionedCall|^Switch|^Merge|^Enter|^Exit|NextIteration|LoopCond|^NoOp$")
 
 
@@ -102,7 +102,10 @@ def _host_operations(plane: Any) -> Iterator[Event]:
 
 
 def _kernels(plane: Any) -> Iterator[Event]:
-    """Yields the kernels of a GPU. Their operation is in the statistic ``tf_op``, which memory copies lack."""
+    """Yields a GPU's kernels and memory copies.
+
+    The statistic ``tf_op`` of a kernel names the operation that launched it; memory copies have no such statistic.
+    """
     for line in plane.lines:
         if not line.name.startswith("Stream"):  # the other lines repeat the same events
             continue

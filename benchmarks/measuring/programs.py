@@ -29,7 +29,12 @@ def markdown_table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def new_figure(columns: int, width: float = 5.0, height: float = 3.4) -> tuple[Any, Any]:
-    """Returns a matplotlib figure that needs no display, and its axes, side by side.
+    """Returns a matplotlib figure that needs no display, and an array of its axes.
+
+    Args:
+      columns: number of axes, side by side.
+      width: width of each column in inches.
+      height: height of the figure in inches.
 
     Raises:
       UserError: matplotlib is missing.

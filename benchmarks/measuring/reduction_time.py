@@ -18,8 +18,8 @@ class Reductions(NamedTuple):
 
     Attributes:
       groups: size in bytes of each group of gradients.
-      seconds: durations of the whole reduction.
-      raw: durations of the reduction of one tensor of the same total size.
+      seconds: durations, in seconds, of the reduction of all groups.
+      raw: durations, in seconds, of the reduction of one tensor of the same total size.
       idle: fraction of a core that an idle rank uses.
     """
 
@@ -40,7 +40,7 @@ def time_reductions(trainer: Any, repetitions: int) -> Reductions:
     flat = tf.random.stateless_normal([sum(sizes.values()) // 4], [1, 2])
     ways = [_function(lambda: list(trainer.runner.reduce(gradients, "timed").values())),
             _function(lambda: hvd.grouped_allreduce([flat], op=hvd.Sum, name="raw"))]
-    pairs = [[_time(way, trainer) for way in ways] for _ in range(repetitions + 1)][1:]  # the first traces
+    pairs = [[_time(way, trainer) for way in ways] for _ in range(repetitions + 1)][1:]  # the first pair traces
     start, busy = time.perf_counter(), time.process_time()
     time.sleep(1.0)
     idle = (time.process_time() - busy) / (time.perf_counter() - start)
@@ -66,7 +66,10 @@ def _allreduce(tensor: tf.Tensor, name: str) -> list[tf.Tensor]:
 
 
 def _function(reduce: Callable[[], list[tf.Tensor]]) -> Callable[[], tf.Tensor]:
-    """Returns a compiled function that reduces and returns one element of each result; reading it waits for all."""
+    """Returns a compiled function that calls ``reduce`` and returns one element of each result.
+
+    Reading these elements waits for all reductions.
+    """
     return tf.function(lambda: tf.stack([tf.reshape(t, [-1])[0] for t in reduce()]), autograph=False)
 
 

@@ -49,7 +49,7 @@ def default_names(on_gpu: bool) -> tuple[str, ...]:
 
 
 def make_trainer(config_file: str, overrides: Sequence[str], hook: Callable[..., Any] | None = None) -> Any:
-    """Makes the trainer that ``run.py --benchmark`` would make, but one that prints and saves nothing.
+    """Makes the trainer of ``run.py --benchmark``, except that it prints and saves nothing.
 
     Args:
       config_file: path of a config with a training section.

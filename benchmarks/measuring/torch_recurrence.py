@@ -1,4 +1,4 @@
-"""Makes a forward and backward pass of PyTorch's recurrent layers for each line on stdin and prints its seconds.
+"""Makes a forward and backward pass of PyTorch's recurrent layers for each line on stdin; prints its time in seconds.
 
 Arguments: cell, layers, hidden, input, batch, steps, bidirectional (0 or 1), threads, dtype (float32 or bfloat16).
 """

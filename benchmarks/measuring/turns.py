@@ -1,8 +1,7 @@
-"""Training processes that take turns: each makes a round of steps, one process after the other.
+"""Training processes that take turns: each makes a round of steps while the others wait.
 
-This way, other load on the machine affects all of them equally. Each training runs in a separate process,
-on the same batches and with the input pipeline, in the training loop that ``run.py`` uses. The other
-processes wait meanwhile.
+This way, other load on the machine affects all of them equally. All processes train on the same batches,
+with the input pipeline and the training loop that ``run.py`` uses.
 """
 
 from __future__ import annotations
@@ -89,10 +88,15 @@ class Measurement:
 
 
 class TurnsHook:
-    """Hook that lets the training make steps only when the parent process requests them, and sends the results.
+    """Hook that makes training steps only when the parent process requests them, and sends back the results.
 
-    The requests are ``("round", steps)``, ``("loss", step)``, ``("flops",)``, ``("stop",)`` and
-    ``("call", function, *arguments)``, which calls ``function(trainer, *arguments)``.
+    The requests are ``("round", steps)``, which makes ``steps`` updates; ``("loss", step)``, which trains up to
+    ``step`` and averages the losses of the last tenth; ``("flops",)``, which counts FLOPs; ``("stop",)``, which exits;
+    and ``("call", function, *arguments)``, which calls ``function(trainer, *arguments)``.
+
+    Args:
+      pipe: pipe to the parent process.
+      warmup: untimed updates after the first.
     """
 
     def __init__(self, pipe: Connection, warmup: int) -> None:
@@ -166,7 +170,7 @@ def train_in_turns(pipe: Connection, config_file: str, overrides: list[str], war
 
 
 class Worker:
-    """The parent's handle of one training process. The constructor waits for the end of the warm-up."""
+    """The parent's handle to one training process. The constructor waits for the end of the warm-up."""
 
     def __init__(self, setting: Setting, config_file: str, overrides: Sequence[str], warmup: int) -> None:
         self.result = Measurement(setting.name)
@@ -201,7 +205,7 @@ class Worker:
         self._process.kill()
 
     def _ask(self, *request: Any) -> Any:
-        with contextlib.suppress(BrokenPipeError):  # receiving the answer reports why
+        with contextlib.suppress(BrokenPipeError):  # _receive reports why the process has ended
             self._pipe.send(request)
         return self._receive()
 
@@ -216,7 +220,9 @@ class Worker:
 @contextlib.contextmanager
 def workers_in_turns(settings: Sequence[Setting], config_file: str, overrides: Sequence[str], *, steps: int,
                      warmup: int, rounds: int) -> Iterator[list[Worker]]:
-    """Measures all settings in turns; the processes keep running within the context, for further requests.
+    """Context manager that measures all settings in turns and yields their workers.
+
+    The processes run until the context ends, so that further requests can be made.
 
     Args:
       settings: the settings in the order of the table; the first is the baseline.

@@ -24,7 +24,7 @@ class PrefixScorer(Protocol):
         """Returns the state for empty hypotheses, a named tuple of tensors ``[batch, beam, …]``."""
 
     def gains(self, state: Any) -> tf.Tensor:
-        """Returns the log probabilities of the next ids, ``[batch, beam, vocabulary]``; none is positive."""
+        """Returns the log probabilities of the next ids, ``[batch, beam, vocabulary]``, at most 0."""
 
     def follow(self, state: Any, symbols: tf.Tensor) -> Any:
         """Returns the state after the hypotheses are extended by the ids ``symbols`` ``[batch, beam]``."""
@@ -47,13 +47,13 @@ def sampling_params() -> dict[str, Any]:
 
 
 def search_params() -> dict[str, Any]:
-    """Returns the parameters of search and sampling, under the names that ``AutoregressiveDecoder`` uses."""
+    """Returns the parameters of search and sampling, under ``AutoregressiveDecoder``'s default names."""
     return with_change(FREE, {
         "beam_size": Param(int, 1, "Number of hypotheses kept per example; 1 is greedy search.",
                            minimum=1, maximum=10**4),
         "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
-        "n_best": Param(int, 1, "Number of hypotheses returned per example: at most beam_size, or any number of "
-                        "samples.", minimum=1, maximum=10**4),
+        "n_best": Param(int, 1, "Number of hypotheses returned per example. A search returns at most beam_size; "
+                        "sampling, any number.", minimum=1, maximum=10**4),
         **sampling_params(),
     })
 
@@ -120,7 +120,7 @@ class AutoregressiveDecoder(Decoder):
         return self.params["tgt_vocab_size"]
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> Any:
-        """Returns values that all steps and hypotheses share, such as keys of the source and cast weights.
+        """Returns values that all steps and hypotheses share, such as the attention's keys and cast weights.
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
@@ -144,7 +144,7 @@ class AutoregressiveDecoder(Decoder):
 
         Args:
           ids: the newest ids, ``[batch, beam]`` int32; ``start_id`` at the first step.
-          step: int32 scalar, number of ids before the newest ones.
+          step: int32 scalar, index of this step, counted from 0.
           cache: nested structure of tensors ``[batch, beam, …]``, from ``initial_cache`` or from the previous step. It
             is reordered so that each hypothesis has the entries of the hypothesis that it extends.
           prepared: result of ``prepare``.
@@ -191,11 +191,11 @@ class AutoregressiveDecoder(Decoder):
           encoder_output: see ``parts.keys.EncoderOutput``.
           scorer: second scorer of the hypotheses, or None.
           weight: weight of the scorer's log probabilities, from 0 to 1; the decoder's have 1 - ``weight``.
-          ids: numbers of the examples ``[batch]``, on which samples depend; by default the rows of the batch.
+          ids: numbers of the examples ``[batch]``, on which samples depend; by default the row numbers.
 
         Returns:
-          A dict with ``logits`` (None), ``outputs``, ``beam_ids`` ``[batch, n_best, length]``, and ``beam_scores`` and
-          ``beam_lengths`` ``[batch, n_best]``.
+          A dict with ``logits`` (None), ``outputs`` (the best hypotheses, see ``_outputs``), ``beam_ids``
+          ``[batch, n_best, length]``, and ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``.
         """
         limits, prepared = self.limits(encoder_output), self.prepare(encoder_output)
         sampling, settings = self._sampling(), self._settings(self.are_log_probs or scorer is not None)

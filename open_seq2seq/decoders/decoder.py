@@ -19,7 +19,7 @@ class Decoder(Component):
     tells_times = False
 
     def decode(self, input_dict: dict[str, Any], training: bool = False) -> dict[str, Any]:
-        """Decodes a batch, with teacher forcing if there are ``target_tensors``, otherwise freely.
+        """Decodes a batch; autoregressive decoders use teacher forcing if there are ``target_tensors``, else a search.
 
         Args:
           input_dict: a dict with ``encoder_output`` (the encoder's result) and, if a loss will be computed,
@@ -27,7 +27,7 @@ class Decoder(Component):
           training: whether to apply dropout and similar operations; ``self.training`` in ``_decode``.
 
         Returns:
-          A dict with ``logits`` for the loss, and ``outputs``, a list of tensors for the task, or None.
+          A dict with ``logits`` for the loss, and ``outputs``, a list of tensors such as ids and lengths, or None.
         """
         with self.in_training(training):
             result = self._decode(input_dict)

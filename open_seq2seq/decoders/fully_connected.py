@@ -32,7 +32,7 @@ class FullyConnectedCTCDecoder(Decoder):
     lengths, and, for each symbol, its first frame, the frame after its last one, and its confidence.
 
     With ``use_language_model``, the model decodes the logits in evaluation and inference by prefix beam search
-    (``open_seq2seq.decoding.ctc.CtcDecoder``), which uses this decoder's other parameters.
+    (``open_seq2seq.decoding.ctc.CtcDecoder``) with the settings among this decoder's parameters.
     """
 
     tells_times = True
@@ -50,13 +50,13 @@ class FullyConnectedCTCDecoder(Decoder):
         return {
             **Decoder.get_optional_params(),
             **beam_search_params(),
-            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default its "
-                                 "output_size.", "channels", minimum=1),
+            "hidden_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
+                                 "encoder's output_size.", "channels", minimum=1),
             "use_language_model": Param(bool, False, "Whether evaluation and inference use prefix beam search, with "
                                         "the language model lm_path if it is given, instead of greedy decoding.",
                                         on_change=FREE),
-            "infer_logits_to_pickle": Param(bool, False, "Whether inference writes the logits for scripts/decode.py to "
-                                            "the output file instead of texts.", on_change=FREE),
+            "infer_logits_to_pickle": Param(bool, False, "Whether inference writes logits, for scripts/decode.py, "
+                                            "instead of texts to the output file.", on_change=FREE),
             **{name: Param(object, None, f"Obsolete: {why}.") for name, why in _OBSOLETE.items()},
         }
 

@@ -19,17 +19,18 @@ from open_seq2seq.utils.errors import ConfigError
 
 MAX_POSITIONS = 1024
 _NEVER = -1e9
-# Spelling in configs for the TensorFlow 1 toolkit.
+# Misspelled values of attention_type, from configs for the TensorFlow 1 toolkit, and their correct spellings.
 _SPELLINGS = {"bahadanau": "bahdanau"}
 _ATTENTION = {
     "attention_dim": Param(int, doc="Size of the space in which keys and queries are compared.", minimum=1),
     "attention_type": Param(["bahdanau", "bahadanau", "chorowski", "zhaopeng"], doc="Kind of attention."),
 }
 _ATTENTION_OPTIONAL = {
-    "use_coverage": Param(bool, True, "Whether chorowski uses the attention weights of all previous steps, not only "
-                          "the last."),
+    "use_coverage": Param(bool, True, "Whether chorowski uses the sum of the attention weights of all previous steps "
+                          "instead of the weights of the last step."),
     "num_heads": Param(int, 1, "Number of attention heads.", minimum=1, maximum=1000),
-    "plot_attention": Param(bool, False, "Whether to return alignments [batch, time, heads, source] too."),
+    "plot_attention": Param(bool, False, "Whether the decoder, given targets, also returns the attention weights, as "
+                            "alignments [batch, time, heads, source]."),
 }
 _ATTENTION_CHANGES = {"": REFUSE, "plot_attention": FREE}
 
@@ -37,9 +38,10 @@ _ATTENTION_CHANGES = {"": REFUSE, "plot_attention": FREE}
 class ListenAttendSpellDecoder(AutoregressiveDecoder):
     """The speller (Chan et al. 2015, https://arxiv.org/abs/1508.01211): recurrent layers that attend to the encoder.
 
-    Targets, ids ``[batch, time]``, end with END_SYMBOL; inputs start with GO_SYMBOL. The decoder returns ``outputs``:
-    ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With targets, it also returns ``logits``
-    ``[batch, time, vocabulary]`` in FP32 and, with ``plot_attention``, ``alignments`` ``[batch, time, heads, source]``.
+    Targets are ids ``[batch, time]`` that end with END_SYMBOL; the inputs are the targets shifted right, after
+    GO_SYMBOL. The decoder returns ``outputs``: ids ``[batch, length]`` and lengths ``[batch]`` without END_SYMBOL. With
+    targets, it also returns ``logits`` ``[batch, time, vocabulary]`` in FP32 and, with ``plot_attention``,
+    ``alignments`` ``[batch, time, heads, source]``.
     """
 
     are_log_probs = True
@@ -72,14 +74,15 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
             "dropout_keep_prob": Param(float, 1.0, "Keep probability of dropout after each recurrent layer and before "
                                        "the output layer.", above=0.0, maximum=1.0),
             "pos_embedding": Param(bool, False, "Whether to add learned positional embeddings to the encoder's "
-                                   f"outputs and to embedded symbols; positions from {MAX_POSITIONS} on share one."),
+                                   f"outputs and to embedded symbols; positions from {MAX_POSITIONS} on share the "
+                                   "last embedding."),
             "beam_width": Param(int, 1, "Number of hypotheses kept per utterance; 1 is greedy search.",
                                 minimum=1, maximum=10**4,
                                 on_change=FREE),
             "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0,
                                     on_change=FREE),
-            "n_best": Param((int, type(None)), None, "Number of transcripts returned per utterance: at most "
-                            "beam_width, which is the default, or any number of samples, 1 by default.", minimum=1,
+            "n_best": Param((int, type(None)), None, "Number of transcripts returned per utterance. A search returns "
+                            "at most beam_width, the default; sampling, any number, 1 by default.", minimum=1,
                             maximum=10**4, on_change=FREE),
             **sampling_params(),
             "max_length_factor": Param(float, 1.0, "Longest transcript, relative to the number of encoder outputs.",
@@ -87,8 +90,8 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
                                        above=0.0, maximum=1000.0, on_change=FREE),
             "use_language_model": Param([False], False, "Accepted for old configs; has no effect.",
                                         on_change=FREE),
-            "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default its "
-                                  "output_size.", minimum=1),
+            "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default the "
+                                  "encoder's output_size.", minimum=1),
             "batch_size": Param((int, type(None)), None, "Set by the model; has no effect.", "utterances",
                                 derived=True, minimum=1),
         }
@@ -152,7 +155,7 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
         return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32) + 1
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns each head's memory of the source, the cast weights, and a bias that rules out GO_SYMBOL."""
+        """Returns each head's keys and values of the source, cast weights, and a bias that excludes GO_SYMBOL."""
         source = self._source(encoder_output)
         return {
             "memories": self.speller.memories(source, lengths_of(encoder_output)),

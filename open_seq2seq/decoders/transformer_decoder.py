@@ -66,7 +66,7 @@ class DecoderLayer(Module):
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, encoded: tf.Tensor, source_bias: tf.Tensor,
                  training: bool) -> tf.Tensor:
-        """Transforms whole target sequences.
+        """Transforms whole target sequences; returns ``[batch, time, hidden]``.
 
         Args:
           x: ``[batch, time, hidden]``.
@@ -197,7 +197,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         """Returns the embedding that encoder and decoder share.
 
         Raises:
-          ConfigError: the encoder's output has no embedding, or one of another size.
+          ConfigError: the encoder's output has no embedding, or one with another hidden size or too few rows.
         """
         embedding: SharedEmbedding | None = encoder_output.get("embedding_softmax_layer")
         if embedding is None:
@@ -250,7 +250,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return lengths_of(encoder_output) + self.params["extra_decode_length"]
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the layers' memories of the source, the source's bias, and cast weights."""
+        """Returns the layers' keys and values of the source, the bias that masks its padding, and cast weights."""
         embedding = self._embedding(encoder_output)
         encoded = tf.cast(encoder_output["outputs"], self.compute_dtype)
         return {
@@ -278,7 +278,10 @@ class TransformerDecoder(AutoregressiveDecoder):
 
 
 def _source_bias(encoder_output: Mapping[str, Any]) -> tf.Tensor:
-    """Returns the bias ``[batch, 1, 1, source time]`` that masks padding: the encoder's, or one from the lengths."""
+    """Returns the bias ``[batch, 1, 1, source time]`` that masks padding of the source.
+
+    It is taken from the encoder's output, or else computed from the lengths.
+    """
     bias = encoder_output.get("inputs_attention_bias")
     if bias is not None:
         return bias

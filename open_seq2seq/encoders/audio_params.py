@@ -10,10 +10,10 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, REFUSE, SAY, Param
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 
-# Parameter of encoders with convolutions over time.
+# Declaration of data_format, for encoders with convolutions over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; has no effect, "
                     "because activations are always channels-last.", on_change=FREE)
-# on_change of the lists of convolutions and of recurrent layers.
+# The on_change of parameters that list convolutions or recurrent layers.
 LAYER_CHANGES = {"": REFUSE, "dropout_keep_prob": SAY}
 
 
@@ -34,20 +34,25 @@ def required_audio_params(dropped: str, activated: str = "") -> dict[str, Any]:
 
 
 def optional_audio_params(bn_momentum: float) -> dict[str, Any]:
-    """Returns the optional parameters that encoders of audio features share, with this default of ``bn_momentum``."""
+    """Returns the optional parameters that encoders of audio features share.
+
+    Args:
+      bn_momentum: default of the parameter ``bn_momentum``.
+    """
     return {
         **SpeechEncoder.get_optional_params(),
-        "bn_momentum": Param(float, bn_momentum, "Batch norm: fraction of the old moving statistics kept at each step.",
+        "bn_momentum": Param(float, bn_momentum, "Fraction of batch norm's old moving statistics kept at each step.",
                              minimum=0.0,
                              below=1.0),
-        "bn_epsilon": Param(float, 1e-3, "Added to the variance in normalisation.", above=0.0, on_change=REFUSE),
+        "bn_epsilon": Param(float, 1e-3, "Small number that normalisation adds to the variance.", above=0.0,
+                            on_change=REFUSE),
         "num_audio_features": Param((int, type(None)), None, "Number of features per frame; set from the data layer.",
                                     derived=True, minimum=1),
     }
 
 
 def audio_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    """Returns a list with a message if ``num_audio_features`` is missing; ``path`` is that of the parameters."""
+    """Returns a list with a message if ``num_audio_features`` is missing; ``path`` is the parameters' config path."""
     if params["num_audio_features"] is None:
         return [f"'{path}/num_audio_features' is missing: set it, because the data layer does not provide it."]
     return []
@@ -59,6 +64,7 @@ def audio_features(input_dict: Mapping[str, Any], num_audio_features: int, dtype
 
     Args:
       input_dict: a dict whose ``source_tensors`` are features, and lengths in frames, of any dtypes.
+      num_audio_features: expected number of features per frame.
       dtype: dtype of the returned features.
       mask: whether to set padding to zeros.
     """

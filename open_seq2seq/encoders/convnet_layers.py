@@ -55,7 +55,8 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     """Checks ``convnet_layers``.
 
     Args:
-      keep_prob: the ``dropout_keep_prob`` of entries that have none.
+      layers: the entries, dicts from the config.
+      keep_prob: the ``dropout_keep_prob`` of entries that do not set it.
       path: path of ``layers`` in the config, for messages.
 
     Returns:

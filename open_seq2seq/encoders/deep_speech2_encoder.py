@@ -43,8 +43,9 @@ _CONV_LAYER = {
 class DeepSpeech2Encoder(SpeechEncoder):
     """Deep Speech 2 (Amodei et al. 2015, https://arxiv.org/abs/1512.02595).
 
-    Consists of convolutions with batch norm, recurrent layers (each reads both directions of the one below), an
-    optional row convolution, and a dense layer with dropout. Results do not depend on padding.
+    Consists of convolutions with batch norm, unidirectional or bidirectional recurrent layers, an optional row
+    convolution, and a dense layer with dropout. The outputs of both directions of a recurrent layer are concatenated.
+    Results do not depend on padding.
 
     Attributes:
       output_size: number of channels of the outputs.

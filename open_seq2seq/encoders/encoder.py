@@ -21,8 +21,8 @@ class Encoder(Component):
 
         Returns:
           A dict with keys of ``parts.keys.EncoderOutput``: for sequence encoders, ``outputs`` ``[batch, time, hidden]``
-          and ``outputs_length`` ``[batch]``, and anything else that the decoder needs. Lengths are stored under all of
-          their aliases, no matter which of them ``_encode`` uses.
+          and ``outputs_length`` ``[batch]``, and anything else that the decoder needs. Lengths are stored under all
+          their names (see ``with_lengths``), whichever of them ``_encode`` uses.
         """
         with self.in_training(training):
             result = with_lengths(self._encode(input_dict))

@@ -43,8 +43,11 @@ class PooledRecurrence(Module):
     """Bidirectional recurrent layers, optionally followed by max pooling over time.
 
     Args:
+      input_size: number of input channels.
       params: a checked entry of ``recurrent_layers``.
       keep_prob: keep probability of dropout, if the entry has no ``dropout_keep_prob``.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
     """
 
     def __init__(self, input_size: int, params: Mapping[str, Any], keep_prob: float, initializer: Any,
@@ -64,7 +67,7 @@ class PooledRecurrence(Module):
         x = self.rnn(x, lengths, training)
         if self.window is None:
             return x, lengths
-        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels need a full window
+        missing = tf.maximum(self.window.size - tf.shape(x)[1], 0)  # some kernels fail without one full window
         x = tf.nn.max_pool1d(tf.pad(x, [[0, 0], [0, missing], [0, 0]]), self.window.size, self.window.stride, "VALID")
         return x, self.window.outputs(lengths)
 
@@ -72,7 +75,8 @@ class PooledRecurrence(Module):
 class ListenAttendSpellEncoder(SpeechEncoder):
     """The listener (Chan et al. 2015, https://arxiv.org/abs/1508.01211), optionally preceded by convolutions.
 
-    Each recurrent layer reads both directions of the one below. Results do not depend on padding.
+    Recurrent layers are bidirectional, and the outputs of both directions are concatenated. Results do not depend on
+    padding.
 
     Attributes:
       output_size: number of channels of the outputs.

@@ -1,4 +1,4 @@
-"""What speech encoders declare about time: windows, stride, output lengths and receptive field."""
+"""Base class of speech encoders, and the interface to their windows over time, stride and receptive field."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SpeechEncoder(TimeWindows, Encoder):
 
 
 class _Attributes(TimeWindows):
-    """Adapter for an encoder without the mixin: uses its attributes of the same names, if it has any."""
+    """Adapter for an encoder without the mixin ``TimeWindows``: uses the encoder's own attributes of the same names."""
 
     def __init__(self, encoder: object) -> None:
         self._encoder = encoder
@@ -69,8 +69,9 @@ class _Attributes(TimeWindows):
 
 
 def time_windows_of(encoder: object) -> TimeWindows:
-    """Returns the encoder itself if it has the mixin, otherwise an adapter that uses its attributes of the same names.
+    """Returns the encoder itself if it is a ``TimeWindows``, otherwise an adapter.
 
-    An encoder without these attributes is assumed to keep the length of its input, and cannot be streamed.
+    The adapter uses the encoder's attributes that have the names of those of ``TimeWindows``. An encoder without such
+    attributes is assumed to keep the length of its input, and cannot be streamed.
     """
     return encoder if isinstance(encoder, TimeWindows) else _Attributes(encoder)

@@ -106,7 +106,8 @@ class TDNNEncoder(SpeechEncoder):
 
     @property
     def time_windows(self) -> list[Window]:
-        # The windows of residual connections are one frame long, within those of the layers that they skip.
+        # Residual connections are left out: their window of one frame lies within the windows of the layers that they
+        # skip.
         return [layer.window for block in self.blocks for layer in block.layers]
 
     def receptive_field(self) -> ReceptiveField | None:

@@ -19,9 +19,9 @@ class CTCLoss(Loss):
     ``decoder_output`` has ``logits`` ``[batch, time, vocabulary]``, where the blank is last, and ``src_length``
     ``[batch]`` in frames; ``target_tensors`` are ids ``[batch, label_time]`` and lengths ``[batch]``.
 
-    Labels that need more frames than there are (one per symbol, and one per blank between equal neighbours) have
-    probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits, add 0 to the loss and gradient,
-    but still count in the mean. A second term, ``masked``, with weight 0, counts them.
+    Labels need one frame per symbol, and one for the blank between two equal neighbours. If an utterance has fewer
+    frames, its labels have probability 0. With ``mask_nan``, such utterances, and those with NaN in the logits, add 0
+    to the loss and gradient, but still count in the mean. A second term, ``masked``, with weight 0, counts them.
     """
 
     @staticmethod

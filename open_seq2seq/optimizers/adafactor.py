@@ -15,7 +15,7 @@ def _rms(x: tf.Tensor) -> tf.Tensor:
 
 
 class Adafactor(Optimizer):
-    """Adafactor (Shazeer & Stern 2018, algorithms 4 and 5), with the policy's learning rate.
+    """Adafactor (Shazeer & Stern 2018, algorithms 4 and 5), with the learning rate of ``lr_policy``.
 
     For a matrix, the mean square of gradients is stored as one value per row and one per column of its last two
     dimensions; for a vector it is stored in full. The policy's learning rate is the paper's ρ: by default it is
@@ -25,8 +25,8 @@ class Adafactor(Optimizer):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "decay_rate": Param(float, 0.8, "Exponent in the decay of the mean square, which is 1 - t^-decay_rate at "
-                                "update t.",
+            "decay_rate": Param(float, 0.8, "Exponent in the decay of the mean square: at update t, the decay is "
+                                "1 - t^-decay_rate.",
                                 above=0.0),
             "beta1": Param(float, 0.0, "Decay of the moving average of updates; 0 disables it.",
                            minimum=0.0, below=1.0),

@@ -67,7 +67,7 @@ class AdamW(Adam):
         }
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:
-        # Does not multiply w by 1 - lr · decay, whose rounding error would be the same for all weights.
+        # w is not multiplied by 1 - lr · decay, because the rounding error of this factor would affect all weights.
         variable.assign_sub(step[0] * self.params["weight_decay"] * variable)
         super()._update_dense(variable, gradient, slots, step)
 

@@ -103,5 +103,5 @@ class Ftrl(Optimizer):
                 l2_shrinkage=self.params["l2_shrinkage_regularization_strength"])
             return tf.constant(True)
 
-        # The update rule divides by the learning rate, which is 0 at the start of a warm-up.
+        # No update at a learning rate of 0, as at the start of a warm-up: the update rule divides by the learning rate.
         tf.cond(step > 0.0, update, lambda: tf.constant(False))

@@ -19,7 +19,7 @@ def argument_problems(params: Mapping[str, Any]) -> list[str]:
     """Returns the problems with the arguments of optimizer, policy, loss scaler, LARC, weight decay and average.
 
     Args:
-      params: the model's parameters, whose types have been checked; absent ones and None are skipped.
+      params: the model's parameters, whose types have been checked; parameters that are absent or None are skipped.
     """
     problems: list[str] = []
     for make in _makers(params):
@@ -40,7 +40,7 @@ def _makers(params: Mapping[str, Any]) -> Iterator[Callable[[], Any]]:
     if params.get("optimizer") is not None:
         yield lambda: make_optimizer(params["optimizer"], arguments("optimizer_params"))
     if params.get("lr_policy") is not None:
-        # The number of steps may not be known yet, but policies accept any number.
+        # The number of steps may not be known yet; 1 replaces it, because policies accept any number.
         yield lambda: make_schedule(params["lr_policy"], arguments("lr_policy_params"), params.get("max_steps") or 1,
                                     1 if params.get("num_epochs") else None)
     for parameter, make in ADDITIONS.values():

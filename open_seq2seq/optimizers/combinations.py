@@ -47,7 +47,7 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
 
 
 def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields (parameter, why it cannot be combined with decoupled weight decay)."""
+    """Yields (name of another source of decay, why it cannot be combined with decoupled weight decay)."""
     twice = "the weights would decay twice; leave one out"
     optimizer = params.get("optimizer")
     name = optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "")
@@ -63,7 +63,7 @@ def _other_decays(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _section(params: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    # Values of other types are reported elsewhere.
+    # A value that is not a dict is reported by the check of the parameters' types.
     return params[key] if isinstance(params.get(key), Mapping) else {}
 
 

@@ -13,7 +13,7 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 from open_seq2seq.utils.processor import has_bfloat16
 
 _TENSOR_CORES = (7, 0)  # compute capability of the first GPUs with tensor cores
-# Dtypes in old configs, where variables were half-precision too; here variables are always FP32.
+# Dtypes in configs for the TensorFlow 1 toolkit, which also made variables half-precision; now they are always FP32.
 _ALIASES = {"float16": "mixed_float16", "half": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
 

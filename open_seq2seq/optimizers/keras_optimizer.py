@@ -23,7 +23,8 @@ def is_keras_optimizer(value: Any) -> bool:
 def _on_each_device(optimizer_class: Any) -> Any:
     """Returns a subclass of a Keras optimizer that updates the variables of one device only.
 
-    Keras' own classes update the copies of a variable on all devices; here each replica updates its own copy.
+    Keras' own classes update the copies of a variable on all devices; with the subclass, each replica updates its own
+    copy.
     """
 
     class OnEachDevice(optimizer_class):
@@ -47,11 +48,12 @@ def _on_each_device(optimizer_class: Any) -> Any:
 class KerasOptimizer(Optimizer):
     """Adapts a Keras optimizer to the toolkit.
 
-    The policy sets the learning rate. Keras arguments such as weight decay and clipping act on gradients that are
-    already unscaled and clipped. Gradients of embedding lookups are converted to dense tensors.
+    The learning rate comes from ``lr_policy``. Keras arguments such as weight decay and clipping act on gradients that
+    are already unscaled and clipped. Gradients of embedding lookups are converted to dense tensors.
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.
+      params: arguments of the class, without ``learning_rate``.
 
     Raises:
       ConfigError: the class does not accept the arguments.

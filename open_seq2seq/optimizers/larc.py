@@ -11,7 +11,7 @@ from open_seq2seq.optimizers.clipping import Gradient, Gradients, map_values
 from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
-# Prevents division by a learning rate of 0, as at the start of a warm-up.
+# Smallest divisor in the ratio; without it, a learning rate of 0 (at the start of a warm-up) would mean division by 0.
 _TINY = 1e-30
 
 
@@ -41,6 +41,9 @@ class Larc:
     The paper's ratio is 0 for a variable that is all zeros, such as a new bias, which would therefore never change.
     With ``min_update``, such a variable first moves by that fraction of its plain update, and later by up to η times
     its norm per update. A larger ``min_update`` (1e-3) speeds up the start.
+
+    Args:
+      params: ``larc_params`` in configs.
 
     Raises:
       ConfigError: parameters are unknown, missing, of the wrong type or out of range.

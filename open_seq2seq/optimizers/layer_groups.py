@@ -12,13 +12,13 @@ _DEPTH = 2  # part of the model and module in it, as in encoder/embedding
 def layer_group(name: str) -> str:
     """Returns the layer group of a variable or of a module's output.
 
-    It is the path up to the first numbered module (``encoder/layer_0`` for ``encoder/layer_0/self_attention/query``),
-    or, without a numbered module, the part of the model and the module in it (``encoder/embedding`` for
-    ``encoder/embedding/table``). The variable's own name is not part of the group (``decoder`` for ``decoder/kernel``),
-    unless it is the whole path.
+    The group is the path up to the first numbered module (``encoder/layer_0`` for
+    ``encoder/layer_0/self_attention/query``) or, without a numbered module, the part of the model and the module in it
+    (``encoder/embedding`` for ``encoder/embedding/table``). The variable's own name is not part of the group
+    (``decoder`` for ``decoder/kernel``), unless it is the whole path.
 
     Args:
-      name: path from the model to the variable, as in ``parts.component.named_variables``.
+      name: path from the model to the variable or output, as in ``parts.component.named_variables``.
     """
     modules = name.split("/")[:-1]
     if not modules:

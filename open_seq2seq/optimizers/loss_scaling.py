@@ -70,7 +70,12 @@ class StaticScaler(LossScaler):
 
 
 class _AutomaticScaler(LossScaler):
-    """Base of automatic scalers: has the parameters, the scale, and the number of backward passes."""
+    """Base of automatic scalers, which keeps the parameters, the scale and the number of backward passes.
+
+    Args:
+      initial_scale: initial scale; ``scale_max`` by default.
+      params: ``loss_scaling_params`` in configs.
+    """
 
     def __init__(self, initial_scale: float | None = None, **params: Any) -> None:
         super().__init__()
@@ -144,12 +149,12 @@ class LogMaxScaler(_AutomaticScaler):
     """Predicts overflow from the distribution of the largest gradient, which is assumed to be log-normal.
 
     Let x be log2 of the largest unscaled gradient, μ a fast moving average of x (β1), and σ² the variance of x from
-    slow moving averages (β2), all bias-corrected. Then the scale is ``2^(log_max - (μ + overflow_std_dev · σ))``, with
-    which the next pass overflows with probability 0.001 by default. The scale starts at 1.
+    slow moving averages (β2), all bias-corrected. Then the scale is ``2^(log_max - (μ + overflow_std_dev · σ))``, so
+    that by default the next pass overflows with probability 0.001. The scale starts at 1.
 
-    After an overflow, x is ``log_max``. (The TensorFlow 1 toolkit used ``2^log_max``, which kept the scale at its
-    minimum for thousands of steps.) If all gradients are 0, x is computed from the smallest positive float16 number, so
-    that the scale grows.
+    After an overflow, x is set to ``log_max``. (The TensorFlow 1 toolkit used ``2^log_max``, which kept the scale at
+    its minimum for thousands of steps.) If all gradients are 0, the smallest positive float16 number is taken as the
+    largest scaled gradient, so that the scale grows.
     """
 
     needs_amax = True

@@ -1,8 +1,8 @@
 """Learning-rate policies: functions of the number of updates made so far.
 
 A policy is any function ``(global_step, learning_rate, …) -> rate`` that uses TensorFlow operations; ``global_step`` is
-an int64 scalar, 0 at the first update. A config selects one of these policies, or a user's function, with
-``lr_policy``, and sets the other arguments in ``lr_policy_params``.
+an int64 scalar, 0 at the first update. In a config, ``lr_policy`` selects one of the policies below or a user's
+function, and ``lr_policy_params`` sets the arguments other than ``global_step``.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
                   steps_per_epoch: int | None = None) -> Schedule:
     """Binds a policy to its arguments.
 
-    If the policy has the argument ``decay_steps`` and it is not given, it is set to the number of steps that remain
-    after ``begin_decay_at`` and ``warmup_steps``. ``steps_per_epoch`` is also filled in.
+    If ``params`` do not contain the policy's argument ``decay_steps``, it is set to the number of steps that remain
+    after ``begin_decay_at`` and ``warmup_steps``. An argument ``steps_per_epoch`` is also filled in, if it is known.
 
     Args:
-      policy: a function, the name of one above, ``package.module.function`` or ``path/to/file.py:function``.
+      policy: a function, a key of ``POLICIES``, ``package.module.function`` or ``path/to/file.py:function``.
       params: ``lr_policy_params``.
       last_step: number of updates in the run.
       steps_per_epoch: number of updates per epoch; None in runs measured in steps.
@@ -187,7 +187,7 @@ def make_schedule(policy: Callable[..., Any] | str, params: Mapping[str, Any], l
 
 
 def scaled_schedule(schedule: Schedule, factor: int) -> Schedule:
-    """Returns ``schedule`` multiplied by ``factor``, for linear scaling (Goyal et al. 2017, arXiv 1706.02677)."""
+    """Returns ``schedule`` multiplied by ``factor``, for the linear scaling rule (Goyal et al. 2017, 1706.02677)."""
     return schedule if factor == 1 else lambda global_step: schedule(global_step) * float(factor)
 
 

@@ -46,7 +46,7 @@ class UpdateInfo(NamedTuple):
 class MixedPrecisionOptimizer(Module):
     """Updates FP32 weights from the gradients of a scaled loss.
 
-    In float32, the scale is 1 and the multiplications are left out.
+    With a fixed scale of 1, as in float32, the loss and the gradients are not multiplied by the scale.
 
     Args:
       optimizer: the optimizer.
@@ -148,6 +148,9 @@ class MixedPrecisionOptimizer(Module):
           variables: the trainable variables by name.
           reduce: sums FP32 gradients, which are still scaled, over the ranks; identity by default.
           agree: computes the logical AND of a bool scalar over the ranks; identity by default.
+
+        Raises:
+          ConfigError: there are no gradients.
         """
         if not gradients:
             raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex'."])
@@ -177,7 +180,11 @@ class MixedPrecisionOptimizer(Module):
                           self.overflows.read_value())
 
     def state(self) -> Variables:
-        """Returns the variables that are saved in checkpoints: counters, ``loss_scale/…``, ``slots/…``, ``ema/…``."""
+        """Returns the variables that are saved in checkpoints, by name.
+
+        These are the counters, ``rate_factor``, the weight average (``ema/…``), the loss scaler's state
+        (``loss_scale/…``) and the optimizer's (``slots/…``).
+        """
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,
                 **{f"ema/{name}": variable for name, variable in self.averaged_weights.items()},
@@ -190,7 +197,16 @@ class MixedPrecisionOptimizer(Module):
 
     def _unscale_and_clip(self, gradients: Gradients, scale: tf.Tensor,
                           norm: tf.Tensor) -> tuple[Gradients, tf.Tensor]:
-        """Unscales and clips in one multiplication, or none if neither is needed; returns (gradients, their norm)."""
+        """Unscales and clips the gradients by a single multiplication, or by none if neither is needed.
+
+        Args:
+          gradients: FP32 gradients of the scaled loss.
+          scale: the loss scale.
+          norm: global norm of the unscaled gradients.
+
+        Returns:
+          (unscaled and clipped gradients, their global norm).
+        """
         factor = 1.0 / scale
         if self._max_grad_norm is not None:
             clip = clip_factor(norm, self._max_grad_norm)

@@ -1,4 +1,4 @@
-"""NovoGrad: momentum of gradients that are divided by a moving average of their norm per variable."""
+"""NovoGrad: momentum over gradients, each divided by the root of a moving average of its squared norm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NovoGrad(Optimizer):
             "grad_averaging": Param(bool, False, "Whether to multiply the term added to the momentum by 1 - beta1."),
             "compat_no_ema": Param(bool, False, "Whether to divide by the norm of the current gradient and ignore "
                                    "beta2, "
-                                   "as the published recipes did."),
+                                   "as the TensorFlow 1 toolkit did in its published recipes."),
         }
 
     def _slots_of(self, shape: tuple[int, ...]) -> dict[str, Slot]:

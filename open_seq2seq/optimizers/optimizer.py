@@ -35,8 +35,8 @@ class Optimizer(Module):
     one variable (``_update_dense``). ``_begin`` computes values that all variables share.
 
     ``IndexedSlices`` (gradients of embedding lookups) have the same effect as a dense gradient with zeros in the other
-    rows, unless a class documents otherwise. Classes that only need the given rows set ``updates_rows`` and implement
-    ``_update_rows``.
+    rows, unless a class documents otherwise. Classes that can update the rows with a gradient alone set
+    ``updates_rows`` and implement ``_update_rows``.
 
     Args:
       params: the parameters, ``optimizer_params`` in configs.
@@ -125,7 +125,10 @@ class Optimizer(Module):
         return {}
 
     def _begin(self, learning_rate: tf.Tensor, update_index: tf.Tensor) -> Any:
-        """Computes the values that all variables share in this update; they are passed on as ``step``."""
+        """Computes the values that all variables share in this update.
+
+        The result is passed to ``_update_dense`` and ``_update_rows`` as ``step``.
+        """
         return learning_rate
 
     def _update_dense(self, variable: tf.Variable, gradient: tf.Tensor, slots: Variables, step: Any) -> None:

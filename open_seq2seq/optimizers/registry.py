@@ -28,6 +28,7 @@ def make_optimizer(optimizer: str | type, optimizer_params: Mapping[str, Any] | 
     Args:
       optimizer: a key of ``OPTIMIZERS``, a name like ``tf.keras.optimizers.Lion``, ``package.module.Class`` or
         ``path/to/file.py:Class``, or a subclass of ``Optimizer`` or of Keras' base class.
+      optimizer_params: arguments of the class.
 
     Raises:
       ConfigError: the optimizer does not exist, or its arguments are invalid.

@@ -1,8 +1,8 @@
 """The share of a gradient that underflows in half precision.
 
-A zero in a gradient that was computed in half precision is either the result of underflow or exactly zero. Exact zeros
+A zero in a gradient that was computed in half precision is either the result of underflow or an exact zero. Exact zeros
 come in whole rows and columns: rows of tokens that were not looked up, columns of inactive units. So the gradient is
-viewed as a matrix whose columns are its last axis, and
+viewed as a matrix whose columns are the last axis of the gradient, and
 
     lost = live rows · live columns − nonzero values,   out of live rows · live columns,
 

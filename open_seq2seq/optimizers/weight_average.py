@@ -16,8 +16,8 @@ class WeightAverage:
 
     After update n, counted from 0, ``a = d·a + (1-d)·w`` with ``d = min(decay, (1+n) / (10+n))``. A constant decay
     would keep the fraction ``decay^n`` of the random initial weights: 37 % after 1,000 updates with 0.999. A bias
-    correction as in Adam would give all early updates the same weight; the increasing decay averages over the last
-    tenth of them instead.
+    correction as in Adam would give all early updates the same weight; with the increasing decay, the average covers
+    about the last tenth of the updates so far.
 
     Args:
       decay: fraction of the average that is kept at each update, between 0 and 1.
@@ -42,6 +42,7 @@ class WeightAverage:
         """Updates the averages with the weights after an update.
 
         Args:
+          variables: the variables by name, already updated.
           update_index: int64 scalar, number of updates made before this one.
         """
         count = tf.cast(update_index, tf.float32)

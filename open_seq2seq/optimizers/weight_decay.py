@@ -37,7 +37,10 @@ class WeightDecay:
         self._names: frozenset[str] = frozenset()
 
     def build(self, names: Iterable[str]) -> None:
-        """Selects the variables that decay from the names of the trainable variables.
+        """Selects the variables that decay.
+
+        Args:
+          names: names of the trainable variables.
 
         Raises:
           ConfigError: the expression matches no name or all names.
@@ -52,8 +55,9 @@ class WeightDecay:
         self._names = frozenset(kept)
 
     def apply(self, names: Iterable[str], variables: Variables, learning_rate: tf.Tensor) -> None:
-        """Decays the named variables, except those that are excluded."""
+        """Decays the variables in ``names`` that are not excluded; the other variables do not change."""
         for name in names:
             if name in self._names:
-                # Does not multiply w by 1 - lr · decay, whose rounding error would be the same for all weights.
+                # w is not multiplied by 1 - lr · decay, because the rounding error of this factor would affect all
+                # weights.
                 variables[name].assign_sub(learning_rate * self._decay * variables[name])

@@ -25,8 +25,9 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
     Args:
       x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
       held: FP32 ``[1, rows]``; 1 for valid rows, 0 for the others, which have no gradient.
-      gamma: FP32 ``[channels]``.
-      beta: FP32 ``[channels]``.
+      gamma: the scale, FP32 ``[channels]``.
+      beta: the offset, FP32 ``[channels]``.
+      epsilon: number added to the variance.
       count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held``.
 
     Returns:
@@ -52,7 +53,13 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
 
 
 class _Statistics(NamedTuple):
-    """Statistics of a batch, FP32 ``[channels]``; ``inverse`` is 1 / √(variance + ε)."""
+    """Statistics of a batch, FP32 ``[channels]`` each.
+
+    Attributes:
+      mean: mean over the valid rows.
+      variance: biased variance over the valid rows.
+      inverse: 1 / √(variance + ε).
+    """
 
     mean: tf.Tensor
     variance: tf.Tensor
@@ -60,9 +67,9 @@ class _Statistics(NamedTuple):
 
 
 def _statistics(x: tf.Tensor, held: tf.Tensor, count: tf.Tensor, epsilon: float) -> tuple[_Statistics, tf.Tensor]:
-    """Returns the statistics, and ``x`` minus its mean, FP32 ``[rows, channels]``."""
+    """Returns the statistics, and ``x`` minus the mean of each channel, FP32 ``[rows, channels]``."""
     wide = tf.cast(x, tf.float32)
-    # A matrix product with zeros and ones is the fastest masked sum over rows.
+    # A matrix product with the mask (zeros and ones) is the fastest masked sum over rows.
     mean = sum_over_ranks(tf.matmul(held, wide)[0])[0] / count
     centered = wide - mean
     variance = sum_over_ranks(tf.matmul(held, tf.square(centered))[0])[0] / count
@@ -102,7 +109,11 @@ class BatchNorm(Module):
     so that an example's result does not depend on its batch.
 
     Args:
+      hidden_size: number of channels.
       momentum: fraction of the old moving statistics that is kept at each step.
+      epsilon: number added to the variance.
+      center_scale: whether to learn a scale and an offset for each channel.
+      regularizer: regulariser of the scale.
     """
 
     def __init__(self, hidden_size: int, momentum: float = 0.95, epsilon: float = 1e-4, center_scale: bool = True,
@@ -142,10 +153,10 @@ class BatchNorm(Module):
         (count,) = sum_over_ranks(tf.reduce_sum(held))
         y, mean, variance = normalize_batch(rows, held, gamma, beta, self.epsilon, count)
         if not is_recomputing():
-            # A replica without rows must not change the moving statistics.
+            # A batch without valid rows must not change the moving statistics.
             rate = tf.where(count > 0.0, 1.0 - self.momentum, 0.0)
             for moving, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 change = rate * (tf.stop_gradient(new) - moving)
-                # The optimizer skips the update for a batch with NaN, so its statistics must not count either.
+                # Non-finite changes are ignored: the optimizer skips the update for such a batch too.
                 moving.assign_add(tf.where(tf.math.is_finite(change), change, 0.0))
         return y

@@ -1,7 +1,7 @@
 """State that a module carries over from one batch to the next, for truncated back-propagation through time.
 
-A module only reads and writes its state. The code that runs the forward pass opens a scope around the pass, which
-determines the values that are read and what happens to those that are written.
+A module only reads and writes its state. The code that runs the forward pass opens a scope around it; the scope
+determines which values are read and whether the written values are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SCOPES = Stack()
 
 
 class CarriedState(tf.Module):
-    """State that each row of a batch passes on to the same row of the next batch, which continues it.
+    """State that each row of a batch passes on to the same row of the next batch, which continues its sequence.
 
     Unlike weights and statistics, the state has no gradient, is never averaged, and is not shared with the evaluation
     model. Each replica has a separate copy for each micro-batch of an update, with one entry per row. The state is
@@ -46,7 +46,12 @@ class CarriedState(tf.Module):
         self.variable: tf.Variable | None = None
 
     def allocate(self, slots: int, rows: int) -> None:
-        """Creates the variable for batches of ``rows`` rows, with a slot per micro-batch of an update on a replica."""
+        """Creates the variable.
+
+        Args:
+          slots: number of micro-batches that a replica computes per update.
+          rows: number of rows in a full batch.
+        """
         self.variable = tf.Variable(tf.zeros([slots, rows, *self.shape], self.dtype), trainable=False)
 
     def read(self) -> tf.Tensor:
@@ -68,7 +73,7 @@ class CarriedState(tf.Module):
         """Writes the state for the rows of the next batch.
 
         Rows with inf or NaN keep their old state, so that states are always finite. Nothing is written while
-        activations are recomputed.
+        activations are recomputed or outside of a scope.
 
         Args:
           value: ``[rows, *shape]``, cast to the state's dtype; no gradient flows through it.
@@ -82,7 +87,7 @@ class _Scope:
 
     Args:
       rows: number of rows in the batch.
-      whole: maps the id of a state to its value for all rows of a full batch.
+      whole: maps the ``id`` of a state to its value for all rows of a full batch; other states are read as zeros.
       slot: the slot to write to; None discards writes.
     """
 
@@ -118,7 +123,8 @@ def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -
 
     Args:
       states: all states of the model; must be allocated.
-      rows: number of rows in the batch; the states of further rows do not change.
+      rows: number of rows in the batch. The states of the remaining rows of a full batch do not change, unless
+        ``fresh``.
       slot: integer scalar, the slot of the states to use.
       fresh: bool scalar, whether the states start from zeros.
     """

@@ -230,7 +230,7 @@ class Component(Module):
 
     @contextlib.contextmanager
     def in_training(self, training: bool) -> Iterator[None]:
-        """Context manager that sets ``self.training``."""
+        """Context manager within which ``self.training`` is ``training``."""
         self._training_scopes.entries.append(training)
         try:
             yield

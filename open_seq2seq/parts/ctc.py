@@ -17,7 +17,9 @@ _LOG_ZERO = -1e30
 
 
 def frames_needed(labels: tf.Tensor, label_lengths: tf.Tensor) -> tf.Tensor:
-    """Returns ``[batch]``, the fewest frames that each label needs: one per symbol and per pair of equal neighbours.
+    """Returns the smallest number of frames that each label sequence needs, ``[batch]``.
+
+    This is one frame per symbol, and one for the blank between two equal neighbours.
 
     Args:
       labels: ids ``[batch, label_time]``; padding is ignored.
@@ -36,7 +38,7 @@ def ctc_loss(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tensor, len
 
     Args:
       logits: ``[batch, time, vocabulary]``; the blank is the last symbol.
-      labels: ids ``[batch, label_time]`` int32, smaller than that of the blank.
+      labels: ids ``[batch, label_time]`` int32, smaller than the blank's id.
       label_lengths: ``[batch]`` int32.
       lengths: numbers of frames ``[batch]`` int32.
     """

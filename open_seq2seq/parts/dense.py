@@ -1,4 +1,4 @@
-"""Dense layers' arithmetic with few operations; gradients of biases are summed in FP32."""
+"""Arithmetic of dense layers, in few operations; gradients of biases are summed in FP32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def times_matrix(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
 def scaled_weight(variable: tf.Variable, scale: float, dtype: tf.DType) -> tf.Tensor:
     """Returns ``scale · variable``, multiplied in FP32 and cast to ``dtype``.
 
-    The scales of dropout and attention are applied to weights, because these are much smaller than activations.
+    The scales of dropout and attention are applied to weights, because weights are much smaller than activations.
     """
     return tf.cast(variable * scale if scale != 1.0 else tf.convert_to_tensor(variable), dtype)
 
@@ -69,12 +69,15 @@ def _bias_relu(x: tf.Tensor, bias: tf.Tensor) -> Any:
 
 
 def bias_relu_dropped(x: tf.Tensor, bias: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
-    """Returns ``mask · relu(x + bias)`` with a dropout mask, but without the scale of dropout (see ``add_dropped``).
+    """Returns ``mask · relu(x + bias)`` with a dropout mask, but without the scale of dropout.
+
+    The caller multiplies a weight matrix by the scale, as in ``dropout.add_dropped``.
 
     Args:
       x: ``[rows, columns]`` in the compute dtype.
       bias: ``[columns]`` FP32.
       rate: fraction of the elements to drop.
+      training: whether to apply dropout.
     """
     if not training or rate == 0.0:
         return _bias_relu(x, bias)

@@ -1,4 +1,4 @@
-"""Dropout with a cheap mask: one 64-bit random number serves four elements.
+"""Dropout with a cheap mask: one 64-bit random number is drawn for every four elements.
 
 The keep probability is rounded to a multiple of 1/65536, and kept elements are divided by the rounded probability, so
 that the expectation is unchanged.
@@ -90,13 +90,14 @@ def _add_masked(x: tf.Tensor, update: tf.Tensor, keep: tf.Tensor) -> Any:
 def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     """Returns ``x + mask · update``, a residual connection with dropout.
 
-    The scale of dropout is not applied here: the caller multiplies a weight matrix by ``keep_scale(rate, training)``,
-    which saves a pass over the activations.
+    ``update`` must already contain the scale of dropout: the caller multiplies a weight matrix by
+    ``keep_scale(rate, training)``, which saves a pass over the activations.
 
     Args:
       x: the residual input, of any shape.
       update: the sublayer's output, of the same shape, already scaled.
       rate: fraction of the elements of ``update`` to drop.
+      training: whether to apply dropout.
     """
     if not training or rate == 0.0:
         return x + update

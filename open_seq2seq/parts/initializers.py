@@ -55,6 +55,8 @@ def make_with_arguments(make: Callable[..., Any], arguments: Mapping[str, Any], 
     """Calls a class, often one from Keras, or a function with arguments from a config.
 
     Args:
+      make: the class or function.
+      arguments: the arguments from the config.
       path: path of the arguments in the config, for messages.
       others: further arguments, not from the config.
 

@@ -58,8 +58,8 @@ class DecoderInput(TypedDict, total=False):
 
     Attributes:
       encoder_output: an ``EncoderOutput``.
-      target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None in free decoding.
-      ids: in free decoding, numbers of the examples ``[batch]`` int64, negative for empty rows.
+      target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None for search and sampling.
+      ids: for sampling, numbers of the examples ``[batch]`` int64, negative for empty rows.
     """
 
     encoder_output: EncoderOutput
@@ -71,8 +71,8 @@ class DecoderOutput(TypedDict, total=False):
     """Output of a decoder.
 
     Attributes:
-      logits: ``[batch, time, vocabulary]``; None in free decoding.
-      outputs: tensors for the task, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
+      logits: ``[batch, time, vocabulary]``; None after search or sampling.
+      outputs: the decoded tensors, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
       projection: an ``OutputProjection``, from which losses compute logits in chunks.
       src_length: numbers of valid logits ``[batch]``, for decoders with one symbol per encoder output.
       beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
@@ -113,7 +113,7 @@ def lengths_of(output: Mapping[str, Any], source: str = "the encoder") -> tf.Ten
 
     Args:
       output: output of an encoder or decoder.
-      source: what the output comes from, for the message.
+      source: name of the component that returned the output, for the message.
 
     Raises:
       ConfigError: the output has no lengths.

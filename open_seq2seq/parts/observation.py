@@ -1,8 +1,8 @@
 """Records the tensors that modules compute while a model is traced.
 
-Within ``observing``, the outputs of every call of a ``Module`` are recorded under the module's path and ``output``, as
-in ``encoder/layer_0/feed_forward/output``. ``observe`` records other tensors. Outside of ``observing``, nothing is
-recorded and nothing is added to the traced function.
+Within ``observing``, the outputs of every call of a ``Module`` are recorded under the module's path followed by
+``output``, as in ``encoder/layer_0/feed_forward/output``. ``observe`` records other tensors. Outside of ``observing``,
+nothing is recorded and nothing is added to the traced function.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ class Observation:
             self._active.pop()
 
     def add(self, values: Any, label: str, owner: Any = None) -> None:
-        """Records the tensors of a nested structure under ``path/label`` of the owner, or else of the active module."""
+        """Records the tensors of a nested structure.
+
+        Args:
+          values: a tensor or a nested structure of tensors.
+          label: name that is appended to the owner's path.
+          owner: the module that the tensors belong to; by default the one that is being called.
+        """
         owner = owner if owner is not None else self._active[-1] if self._active else None
         path = self._paths.get(id(owner))
         if path is None:

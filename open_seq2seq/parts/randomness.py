@@ -85,8 +85,8 @@ def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] =
     """Context manager that repeats the seeds from a given position on.
 
     Args:
-      draws: result of ``draws_so_far``.
-      copy: function that copies the micro-batch number.
+      draws: the position, a result of ``draws_so_far``; None has no effect.
+      copy: function that copies the number of the micro-batch, for instance with a control dependency.
     """
     if draws is None:
         yield

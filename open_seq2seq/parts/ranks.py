@@ -34,7 +34,7 @@ def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
     """Context manager within which ``sum_over_ranks`` sums over ranks.
 
     Args:
-      reduce: function that sums over ranks; simultaneous reductions have different names. None does not join ranks.
+      reduce: function that sums over ranks; each reduction gets a different name. With None, ranks are not joined.
     """
     with rejoined_ranks(None if reduce is None else _Joined(reduce)):
         yield
@@ -42,7 +42,7 @@ def joined_ranks(reduce: Reduce | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def rejoined_ranks(joined: _Joined | None) -> Iterator[None]:
-    """Context manager within which ranks are joined as they were when ``ranks_now`` was called."""
+    """Context manager within which ranks are joined as they were when ``ranks_now`` returned ``joined``."""
     _RANKS.entries.append(joined)
     try:
         yield

@@ -24,7 +24,7 @@ _INSIDE = Stack()
 
 
 def is_recomputing() -> bool:
-    """Returns whether a layer is being recomputed in a backward pass and must not update statistics again."""
+    """Returns whether a layer is being recomputed in a backward pass, in which it must not update statistics again."""
     return bool(_INSIDE.entries)
 
 
@@ -68,7 +68,7 @@ def recomputed(function: Callable[..., tf.Tensor], *inputs: tf.Tensor) -> tf.Ten
 
 @contextlib.contextmanager
 def _again(for_xla: bool) -> Iterator[None]:
-    """Context manager that restores the context of the forward pass."""
+    """Context manager that marks a recomputation and, with ``for_xla``, traces for XLA as the forward pass did."""
     _INSIDE.entries.append(True)
     try:
         with weight_cast_scope(), tracing_for_xla() if for_xla else contextlib.nullcontext():

@@ -13,10 +13,10 @@ _MULTIPLE = 64
 
 
 def rows_to_compute(mask: tf.Tensor) -> tf.Tensor:
-    """Returns the distinct indices, int32 ``[selected]``, of the rows where ``mask`` is True, and of a few others.
+    """Returns the distinct indices, int32 ``[selected]``, of the rows where ``mask`` is True and of a few other rows.
 
     The CPU's matrix library compiles and caches kernels for each new number of rows, which takes some MB of memory.
-    Therefore the number of selected rows is rounded up to a multiple of 64 if there are enough rows.
+    Therefore other rows are added until the number is a multiple of 64 or no rows are left.
 
     Args:
       mask: boolean ``[rows]``.

@@ -46,7 +46,7 @@ def _walk(value: Any, path: str, seen: set[int], aliases: bool = False,
           ) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """Yields (path, leaf, function that replaces the leaf) for variables, placeholders and Keras layers in ``value``.
 
-    A leaf with several paths is yielded once or, with ``aliases``, once for each path.
+    A leaf that several attributes or containers hold is yielded once or, with ``aliases``, once for each of them.
     """
     if id(value) in seen:
         return

@@ -59,7 +59,12 @@ class ConvLayer(Module):
     """Convolution and normalisation.
 
     Args:
+      kind: kind of convolution, one of ``convolution.KINDS``.
+      in_channels: number of input channels.
+      channels: number of output channels.
       windows: window over time and, for ``conv2d``, window over frequency.
+      settings: the settings of the normalisation and of the initialiser.
+      regularizer: regulariser of the kernels.
     """
 
     def __init__(self, kind: str, in_channels: int, channels: int, windows: Sequence[Window],
@@ -83,6 +88,9 @@ class ConvBlock(Module):
     2019, Jasper, https://arxiv.org/abs/1904.03288).
 
     Args:
+      in_channels: number of input channels.
+      shape: shape of the layers.
+      settings: settings that all blocks share.
       residual_channels: number of channels of each residual input; empty for a block without residual connection.
     """
 
@@ -105,7 +113,7 @@ class ConvBlock(Module):
           lengths: numbers of frames ``[batch]`` int32.
           residuals: the residual inputs ``[batch, time', …]``, with as many frames as the output.
           training: whether to apply dropout and normalise by batch statistics.
-          drop: probability that everything except the residual sum is dropped (stochastic depth, Huang et al. 2016,
+          drop: probability of dropping everything except the residual sum (stochastic depth, Huang et al. 2016,
             https://arxiv.org/abs/1603.09382).
 
         Returns:

@@ -57,7 +57,10 @@ class Window:
         return max(self.span - self.stride, 0) // 2 if self.padding == "SAME" else 0
 
     def pads(self, length: Any) -> list[Any]:
-        """Returns the numbers of zeros padded before and after ``length`` inputs, constant if the stride is 1."""
+        """Returns the numbers of zeros padded before and after ``length`` inputs.
+
+        If the stride is 1, they do not depend on ``length``.
+        """
         if self.padding == "VALID":
             return [0, 0]
         behind = (self.outputs(length) - 1) * self.stride + self.span - self.before - length
@@ -145,7 +148,11 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 
 
 def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
-    """Convolves ``[batch, time, channels]``; without oneDNN, in FP32 and with faster gradients than TensorFlow's."""
+    """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
+
+    On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the faster gradients of
+    ``convolve_1d``.
+    """
     if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
         padding = "SAME" if window.is_plain_same else "VALID"
         return _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
@@ -160,11 +167,11 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    For dilated kernels, TensorFlow's convolution rearranges the input into a larger batch, because dilated kernels have
-    no gradient in half precision or on CPUs without oneDNN.
+    With a dilation, ``tf.nn.convolution`` rearranges the input into a larger batch. TensorFlow's kernels with dilation
+    are not used, because they have no gradient in half precision or on CPUs without oneDNN.
 
     On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
-    30 times slower there.
+    30 times slower on such CPUs.
     """
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         return tf.cast(_convolved(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations),

@@ -15,7 +15,7 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_padded
 
 
 class Steps(NamedTuple):
-    """Stride, dilation and padding over time; stride or dilation must be 1, and with a stride padding must be 0.
+    """Stride, dilation and padding over time. A stride above 1 cannot be combined with dilation or padding.
 
     Attributes:
       stride: step between consecutive outputs, in inputs.
@@ -61,7 +61,7 @@ def _of_input(dy: tf.Tensor, kernel: tf.Tensor, shape: tf.Tensor, steps: Steps) 
         return tf.squeeze(dx, [1])
     reach = (kernel.shape[0] - 1) * steps.dilation
     pads = (reach - steps.pads[0], reach - steps.pads[1])
-    # Computed after dy, because the copies of all layers would otherwise be made at once and stay in memory.
+    # Waits for dy, because the reversed kernels of all layers would otherwise be made at once and stay in memory.
     with tf.control_dependencies([dy]):
         reversed_kernel = tf.transpose(tf.reverse(kernel, [0]), [0, 2, 1])
     return _convolve(dy, reversed_kernel, Steps(1, steps.dilation, pads))
@@ -72,6 +72,6 @@ def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps)
         return _convolve(tf.transpose(x, [2, 1, 0]), tf.transpose(dy, [1, 0, 2]),
                          Steps(steps.dilation, steps.stride, steps.pads))[:, :shape[0]]
 
-    # dy, which is the kernel here, may be empty, but TensorFlow does not support empty kernels.
+    # In by_channel, dy takes the place of the kernel. It may be empty, but TensorFlow does not support empty kernels.
     sums = tf.cond(tf.size(dy) > 0, by_channel, lambda: tf.zeros([shape[1], shape[0], shape[2]], x.dtype))
     return tf.transpose(sums, [1, 0, 2])

@@ -42,6 +42,10 @@ def make_normalization(kind: str | None, channels: int, momentum: float, epsilon
 
     Args:
       kind: one of ``NORMALIZATIONS``; layer norm is over the channels of each position.
+      channels: number of channels.
+      momentum: fraction of batch norm's old moving statistics that is kept at each step.
+      epsilon: number added to the variance.
+      regularizer: regulariser of batch norm's scale.
     """
     if kind == "batch_norm":
         return BatchNorm(channels, momentum, epsilon, regularizer=regularizer)

@@ -12,8 +12,8 @@ class ReceptiveField(NamedTuple):
     """Frames that an output depends on: output ``o`` needs frames ``o · stride - before`` to ``o · stride + behind``.
 
     Attributes:
-      before: number of frames before; infinite if outputs depend on all earlier frames.
-      behind: number of frames after.
+      before: number of frames before frame ``o · stride``; infinite if outputs depend on all earlier frames.
+      behind: number of frames after frame ``o · stride``.
       stride: step between consecutive outputs, in frames.
       least: smallest number of frames that gives an output.
     """

@@ -41,9 +41,13 @@ class AdditiveAttention(Module):
 
     Args:
       kind: one of ``KINDS``.
+      memory_size: number of channels of the source.
+      query_size: number of channels of the query.
       units: size of the space in which keys and queries are compared.
-      use_coverage: whether ``chorowski`` reads the sum of the weights of all previous steps instead of the last step's
-        weights.
+      use_coverage: whether ``chorowski`` uses the sum of the weights of all previous steps instead of the weights of
+        the last step.
+      initializer: initialiser of the matrices, vectors and filters.
+      regularizer: regulariser of the matrices.
     """
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, use_coverage: bool = True,
@@ -66,7 +70,12 @@ class AdditiveAttention(Module):
             self.place_kernel = self.weight([1, units], initializer, regularizer=regularizer)
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
+        """Returns the keys and values of a source.
+
+        Args:
+          values: the source, ``[batch, source, memory_size]`` in the compute dtype.
+          lengths: lengths of the source, ``[batch]``.
+        """
         keys = times_matrix(values, cast_weight(self.memory_kernel, values.dtype))
         return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
 
@@ -76,7 +85,7 @@ class AdditiveAttention(Module):
         Args:
           query: ``[batch, beam, query_size]`` in the compute dtype.
           looked: the third result of the previous step, ``[batch, beam, source]`` FP32; zeros at the first step.
-          memory: the source.
+          memory: keys and values of the source.
 
         Returns:
           (contexts ``[batch, beam, memory_size]``; attention weights ``[batch, beam, source]`` FP32; ``looked`` for the

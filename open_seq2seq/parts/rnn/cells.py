@@ -1,8 +1,9 @@
 """Recurrent cells: one step and its gradient.
 
 A cell receives the projected input ``x`` (including the bias), multiplies its state by the recurrent weights, and
-computes the rest in FP32. Each step saves the values that its gradient needs (``saved``). So the backward pass needs
-one matrix product per step, and the gradients of the weights are one product over all steps.
+computes everything else in FP32. Each step saves the values that its gradient needs (``saved``). Therefore the backward
+pass needs no more matrix products per step than the forward pass, and the gradient of each weight matrix is one product
+over all steps.
 """
 
 from __future__ import annotations
@@ -181,9 +182,9 @@ class Gru:
 class ClassicGru:
     """Gated recurrent unit whose reset gate is applied to the state before the matrix product.
 
-    See Cho et al. 2014, version 3; this is TensorFlow 1's ``GRUCell``. Each step has two products, and cuDNN does not
-    support the cell. The gates are update, reset and candidate. The weights are the recurrent matrices of the gates
-    ``[hidden, 2 · hidden]`` and of the candidate ``[hidden, hidden]``.
+    See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 3; this is TensorFlow 1's ``GRUCell``. Each step has
+    two products, and cuDNN does not support the cell. The gates are update, reset and candidate. The weights are the
+    recurrent matrices of update and reset gate ``[hidden, 2 · hidden]`` and of the candidate ``[hidden, hidden]``.
     """
 
     name, gates, num_states, num_rows, num_sums = "classic_gru", 3, 1, 0, 0

@@ -1,4 +1,4 @@
-"""The recurrent kernels of NVIDIA's cuDNN, with the same weights as the loop."""
+"""The recurrent kernels of NVIDIA's cuDNN, with the same weights as the loop in ``recurrence``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.xla import is_for_xla
 
-# Our gates' indices in cuDNN's order, which is input, forget, cell, output (LSTM) or reset, update, candidate (GRU).
+# For each gate in cuDNN's order, its index in ours. cuDNN's order is input, forget, cell, output for an LSTM, and
+# reset, update, candidate for a GRU.
 GATE_ORDER = {"lstm": (0, 1, 3, 2), "gru": (1, 0, 2)}
 
 
 def cudnn_serves(cell: Cell) -> bool:
-    """Returns whether cuDNN can be used: it supports the cell, there is a GPU, and XLA does not compile the code."""
+    """Returns whether cuDNN can compute a cell.
+
+    This requires that cuDNN supports the cell type, that there is a GPU, and that the code is not traced for XLA.
+    """
     return cell.name in GATE_ORDER and not is_for_xla() and bool(tf.config.list_logical_devices("GPU"))
 
 
 def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
     """Returns the weights in cuDNN's layout: all matrices, transposed and gate by gate, then all biases.
 
-    cuDNN has an input bias and a recurrent bias for each gate. The layer's bias is used as the input bias; the
-    recurrent bias is 0 except for a GRU's candidate.
+    cuDNN has an input bias and a recurrent bias for each gate. The bias of the ``Direction`` is the input bias; the
+    recurrent bias is 0, except for a GRU's candidate.
 
     Args:
       direction: the ``Direction`` that has the weights.
@@ -59,7 +63,7 @@ def cudnn_outputs(direction: Any, x: tf.Tensor, lengths: tf.Tensor, states: Sequ
     dtype = tf.float32 if x.dtype == tf.bfloat16 else x.dtype
     shape = tf.shape(x)
     steps, rows = shape[0], shape[1]
-    # The kernel rejects tensors without steps or examples, so one step or example of zeros is added to these.
+    # The kernel rejects inputs without steps or examples, so one step or example of zeros is added to such inputs.
     more_rows = tf.maximum(1 - rows, 0)
     x_padded = tf.pad(tf.cast(x, dtype), [[0, tf.maximum(1 - steps, 0)], [0, more_rows], [0, 0]])
     lengths = tf.maximum(tf.pad(lengths, [[0, more_rows]]), 1)

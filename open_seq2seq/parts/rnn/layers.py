@@ -50,7 +50,11 @@ class Direction(Module):
     """A cell with its weights, applied in one direction over time.
 
     Args:
+      input_size: number of input channels.
+      hidden_size: number of units.
       cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru`` or ``layernorm_lstm``.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
       use_cudnn: whether to use cuDNN if it supports the cell; the weights are the same.
     """
 
@@ -68,7 +72,7 @@ class Direction(Module):
         if cell_type == "classic_gru":
             self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
 
-        def start(shape: Sequence[int]) -> tf.Tensor:  # an LSTM's forget gate is open initially
+        def start(shape: Sequence[int]) -> tf.Tensor:  # initially, the forget gate is open
             parts = [tf.zeros([hidden_size]), tf.ones([hidden_size]), tf.zeros([shape[0] - 2 * hidden_size])]
             return tf.concat(parts, 0)
 
@@ -135,8 +139,13 @@ class RecurrentLayer(Module):
     """A unidirectional or bidirectional recurrent layer (Schuster and Paliwal 1997), exact on padded batches.
 
     Args:
+      input_size: number of input channels.
       hidden_size: number of units per direction.
+      cell_type: see ``Direction``.
       bidirectional: whether to concatenate the outputs of a second pass that starts at each example's end.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
+      use_cudnn: see ``Direction``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
@@ -165,11 +174,22 @@ class RecurrentLayer(Module):
 
 
 class RecurrentStack(Module):
-    """A stack of recurrent layers; each layer reads both directions of the one below.
+    """A stack of recurrent layers.
+
+    The input of each layer is the output of the previous one: in a bidirectional stack, the concatenated outputs of
+    both directions.
 
     Args:
+      input_size: number of input channels.
       hidden_size: number of units per direction and layer.
+      num_layers: number of layers; may be 0.
+      cell_type: see ``Direction``.
+      bidirectional: whether all layers are bidirectional.
+      dropout_rate: dropout rate after each layer.
       drop_last: whether to apply dropout also to the last layer's output; cuDNN applies it only between layers.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
+      use_cudnn: see ``Direction``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, cell_type: str, bidirectional: bool = False,
@@ -190,6 +210,7 @@ class RecurrentStack(Module):
         Args:
           x: ``[batch, time, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps.
+          training: whether to apply dropout.
         """
         x = tf.transpose(x, [1, 0, 2])  # makes each step contiguous in memory
         for number, layer in enumerate(self.layers, 1):

@@ -1,8 +1,8 @@
 """The loop of a recurrent layer over time, with a custom gradient.
 
 The loop contains only the recurrent product and the gates: the input is projected for all steps at once, and the
-gradients of the weights are one product over all steps. In contrast to TensorFlow's gradient of ``tf.while_loop``, only
-the gates are kept in memory, and the gradients of weights are not accumulated step by step.
+gradient of each weight matrix is one product over all steps. In contrast to TensorFlow's gradient of ``tf.while_loop``,
+only the states and what the cell saves are kept in memory, and gradients of matrices are not accumulated step by step.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
 
 
 def _turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any) -> Any:
-    """Runs ``body`` for all steps: several per loop iteration, and the remaining ones one by one."""
+    """Runs ``body`` for all steps, ``STEPS_AT_ONCE`` per loop iteration, and the remaining steps one by one.
+
+    Args:
+      steps: number of steps.
+      body: function from (index of the step, values carried from step to step) to the new carried values.
+      carried: initial carried values.
+    """
     for at_once in (STEPS_AT_ONCE, 1):
         def turn(step: tf.Tensor, carried: Any, at_once: int = at_once) -> tuple[tf.Tensor, Any]:
             for offset in range(at_once):

@@ -1,4 +1,4 @@
-"""Row convolution, which lets a unidirectional network read a few future frames."""
+"""Row convolution, which lets a unidirectional network use a few future frames."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_channels
 
 
 class RowConvolution(Module):
-    """A separate filter over time for each channel, then batch norm and activation, in FP32.
+    """Depthwise convolution over time, batch norm and activation, computed in FP32.
 
-    See Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7. Unlike in the paper, the
-    window is centred on each frame, as in the published recipes.
+    See Amodei et al. 2015, Deep Speech 2, https://arxiv.org/abs/1512.02595, section 3.7. As in the TensorFlow 1
+    toolkit, the window is centred on each frame; in the paper, it begins at the frame.
 
     Args:
       channels: number of channels of the input and the output.
       width: width of the filters, in frames.
       activation: the activation, or None.
+      momentum: fraction of batch norm's old moving statistics that is kept at each step.
+      epsilon: number that batch norm adds to the variance.
+      initializer: initialiser of the filters.
+      regularizer: regulariser of the filters and of batch norm's scale.
     """
 
     def __init__(self, channels: int, width: int, activation: Activation | None, momentum: float, epsilon: float,
@@ -37,7 +41,7 @@ class RowConvolution(Module):
         """Transforms ``[batch, time, channels]``.
 
         Args:
-          x: the input, 0 where ``held`` is False; the result is also 0 there.
+          x: the input, 0 at padding; the result is 0 at padding too.
           held: boolean ``[batch, time]``, False at padding.
           training: whether batch norm uses the batch statistics instead of the moving ones.
         """

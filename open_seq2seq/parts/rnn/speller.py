@@ -37,9 +37,15 @@ class Speller(Module):
     https://arxiv.org/abs/1508.04025, section 3.3).
 
     Args:
+      input_size: number of channels of the embedded symbols.
+      memory_size: number of channels of the source.
       hidden_size: number of units per layer, and number of channels of each head's output.
+      num_layers: number of recurrent layers.
       cell_type: ``lstm`` or ``gru``.
       attention: the arguments ``kind``, ``units`` and ``use_coverage`` of ``AdditiveAttention``.
+      num_heads: number of attention heads.
+      initializer: initialiser of the weights.
+      regularizer: regulariser of the matrices.
     """
 
     def __init__(self, input_size: int, memory_size: int, hidden_size: int, num_layers: int, cell_type: str,
@@ -59,7 +65,12 @@ class Speller(Module):
                                            regularizer=regularizer) for _ in range(num_heads)]
 
     def memories(self, source: tf.Tensor, lengths: tf.Tensor) -> list[Memory]:
-        """Returns each head's memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
+        """Returns each head's keys and values of a source.
+
+        Args:
+          source: ``[batch, source, memory_size]`` in the compute dtype.
+          lengths: lengths of the source, ``[batch]``.
+        """
         return [head.memory(source, lengths) for head in self.heads]
 
     def initial_state(self, source: tf.Tensor, beam_size: int) -> SpellerState:
@@ -82,7 +93,7 @@ class Speller(Module):
         Args:
           embedded: embedded symbols, ``[batch, beam, input_size]`` in the compute dtype.
           state: state after the previous step.
-          memories: each head's memory of the source.
+          memories: result of ``memories``.
           prepared: result of ``prepare``.
           kept: dropout factors for each layer's output, of the output's shape; None disables dropout.
 
@@ -121,6 +132,8 @@ class Speller(Module):
           embedded: embedded symbols, ``[batch, time, input_size]`` in the compute dtype.
           source: ``[batch, source, memory_size]`` in the compute dtype.
           lengths: lengths of the source, ``[batch]``.
+          dropout_rate: dropout rate after each recurrent layer.
+          training: whether to apply dropout.
 
         Returns:
           (outputs ``[batch, time, output_size]``, attention weights ``[batch, time, heads, source]`` FP32).

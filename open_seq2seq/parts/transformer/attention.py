@@ -24,6 +24,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
       value: ``[batch, heads, time, depth]``.
       bias: FP32 tensor that broadcasts to ``[batch, heads, query time, time]``, or None.
       dropout_rate: fraction of the attention weights to drop.
+      training: whether to apply dropout.
 
     Returns:
       ``[batch, heads, query time, depth]``.
@@ -41,7 +42,11 @@ class Attention(Module):
     """Base of attention layers, with four weight matrices and no biases.
 
     Args:
+      hidden_size: number of input and output channels.
       num_heads: number of heads; must divide ``hidden_size``.
+      dropout_rate: fraction of the attention weights to drop.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, dropout_rate: float = 0.0, initializer: Any = None,
@@ -58,7 +63,7 @@ class Attention(Module):
         self.output = self.weight(shape, initializer, regularizer=regularizer)
 
     def projection(self, names: str, dtype: tf.DType, training: bool = False) -> tf.Tensor:
-        """Returns the concatenated matrices of ``names``, any of ``q``, ``k`` and ``v``, for use in one product.
+        """Returns the matrices of the letters in ``names`` (``q``, ``k``, ``v``), concatenated for a single product.
 
         The query's matrix is multiplied by ``depth^-0.5`` and the value's by the scale of dropout, because scaling
         matrices is cheaper than scaling activations.
@@ -75,7 +80,7 @@ class Attention(Module):
         return scaled_weight(self.output, scale, dtype)
 
     def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
-        """Projects ``[batch, time, hidden]`` to a ``[batch, heads, time, depth]`` for each matrix in ``kernel``."""
+        """Projects ``[batch, time, hidden]`` to one ``[batch, heads, time, depth]`` per matrix in ``kernel``."""
         shape = tf.shape(x)
         projected = tf.matmul(tf.reshape(x, [-1, self.hidden_size]), kernel)
         parts = kernel.shape[1] // self.hidden_size
@@ -99,6 +104,7 @@ class SelfAttention(Attention):
         Args:
           x: ``[batch, time, hidden]``.
           bias: FP32 tensor that broadcasts to ``[batch, heads, time, time]``, or None.
+          training: whether to apply dropout.
           output_scale: factor that multiplies the result; it is applied to the output matrix.
         """
         query, key, value = self._split(x, self.projection("qkv", x.dtype, training))
@@ -118,13 +124,13 @@ class SelfAttention(Attention):
              kernels: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Attends from the newest position to all positions so far.
 
-        The cache grows by one position per step. This costs nothing, because beam search copies the cache anyway, and
-        saves half of the attention's work on average, compared with a cache of full length.
+        The cache grows by one position per step. Compared with a cache of full length, this saves half of the
+        attention's work on average, and it costs nothing, because beam search copies the cache anyway.
 
         Args:
           x: ``[batch, beam, hidden]``.
           cache: ``key`` and ``value``, each ``[batch, beam, heads, time, depth]``.
-          kernels: the result of ``kernels``.
+          kernels: the result of the method ``kernels``.
 
         Returns:
           (output ``[batch, beam, hidden]``, cache that is one position longer).
@@ -143,7 +149,12 @@ class CrossAttention(Attention):
     """Attention from one sequence to another."""
 
     def memory(self, encoded: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns (key, value), each ``[batch, heads, source time, depth]``, for ``[batch, source time, hidden]``."""
+        """Returns the source's (keys, values), each ``[batch, heads, source time, depth]``.
+
+        Args:
+          encoded: ``[batch, source time, hidden]``.
+          training: whether to multiply the values by the scale of dropout.
+        """
         key, value = self._split(encoded, self.projection("kv", encoded.dtype, training))
         return key, value
 
@@ -153,15 +164,17 @@ class CrossAttention(Attention):
 
     def __call__(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor | None,
                  kernels: tuple[tf.Tensor, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Attends from ``x`` to a memory.
+        """Attends from ``x`` to the source.
 
-        The second axis of ``x`` is either time or the hypotheses of a beam, which share the memory of their sentence.
+        The second axis of ``x`` is either time or the hypotheses of a beam, which share the keys and values of their
+        sentence.
 
         Args:
           x: ``[batch, time or beam, hidden]``.
-          memory: the result of ``memory``.
+          memory: the result of the method ``memory``.
           bias: FP32 ``[batch, 1, 1, source time]``, or None.
-          kernels: the result of ``kernels``.
+          kernels: the result of the method ``kernels``.
+          training: whether to apply dropout.
         """
         (query,) = self._split(x, kernels[0])
         key, value = memory

@@ -32,8 +32,11 @@ class SharedEmbedding(Module):
     """Embedding lookup and output projection with the same table ``[rows, hidden]``.
 
     Args:
+      vocab_size: number of ids.
+      hidden_size: number of channels.
       pad_to_eight: whether to round the number of rows up to a multiple of eight, for which half-precision matrix units
         are faster.
+      regularizer: regulariser of the table.
     """
 
     def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None) -> None:

@@ -21,6 +21,8 @@ class FeedForward(Module):
       hidden_size: number of input and output channels.
       filter_size: number of channels between the two matrices.
       relu_dropout: dropout rate after the ReLU.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
     """
 
     def __init__(self, hidden_size: int, filter_size: int, relu_dropout: float = 0.0, initializer: Any = None,
@@ -51,7 +53,8 @@ class FeedForward(Module):
 
         Args:
           x: ``[..., hidden]`` in the compute dtype.
-          kernels: the result of ``kernels``.
+          kernels: the result of the method ``kernels``.
+          training: whether to apply dropout.
           mask: boolean ``[...]``; if given, most positions where it is False are not computed but set to zeros, except
             under ``tracing_for_xla``.
         """

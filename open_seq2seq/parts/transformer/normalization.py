@@ -22,8 +22,8 @@ _SCOPE = "norm"
 
 _NORM_PARAMS = {
     "type": Param(NORM_TYPES, "layernorm_L2", "Kind of normalisation."),
-    "epsilon": Param(float, None, "Added to the variance; 1e-6 for layer norms and 1e-4 for batch norm by default.",
-                     above=0.0),
+    "epsilon": Param(float, None, "Number added to the variance (layernorm_L1: to the mean absolute deviation); by "
+                     "default 1e-6 for layer norms and 1e-4 for batch norm.", above=0.0),
     "momentum": Param(float, 0.95, "Batch norm: fraction of the old moving statistics kept at each step.",
                       minimum=0.0, below=1.0),
     "center_scale": Param(bool, True, "Batch norm: whether to learn an offset and a scale."),
@@ -39,13 +39,14 @@ _NORM_PARAMS = {
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> Any:
     """Applies layer normalisation to rows (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
 
-    The gradient is ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` with ``g = γ · dy``. The means over rows are computed
-    as matrix products with γ / hidden, so that ``g`` does not have to be summed.
+    The gradient is ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` with ``g = γ · dy``. The mean of each row is computed
+    as a matrix product of ``dy`` or ``dy · x̂`` with the column γ / hidden.
 
     Args:
       x: ``[rows, hidden]`` of any floating-point dtype.
-      gamma: ``[hidden]`` FP32.
-      beta: ``[hidden]`` FP32.
+      gamma: the scale γ, ``[hidden]`` FP32.
+      beta: the offset, ``[hidden]`` FP32.
+      epsilon: number added to the variance.
 
     Returns:
       ``[rows, hidden]`` in the dtype of ``x``.
@@ -78,7 +79,8 @@ class LayerNorm(Module):
     """Layer normalisation by the standard deviation (L2) or the mean absolute deviation (L1).
 
     Args:
-      epsilon: added to the variance (L2) or to the mean absolute deviation (L1).
+      hidden_size: number of channels.
+      epsilon: number added to the variance (L2) or to the mean absolute deviation (L1).
       order: 2 for L2, or 1 for L1 (Hoffer et al. 2018, https://arxiv.org/abs/1803.01814).
     """
 

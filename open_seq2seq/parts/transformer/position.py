@@ -18,6 +18,7 @@ def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float
 
     Args:
       positions: integers ``[time]``; the first position is 0.
+      hidden_size: number of channels.
       max_timescale: longest wavelength divided by 2π.
 
     Returns:

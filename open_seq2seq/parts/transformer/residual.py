@@ -21,6 +21,7 @@ def residual_sublayer(x: tf.Tensor, norm: Module, sublayer: Callable[[tf.Tensor,
         by scaling its last weights.
       dropout_rate: rate of dropout on the sublayer's result.
       mask: boolean mask of the shape of ``x`` without the last axis; False at padding.
+      training: whether to apply dropout and normalise as in training.
     """
     update = sublayer(norm(x, mask, training), keep_scale(dropout_rate, training))
     return add_dropped(x, update, dropout_rate, training)
