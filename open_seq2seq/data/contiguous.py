@@ -157,7 +157,7 @@ class ContiguousPass:
                 return
             own = range(first, min(first + replicas, self.slots))
             for position in range(int(self._offsets[first + 1] - self._offsets[first])):
-                # A slot has at most as many batches as the slot before it, so the first slot has the most.
+                # A slot has at most as many batches as the slot before it, so the first slot of ``own`` has the most.
                 yield [int(self._offsets[slot]) + position for slot in own
                        if position < self._offsets[slot + 1] - self._offsets[slot]]
 

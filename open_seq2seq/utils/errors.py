@@ -27,7 +27,7 @@ class ConfigError(UserError):
 
 
 class DataError(UserError):
-    """A data file that cannot be used; the text names file and line."""
+    """A data file that cannot be used; the message names the file and, if known, the line."""
 
 
 class CheckpointError(UserError):

@@ -147,8 +147,8 @@ class Speech2TextDataLayer(DataLayer):
     def lengths(self) -> np.ndarray:
         """Numbers of frames (samples for ``tf``) and of ids ``[num_examples, 2]``.
 
-        In inference, only the numbers of frames or samples ``[num_examples]``. Padding to ``pad_to`` is included. With
-        speed perturbation, these are the maximum lengths that can be drawn.
+        In inference, only the numbers of frames or samples ``[num_examples]``. Frames include padding to a multiple of
+        ``pad_to``. With speed perturbation, the lengths are the maximum lengths that can be drawn.
         """
         found, settings = self._set, self.settings
         samples = found.samples[found.rows]

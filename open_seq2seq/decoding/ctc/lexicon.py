@@ -54,7 +54,7 @@ class Lexicon:
         lengths = np.array([len(spelling) for spelling, _ in spelled])
         begins = np.cumsum(lengths) - lengths
         codes = np.fromiter((self._codes[c] for spelling, _ in spelled for c in spelling), np.int32, int(lengths.sum()))
-        rows = np.arange(len(spelled))  # the words longer than ``place``
+        rows = np.arange(len(spelled))  # indices of the words with more than ``place`` characters
         nodes, keys, count = np.zeros(len(rows), np.int64), [], 1
         for place in range(int(lengths.max())):
             rows = rows[lengths[rows] > place]

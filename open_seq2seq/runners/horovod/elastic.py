@@ -120,7 +120,7 @@ class Membership:
             raise RanksLost(self._words())
 
     def judge(self, error: Exception) -> Regroup | None:
-        """Returns what an error means for the group, or None if this process caused it (bad data, a bug, no memory).
+        """Returns what an error means for the group; None if this process caused it (bad data, a bug, out of memory).
 
         The verdict is based on the watchdog's reports and the libraries' messages about connections, not on the name of
         the operation that failed.
@@ -166,7 +166,7 @@ class ElasticRunner(HorovodRunner):
 
 
 class _SeveralProcesses(Runner):
-    """Stands for any runner with more than one process when parameters are checked."""
+    """A runner with more than one process, only for checking parameters before Horovod starts."""
 
     num_processes = world_size = 2
 
