@@ -120,11 +120,7 @@ class Membership:
             raise RanksLost(self._words())
 
     def judge(self, error: Exception) -> Regroup | None:
-<<<<<<< HEAD
-        """Returns what an error means for the group, or None if this process caused it (bad data, a bug, lack of memory).
-=======
         """Returns what an error means for the group; None if this process caused it (bad data, a bug, out of memory).
->>>>>>> p2-b
 
         The verdict is based on the watchdog's reports and the libraries' messages about connections, not on the name of
         the operation that failed.
