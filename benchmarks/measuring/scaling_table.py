@@ -41,12 +41,15 @@ class Scale:
 
     @property
     def efficiencies(self) -> list[float]:
-        """Speed of the one run divided by that of the independent runs, in each round."""
+        """Speed of the run on ``count`` replicas divided by that of the independent runs, in each round."""
         return [together / alone for together, alone in zip(self.together, self.alone, strict=True)]
 
     @property
     def reduction_share(self) -> float | None:
-        """Duration of the reduction alone as a fraction of an update; with overlap, its actual cost is lower."""
+        """Duration of a separate reduction as a fraction of that of an update; None without Horovod.
+
+        If reductions overlap the backward pass, they cost an update less than this.
+        """
         if self.reductions is None:
             return None
         return statistics.median(self.reductions.seconds) / statistics.median(self.step)

@@ -27,8 +27,8 @@ _OPTIONAL = {
     "dropout_keep_prob": Param((float, type(None)), None, "Keep probability of dropout; by default the encoder's.",
                                above=0.0, maximum=1.0),
     "residual": Param(bool, False, "Whether to add the block's input before the last activation."),
-    "residual_dense": Param(bool, False, "With residual: whether to add the inputs of all earlier blocks with "
-                            "residual_dense too."),
+    "residual_dense": Param(bool, False, "With residual: whether to also add the inputs of all earlier blocks that "
+                            "set residual_dense."),
 }
 
 

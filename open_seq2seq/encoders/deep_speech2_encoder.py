@@ -65,9 +65,9 @@ class DeepSpeech2Encoder(SpeechEncoder):
                                    "results "
                                    "are the same.", on_change=FREE),
             "rnn_cell_dim": Param(int, doc="Number of units in each direction of each recurrent layer.", minimum=1),
-            "rnn_type": Param(list(RNN_TYPES), doc="Cell type. gru applies the reset gate after the matrix product, "
-                              "as in cuDNN, classic_gru before it. With the prefix cudnn_, dropout is applied only "
-                              "between layers, otherwise also after the last layer."),
+            "rnn_type": Param(list(RNN_TYPES), doc="Cell type. gru applies the reset gate after the matrix product (as "
+                              "in cuDNN), classic_gru before it. With the prefix cudnn_, dropout is applied only "
+                              "between layers; otherwise also after the last layer."),
             "rnn_unidirectional": Param(bool, doc="Whether recurrent layers are unidirectional."),
         }
 

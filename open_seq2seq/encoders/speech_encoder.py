@@ -71,7 +71,8 @@ class _Attributes(TimeWindows):
 def time_windows_of(encoder: object) -> TimeWindows:
     """Returns the encoder itself if it is a ``TimeWindows``, otherwise an adapter.
 
-    The adapter uses the encoder's attributes that have the names of those of ``TimeWindows``. An encoder without such
-    attributes is assumed to keep the length of its input, and cannot be streamed.
+    The adapter uses the encoder's own ``time_windows``, ``time_stride``, ``output_lengths`` and ``receptive_field``, as
+    far as they exist. An encoder that has none of them is assumed to keep the length of its input, and cannot be
+    streamed.
     """
     return encoder if isinstance(encoder, TimeWindows) else _Attributes(encoder)

@@ -1,6 +1,6 @@
 """Selects the rows that must be computed, and scatters the results.
 
-Selected rows are distinct, so gradients are plain scatters without half-precision sums.
+The selected rows are distinct, so the gradient writes each row once and sums nothing in half precision.
 """
 
 from __future__ import annotations
