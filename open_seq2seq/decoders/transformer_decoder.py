@@ -17,7 +17,7 @@ from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
-from open_seq2seq.parts.transformer.embedding import SharedEmbedding
+from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
 from open_seq2seq.parts.transformer.feed_forward import FeedForward
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
 from open_seq2seq.parts.transformer.position import causal_bias, padding_bias, position_signal
@@ -25,7 +25,6 @@ from open_seq2seq.parts.transformer.residual import residual_sublayer
 from open_seq2seq.utils.errors import ConfigError
 
 _START_ID = 0  # embedded as zeros, so sequences start with a zero vector
-_NEVER = -1e9
 
 
 class OutputProjection(NamedTuple):
@@ -229,16 +228,9 @@ class TransformerDecoder(AutoregressiveDecoder):
         logits = embedding.logits(hidden)
         return {
             "logits": logits,
-            "outputs": [tf.argmax(self._hide_padding_ids(logits), -1, tf.int32)],
+            "outputs": [tf.argmax(mask_extra_ids(logits, self.params["tgt_vocab_size"]), -1, tf.int32)],
             "projection": OutputProjection(hidden, tf.convert_to_tensor(embedding.table), self.training),
         }
-
-    def _hide_padding_ids(self, logits: tf.Tensor) -> tf.Tensor:
-        """Masks the logits of ids beyond the vocabulary, in case the table has more rows than the vocabulary."""
-        rows, vocab_size = logits.shape[-1], self.params["tgt_vocab_size"]
-        if rows == vocab_size:
-            return logits
-        return logits + tf.cast(tf.where(tf.range(rows) < vocab_size, 0.0, _NEVER), logits.dtype)
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[dict[str, tf.Tensor]]:
         """Returns an empty cache for each layer, with tensors ``[batch, beam, heads, 0, depth]``."""

@@ -52,6 +52,9 @@ class TransformerEncoder(Encoder):
     """Stack of self-attention layers (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Normalisation is applied before each sublayer and after the stack. The decoder shares the encoder's embedding.
+
+    Attributes:
+      output_size: number of channels of the outputs.
     """
 
     @staticmethod
@@ -99,6 +102,7 @@ class TransformerEncoder(Encoder):
         self.layers = [
             EncoderLayer(params, norm_params, initializer, regularizer) for _ in range(params["encoder_layers"])]
         self.output_norm = make_norm(params["hidden_size"], norm_params)
+        self.output_size = params["hidden_size"]
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         """Encodes ids.

@@ -46,6 +46,11 @@ class BasicSequenceLoss(Loss):
             "do_mask": Param(bool, True, "Whether to exclude padding from the loss."),
         }
 
+    @property
+    def offsets_targets(self) -> bool:
+        """Whether position t of the logits is compared with target t + 1."""
+        return self.params["offset_target_by_one"]
+
     def _targets(self, vocab_size: int) -> SoftTargets:
         return SoftTargets(1.0, 0.0)
 
@@ -89,7 +94,12 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
     The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted,
     because the decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the
     logits, which are the largest activations, are computed in chunks and never all kept in memory.
+
+    Attributes:
+      offsets_targets: whether position t of the logits is compared with target t + 1.
     """
+
+    offsets_targets = False
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:

@@ -34,6 +34,8 @@ class EncoderOutput(TypedDict, total=False):
 
     Attributes:
       outputs: ``[batch, time, channels]`` in the compute dtype.
+      outputs_b: values for an attention whose keys are ``outputs``, in the shape of ``outputs``; absent if the
+        ``outputs`` are values too.
       outputs_length: number of valid outputs, ``[batch]`` int32.
       src_length: alias of ``outputs_length``.
       src_lengths: alias of ``outputs_length``.
@@ -44,6 +46,7 @@ class EncoderOutput(TypedDict, total=False):
     """
 
     outputs: tf.Tensor
+    outputs_b: tf.Tensor
     outputs_length: tf.Tensor
     src_length: tf.Tensor
     src_lengths: tf.Tensor

@@ -11,6 +11,8 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.observation import observe
 from open_seq2seq.parts.precision import cast_weight
 
+_NEVER = -1e9
+
 
 @tf.custom_gradient
 def _scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
@@ -37,18 +39,22 @@ class SharedEmbedding(Module):
       pad_to_eight: whether to round the number of rows up to a multiple of eight, for which half-precision matrix units
         are faster.
       regularizer: regulariser of the table.
+      deviation: standard deviation of the initial values; 1/√hidden by default.
+      scale: factor of looked up embeddings; √hidden by default.
     """
 
-    def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None) -> None:
+    def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None,
+                 deviation: float | None = None, scale: float | None = None) -> None:
         super().__init__(name="embedding")
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
         self.rows = -(-vocab_size // 8) * 8 if pad_to_eight else vocab_size
-        initializer = tf.keras.initializers.RandomNormal(0.0, hidden_size ** -0.5)
+        self.scale = math.sqrt(hidden_size) if scale is None else scale
+        initializer = tf.keras.initializers.RandomNormal(0.0, hidden_size ** -0.5 if deviation is None else deviation)
         self.table = self.weight([self.rows, hidden_size], initializer, regularizer=regularizer)
 
     def lookup(self, ids: tf.Tensor) -> tf.Tensor:
-        """Looks up the embeddings of ids and multiplies them by √hidden.
+        """Looks up the embeddings of ids and multiplies them by the table's scale.
 
         Args:
           ids: int32 tensor of any shape; the embedding of 0 (padding) and of ids outside the table is zeros.
@@ -58,7 +64,7 @@ class SharedEmbedding(Module):
         """
         flat = tf.reshape(ids, [-1])
         known = (flat > 0) & (flat < self.rows)
-        factors = tf.where(known, math.sqrt(self.hidden_size), 0.0)[:, None]
+        factors = tf.where(known, self.scale, 0.0)[:, None]
         rows = _scaled_rows(tf.convert_to_tensor(self.table), tf.where(known, flat, 0), factors)
         embedded = tf.reshape(rows, tf.concat([tf.shape(ids), [self.hidden_size]], 0))
         observe(embedded, "lookup", self)
@@ -69,3 +75,11 @@ class SharedEmbedding(Module):
         flat = tf.reshape(hidden, [-1, self.hidden_size])
         logits = tf.matmul(flat, cast_weight(self.table, hidden.dtype), transpose_b=True)
         return tf.reshape(logits, tf.concat([tf.shape(hidden)[:-1], [self.rows]], 0))
+
+
+def mask_extra_ids(logits: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Masks the logits ``[…, rows]`` of ids beyond the vocabulary, in case the table has more rows than that."""
+    rows = logits.shape[-1]
+    if rows == vocab_size:
+        return logits
+    return logits + tf.cast(tf.where(tf.range(rows) < vocab_size, 0.0, _NEVER), logits.dtype)

@@ -1,0 +1,269 @@
+"""The convolutional decoder for translation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.convs2s.attention import SourceAttention, SourceMemory
+from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, ConvSettings, drop_and_mask
+from open_seq2seq.parts.convs2s.normalized_layer import NormalizedLayer
+from open_seq2seq.parts.convs2s.params import (
+    EMBEDDING_DEVIATION,
+    check_padding,
+    conv_settings,
+    optional_conv_params,
+    required_conv_params,
+)
+from open_seq2seq.parts.convs2s.positions import PositionEmbedding
+from open_seq2seq.parts.convs2s.utils import check_layers
+from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
+from open_seq2seq.parts.transformer.position import padding_bias
+from open_seq2seq.utils.errors import ConfigError
+
+
+class DecoderLayer(Module):
+    """Causal convolution and attention to the source, each with a residual connection.
+
+    Args:
+      in_channels: number of input channels.
+      channels: number of output channels.
+      width: number of filter taps.
+      size: size of the embeddings and of the source's keys and values.
+      settings: settings of the convolution.
+    """
+
+    def __init__(self, in_channels: int, channels: int, width: int, size: int, settings: ConvSettings) -> None:
+        super().__init__(name="decoder_layer")
+        self.scaling = settings.scaling
+        self.convolution = ConvLayer(in_channels, channels, width, settings)
+        self.attention = SourceAttention(channels, size, settings.layer, settings.scaling)
+
+    def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, mask: tf.Tensor,
+                 training: bool) -> tf.Tensor:
+        """Transforms whole target sequences.
+
+        Args:
+          x: ``[batch, time, in_channels]``.
+          embedded: embeddings of the inputs, ``[batch, time, size]``.
+          memory: the source.
+          mask: boolean ``[batch, time]``, False at padding.
+          training: whether to apply dropout.
+        """
+        y = self.convolution.convolve(x, mask, training)
+        y = self.attention(y, embedded, memory, mask, training) + self.convolution.residual(x, mask, training)
+        return y * tf.cast(self.scaling, y.dtype)
+
+    def kernels(self, dtype: tf.DType) -> dict[str, Any]:
+        """Returns the normalised kernels, which are the same at all steps."""
+        return {**self.convolution.kernels(dtype), "attention": self.attention.kernels(dtype)}
+
+    def step(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, cache: tf.Tensor,
+             kernels: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Transforms the newest position of each hypothesis, ``[batch, beam, in_channels]``; returns (it, cache)."""
+        y, cache = self.convolution.convolve_step(x, cache, kernels["convolution"])
+        y = self.attention(y, embedded, memory, kernels=kernels["attention"])
+        y += self.convolution.residual(x, kernel=kernels["projection"])
+        return y * tf.cast(self.scaling, y.dtype), cache
+
+
+class ConvS2SDecoder(AutoregressiveDecoder):
+    """Causal convolutions, each followed by attention to the source (Gehring et al. 2017).
+
+    Decoding keeps the last ``kernel width - 1`` inputs of each convolution. Any encoder will do: keys are its
+    ``outputs``, values its ``outputs_b`` or, without them, its ``outputs``. If the encoder's ``output_size`` differs
+    from ``tgt_emb_size``, a linear layer projects both.
+
+    Targets begin with the start symbol, and position t predicts target t + 1, as ``BasicSequenceLoss`` expects; with
+    ``use_start_token: False`` in the data layer, position t predicts target t, as
+    ``PaddedCrossEntropyLossWithSmoothing`` expects. With targets, the decoder returns ``logits``
+    ``[batch, time, ids or rows of the table]`` and ``outputs`` (the most likely ids ``[batch, time]``). Without
+    targets, ``outputs`` are the best ids ``[batch, length]`` and their numbers ``[batch]``.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "batch_size": Param(int, doc="Set by the model; has no effect.", unit="sentences", derived=True,
+                                minimum=1),
+            "tgt_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
+                                    minimum=1),
+            "shared_embed": Param(bool, doc="Whether target embeddings and the output layer have one table: the "
+                                  "encoder's, if it has one.", on_change=REFUSE),
+            **required_conv_params(),
+            "out_dropout_keep_prob": Param(float, doc="Keep probability of dropout before the output layer.", above=0.0,
+                                           maximum=1.0),
+            "beam_size": Param(int, doc="Number of hypotheses kept per sentence.", minimum=1, maximum=10**4,
+                               on_change=FREE),
+            "alpha": Param(float, doc="Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0,
+                           on_change=FREE),
+            "extra_decode_length": Param(int, doc="Number of tokens by which a translation may be longer than its "
+                                         "source.", unit="tokens", minimum=0, maximum=10**6, on_change=FREE),
+            "EOS_ID": Param(int, doc="Id that ends a sentence.", minimum=0, on_change=REFUSE),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            **optional_conv_params(),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the rows of the decoder's own embedding "
+                                            "table up to a multiple of 8."),
+            "pos_embed": Param(bool, True, "Whether to add position embeddings to target embeddings.",
+                               on_change=REFUSE),
+            "out_emb_size": Param((int, type(None)), None, "Number of channels before the output layer; tgt_emb_size "
+                                  "by default.", minimum=1),
+            "GO_SYMBOL": Param((int, type(None)), None, "Id that starts a sentence; evaluation and inference need it.",
+                               minimum=0, on_change=REFUSE),
+            "END_SYMBOL": Param((int, type(None)), None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
+            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
+                            "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
+            **sampling_params(),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "convs2s_decoder",
+                 mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params, path = self.params, self.params_path
+        check_padding(params, path)
+        self._begin_with_start = targets_begin_with_start(model)
+        encoder = getattr(model, "encoder", None)
+        table = getattr(encoder, "embedding", None)
+        self._uses_encoders = params["shared_embed"] and isinstance(table, SharedEmbedding)
+        self._check(table)
+        settings = conv_settings(params, path, self.make_initializer(), self.make_regularizer(), is_causal=True)
+        layers = check_layers(params["conv_nchannels_kwidth"], f"{path}/conv_nchannels_kwidth")
+        self._make_embeddings(getattr(encoder, "output_size", None), settings)
+        size, out_size = params["tgt_emb_size"], params["out_emb_size"] or params["tgt_emb_size"]
+        self.input_layer = NormalizedLayer(
+            size, layers[0][0], settings.layer, (params["embedding_dropout_keep_prob"] / size) ** 0.5)
+        inputs = [layers[0][0], *(channels for channels, _ in layers)]
+        self.layers = [DecoderLayer(before, channels, width, size, settings)
+                       for before, (channels, width) in zip(inputs[:-1], layers, strict=True)]
+        self.output_layer = NormalizedLayer(inputs[-1], out_size, settings.layer, inputs[-1] ** -0.5)
+        self.vocabulary_layer = None if params["shared_embed"] else NormalizedLayer(
+            out_size, params["tgt_vocab_size"], settings.layer, (params["out_dropout_keep_prob"] / out_size) ** 0.5)
+
+    def _check(self, table: Any) -> None:
+        params, path, problems = self.params, self.params_path, []
+        size, out_size = params["tgt_emb_size"], params["out_emb_size"]
+        if params["shared_embed"] and out_size not in (None, size):
+            problems.append(f"'{path}/out_emb_size' is {out_size}, but must be tgt_emb_size ({size}), because the "
+                            "output layer shares the embedding table: set shared_embed to False to choose another.")
+        if self._uses_encoders and (table.hidden_size != size or table.rows < params["tgt_vocab_size"]):
+            problems.append(
+                f"'{path}' has {params['tgt_vocab_size']} ids and tgt_emb_size {size}, but the encoder's embedding "
+                f"table, which the decoder shares, has {table.rows} ids of size {table.hidden_size}: set the same "
+                "vocabulary and size for both, or shared_embed to False.")
+        if params["GO_SYMBOL"] is None and not (self.mode == "train" and self._begin_with_start):
+            problems.append(f"'{path}/GO_SYMBOL' is missing: give the id that starts a sentence.")
+        if problems:
+            raise ConfigError(problems)
+
+    def _make_embeddings(self, encoder_size: int | None, settings: ConvSettings) -> None:
+        params = self.params
+        size = params["tgt_emb_size"]
+        self.embedding = None if self._uses_encoders else SharedEmbedding(
+            params["tgt_vocab_size"], size, params["pad_embeddings_2_eight"], deviation=EMBEDDING_DEVIATION, scale=1.0)
+        self.positions = PositionEmbedding(
+            params["max_input_length"], size, EMBEDDING_DEVIATION) if params["pos_embed"] else None
+        self.source_layer = None if encoder_size in (None, size) else NormalizedLayer(
+            encoder_size, size, settings.layer, encoder_size ** -0.5)
+
+    @property
+    def end_id(self) -> int:
+        return self.params["EOS_ID"]
+
+    def _table(self) -> SharedEmbedding:
+        return self.model.encoder.embedding if self.embedding is None else self.embedding
+
+    def _memory(self, encoder_output: Mapping[str, Any]) -> SourceMemory:
+        keys = tf.cast(encoder_output["outputs"], self.dtype_of("convolution"))
+        values = encoder_output.get("outputs_b")
+        values = keys if values is None else tf.cast(values, keys.dtype)
+        mask = tf.sequence_mask(lengths_of(encoder_output), tf.shape(keys)[1])
+        if self.source_layer is not None:
+            same = keys is values
+            keys = self.source_layer(keys, mask, self.training)
+            values = keys if same else self.source_layer(values, mask, self.training)
+        elif keys.shape[-1] not in (None, self.params["tgt_emb_size"]):
+            raise ConfigError([f"'{self.params_path}/tgt_emb_size' is {self.params['tgt_emb_size']}, but the encoder's "
+                               f"outputs have {keys.shape[-1]} channels: set the same size for both, or give the "
+                               "encoder an attribute output_size."])
+        root = tf.sqrt(tf.cast(lengths_of(encoder_output), tf.float32))
+        return SourceMemory(keys, values, padding_bias(mask), tf.cast(root, keys.dtype)[:, tf.newaxis, tf.newaxis])
+
+    def _embed(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        found = self._table().lookup(ids)
+        if self.positions is not None:
+            found += self.positions(positions)
+        return tf.cast(found, self.dtype_of("convolution"))
+
+    def _logits(self, hidden: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+        hidden = tf.cast(hidden, self.compute_dtype)
+        if self.vocabulary_layer is None:
+            return self._table().logits(hidden)
+        return self.vocabulary_layer(hidden, mask, self.training)
+
+    def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        params, training = self.params, self.training
+        check_loss(self.model, self._begin_with_start, type(self).__name__)
+        inputs = decoder_inputs(ids, params["GO_SYMBOL"], self._begin_with_start)
+        mask = tf.sequence_mask(lengths, tf.shape(ids)[1])
+        embedded = drop_and_mask(self._embed(inputs, tf.range(tf.shape(ids)[1])),
+                                 params["embedding_dropout_keep_prob"], mask, training)
+        memory = self._memory(encoder_output)
+        x = self.input_layer(embedded, mask, training)
+        for layer in self.layers:
+            x = layer(x, embedded, memory, mask, training)
+        hidden = self.output_layer(x, mask, training)
+        logits = self._logits(drop_and_mask(hidden, params["out_dropout_keep_prob"], None, training), mask)
+        best = tf.argmax(mask_extra_ids(logits, params["tgt_vocab_size"]), -1, tf.int32)
+        return {"logits": logits, "outputs": [best]}
+
+    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
+        return lengths_of(encoder_output) + self.params["extra_decode_length"]
+
+    def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the source, the normalised kernels and the output matrix."""
+        dtype = self.dtype_of("convolution")
+        return {
+            "memory": self._memory(encoder_output),
+            "input": self.input_layer.normalized_kernel(dtype),
+            "layers": [layer.kernels(dtype) for layer in self.layers],
+            "output": self.output_layer.normalized_kernel(dtype),
+            "vocabulary": cast_weight(self._table().table, self.compute_dtype) if self.vocabulary_layer is None
+            else self.vocabulary_layer.normalized_kernel(self.compute_dtype),
+        }
+
+    def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> list[tf.Tensor]:
+        """Returns each layer's inputs before the first position, zeros ``[batch, beam, width - 1, channels]``."""
+        batch, dtype = tf.shape(encoder_output["outputs"])[0], self.dtype_of("convolution")
+        return [layer.convolution.initial_cache(batch, beam_size, dtype) for layer in self.layers]
+
+    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: list[tf.Tensor],
+             prepared: dict[str, Any]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        embedded = self._embed(ids, step)
+        x, grown = self.input_layer(embedded, kernel=prepared["input"]), []
+        for layer, kernels, old in zip(self.layers, prepared["layers"], cache, strict=True):
+            x, new = layer.step(x, embedded, prepared["memory"], old, kernels)
+            grown.append(new)
+        hidden = tf.cast(self.output_layer(x, kernel=prepared["output"]), self.compute_dtype)
+        if self.vocabulary_layer is not None:
+            return self.vocabulary_layer(hidden, kernel=prepared["vocabulary"]), grown
+        vocab_size = self.params["tgt_vocab_size"]
+        flat = tf.reshape(hidden, [-1, hidden.shape[-1]])
+        logits = tf.matmul(flat, prepared["vocabulary"][:vocab_size], transpose_b=True)
+        return tf.reshape(logits, tf.concat([tf.shape(ids), [vocab_size]], 0)), grown

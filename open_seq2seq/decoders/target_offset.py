@@ -1,0 +1,49 @@
+"""Where targets begin: with the start symbol, as in old configs, or with the first token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.utils.errors import ConfigError
+
+
+def targets_begin_with_start(model: Any) -> bool:
+    """Returns whether the data layer puts the start symbol before targets; True without a model or data layer."""
+    params = getattr(getattr(model, "data_layer", None), "params", {})
+    return params.get("use_start_token", True)
+
+
+def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.Tensor:
+    """Returns the inputs, ``[batch, time]``, for target ids ``[batch, time]``.
+
+    If targets begin with the start symbol, they are the inputs, and position t predicts target t + 1. Otherwise the
+    start symbol is put before them, the last position is dropped, and position t predicts target t.
+    """
+    return ids if begin_with_start else tf.pad(ids, [[0, 0], [1, 0]], constant_values=start_id)[:, :-1]
+
+
+def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
+    """Checks that a model's loss compares the decoder's logits with the targets that they predict.
+
+    Args:
+      model: the model, or None.
+      begin_with_start: whether targets begin with the start symbol.
+      decoder: name of the decoder, for the message.
+
+    Raises:
+      ConfigError: the loss compares other positions.
+    """
+    loss = getattr(model, "loss", None)
+    offset = getattr(loss, "offsets_targets", None)
+    if offset is None or offset == begin_with_start:
+        return
+    name = type(loss).__name__
+    raise ConfigError([
+        f"'data_layer_params/use_start_token' is True, so {decoder} predicts the next target at each position, but "
+        f"{name} compares each position with its own target: set use_start_token to False, or use BasicSequenceLoss "
+        "with offset_target_by_one." if begin_with_start else
+        f"'data_layer_params/use_start_token' is False, so {decoder} predicts each target at its own position, but "
+        f"{name} compares it with the next one: set use_start_token to True, or loss_params/offset_target_by_one to "
+        "False."])

@@ -1,0 +1,72 @@
+"""The attention to the source that each layer of the convolutional decoder has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.convs2s.normalized_layer import LayerSettings, NormalizedLayer
+from open_seq2seq.parts.transformer.attention import attend
+
+
+class SourceMemory(NamedTuple):
+    """What is attended to.
+
+    Attributes:
+      keys: ``[batch, source time, size]``.
+      values: ``[batch, source time, size]``.
+      bias: FP32 ``[batch, 1, 1, source time]``, -1e9 at padding.
+      root: square root of the number of source positions, ``[batch, 1, 1]``.
+    """
+
+    keys: tf.Tensor
+    values: tf.Tensor
+    bias: tf.Tensor
+    root: tf.Tensor
+
+
+class SourceAttention(Module):
+    """Dot-product attention from a decoder layer to the source (Gehring et al. 2017, §3.3).
+
+    The query is the layer's state, projected to the embedding's size, plus the target's embedding. The weighted mean of
+    the values is multiplied by the square root of the source's length, which keeps its variance, and projected back.
+
+    Args:
+      channels: number of channels of the layer.
+      size: number of channels of embeddings, keys and values.
+      scaling: factor after each sum.
+    """
+
+    def __init__(self, channels: int, size: int, settings: LayerSettings, scaling: float) -> None:
+        super().__init__(name="source_attention")
+        self.scaling = scaling
+        self.query = NormalizedLayer(channels, size, settings, channels ** -0.5)
+        self.output = NormalizedLayer(size, channels, settings, size ** -0.5)
+
+    def kernels(self, dtype: tf.DType) -> dict[str, tf.Tensor]:
+        """Returns the kernels for ``__call__`` in decoding; call this once before decoding."""
+        return {"query": self.query.normalized_kernel(dtype), "output": self.output.normalized_kernel(dtype)}
+
+    def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, mask: tf.Tensor | None = None,
+                 training: bool = False, kernels: Mapping[str, Any] | None = None) -> tf.Tensor:
+        """Adds what is attended to.
+
+        The second axis is either time or the hypotheses of a beam, which share the memory of their sentence.
+
+        Args:
+          x: the layer's state, ``[batch, time or beam, channels]``.
+          embedded: embeddings of the target, ``[batch, time or beam, size]``.
+          memory: the source.
+          mask: boolean ``[batch, time]``, False at padding, for batch statistics.
+          training: whether to use batch statistics.
+          kernels: the result of ``kernels``, if it was computed before.
+        """
+        known = kernels or {}
+        scaling = tf.cast(self.scaling, x.dtype)
+        query = (self.query(x, mask, training, known.get("query")) + embedded) * scaling
+        context = attend(query[:, tf.newaxis], memory.keys[:, tf.newaxis], memory.values[:, tf.newaxis], memory.bias)
+        context = context[:, 0] * memory.root
+        return (self.output(context, mask, training, known.get("output")) + x) * scaling

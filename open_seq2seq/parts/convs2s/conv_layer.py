@@ -1,0 +1,117 @@
+"""A gated convolution with a residual connection, the unit of the convolutional encoder and decoder."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.activations import activate_kept
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.convs2s.normalized_layer import LayerSettings, NormalizedLayer
+from open_seq2seq.parts.convs2s.utils import Activation
+from open_seq2seq.parts.dropout import keep_mask, keep_scale
+
+
+class ConvSettings(NamedTuple):
+    """What all convolutions of an encoder or decoder have in common.
+
+    Attributes:
+      layer: settings of linear layers and convolutions.
+      activation: function of ``[…, inputs_per_output · channels]`` that returns ``[…, channels]``, or None.
+      inputs_per_output: number of the activation's inputs for each output, 1 or 2.
+      keep_prob: keep probability of dropout before each convolution.
+      scaling: factor after each residual connection.
+      is_causal: whether a position sees no later positions.
+    """
+
+    layer: LayerSettings
+    activation: Activation | None
+    inputs_per_output: int
+    keep_prob: float
+    scaling: float
+    is_causal: bool
+
+
+def drop_and_mask(x: tf.Tensor, keep_prob: float, mask: tf.Tensor | None, training: bool) -> tf.Tensor:
+    """Applies dropout, and sets positions of ``[batch, time, channels]`` to zero where ``mask`` is False."""
+    rate = 1.0 - keep_prob
+    drops = training and rate > 0.0
+    if mask is None and not drops:
+        return x
+    keep = None if mask is None else mask[:, :, tf.newaxis]
+    if drops:
+        drawn = keep_mask(tf.shape(x), rate)
+        keep = drawn if keep is None else drawn & keep
+    return activate_kept(x, None, keep, keep_scale(rate, training))
+
+
+class ConvLayer(Module):
+    """Dropout, convolution and activation; the residual input is projected if the number of channels changes.
+
+    Args:
+      in_channels: number of input channels.
+      channels: number of output channels.
+      width: number of filter taps.
+    """
+
+    def __init__(self, in_channels: int, channels: int, width: int, settings: ConvSettings) -> None:
+        super().__init__(name="conv_layer")
+        self.settings = settings
+        self.in_channels = in_channels
+        self.width = width
+        keep = settings.keep_prob
+        self.convolution = NormalizedLayer(
+            in_channels, settings.inputs_per_output * channels, settings.layer,
+            math.sqrt(2.0 * settings.inputs_per_output * keep / (width * in_channels)), width, settings.is_causal)
+        self.projection = None if in_channels == channels else NormalizedLayer(
+            in_channels, channels, settings.layer, in_channels ** -0.5)
+
+    def convolve(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
+        """Returns the activation of ``[batch, time, in_channels]``, ``[batch, time, channels]``, without residual.
+
+        Args:
+          x: the layer's input.
+          mask: boolean ``[batch, time]``, False at padding, which does not affect other positions.
+          training: whether to apply dropout.
+        """
+        sees_padding = self.width > 1 and not self.settings.is_causal
+        dropped = drop_and_mask(x, self.settings.keep_prob, mask if sees_padding else None, training)
+        return self._activated(self.convolution(dropped, mask, training))
+
+    def residual(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
+                 kernel: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns the layer's input with the layer's number of channels; see ``NormalizedLayer``."""
+        return x if self.projection is None else self.projection(x, mask, training, kernel)
+
+    def __call__(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
+        """Transforms ``[batch, time, in_channels]``; see ``convolve``."""
+        y = self.convolve(x, mask, training) + self.residual(x, mask, training)
+        return y * tf.cast(self.settings.scaling, y.dtype)
+
+    def kernels(self, dtype: tf.DType) -> dict[str, Any]:
+        """Returns the kernels for ``step``; call this once before decoding."""
+        return {"convolution": self.convolution.normalized_kernel(dtype),
+                "projection": None if self.projection is None else self.projection.normalized_kernel(dtype)}
+
+    def initial_cache(self, batch: tf.Tensor, beam: int, dtype: tf.DType) -> tf.Tensor:
+        """Returns the inputs before the first position: zeros ``[batch, beam, width - 1, in_channels]``."""
+        return tf.zeros(tf.stack([batch, beam, self.width - 1, self.in_channels]), dtype)
+
+    def convolve_step(self, x: tf.Tensor, cache: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Convolves the newest position of each hypothesis with those before it, as ``convolve`` does.
+
+        Args:
+          x: the newest inputs, ``[batch, beam, in_channels]``.
+          cache: the inputs before, ``[batch, beam, width - 1, in_channels]``.
+          kernel: the convolution's normalised kernel.
+
+        Returns:
+          (activation ``[batch, beam, channels]``, new cache).
+        """
+        window = tf.concat([cache, x[:, :, tf.newaxis]], 2)
+        return self._activated(self.convolution.step(window, kernel)), window[:, :, 1:]
+
+    def _activated(self, y: tf.Tensor) -> tf.Tensor:
+        return y if self.settings.activation is None else self.settings.activation(y)

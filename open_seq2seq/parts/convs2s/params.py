@@ -1,0 +1,71 @@
+"""Parameters that the convolutional encoder and decoder have in common, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.parts.convs2s.conv_layer import ConvSettings
+from open_seq2seq.parts.convs2s.normalized_layer import NORMALIZATIONS, LayerSettings
+from open_seq2seq.parts.convs2s.utils import gated_linear_units, inputs_per_output
+from open_seq2seq.utils.errors import ConfigError
+
+EMBEDDING_DEVIATION = 0.1
+
+
+def required_conv_params() -> dict[str, Any]:
+    """Returns the declarations of the required parameters."""
+    return {
+        "conv_nchannels_kwidth": Param(list, doc="Convolutions, each a pair (channels, kernel width)."),
+        "embedding_dropout_keep_prob": Param(float, doc="Keep probability of dropout for embeddings.", above=0.0,
+                                             maximum=1.0),
+        "hidden_dropout_keep_prob": Param(float, doc="Keep probability of dropout before each convolution.", above=0.0,
+                                          maximum=1.0),
+    }
+
+
+def optional_conv_params() -> dict[str, Any]:
+    """Returns the declarations of the optional parameters."""
+    return {
+        "max_input_length": Param(int, 128, "Number of position embeddings; positions from there on share the last "
+                                  "one.", "tokens", minimum=1, maximum=10**6),
+        "PAD_SYMBOL": Param(int, 0, "Id of padding; must be 0."),
+        "conv_activation": Param((callable, str, type(None)), gated_linear_units, "Function after each convolution. It "
+                                 "may halve the number of channels, as gated_linear_units does; the convolution then "
+                                 "has twice as many.", names="convs2s_activation", on_change=REFUSE),
+        "normalization_type": Param(NORMALIZATIONS, "weight_norm", "weight_norm: of all kernels but embeddings. "
+                                    "batch_norm, layer_norm: of the outputs of all linear layers and convolutions.",
+                                    on_change=REFUSE),
+        "scaling_factor": Param(float, math.sqrt(0.5), "Factor after each residual connection and other sum of two "
+                                "activations.", above=0.0, on_change=REFUSE),
+        "init_var": Param((float, type(None)), None, "Standard deviation of the initial values of all kernels but "
+                          "embeddings; by default it depends on the size of each.", above=0.0),
+    }
+
+
+def check_padding(params: Mapping[str, Any], path: str) -> None:
+    """Raises ConfigError unless ``PAD_SYMBOL`` is 0."""
+    if params["PAD_SYMBOL"] != 0:
+        raise ConfigError([f"'{path}/PAD_SYMBOL' must be 0, got {params['PAD_SYMBOL']}."])
+
+
+def conv_settings(params: Mapping[str, Any], path: str, initializer: Any, regularizer: Any,
+                  is_causal: bool) -> ConvSettings:
+    """Returns the settings of all convolutions.
+
+    Args:
+      params: the checked parameters of the encoder or decoder.
+      path: their path in the config, for messages.
+      initializer: the configured initialiser of kernels, or None.
+      regularizer: the configured regulariser of kernels, or None.
+      is_causal: whether a position sees no later positions.
+
+    Raises:
+      ConfigError: the activation is invalid.
+    """
+    activation = params["conv_activation"]
+    layer = LayerSettings(params["normalization_type"], params["init_var"], initializer, regularizer)
+    return ConvSettings(layer, activation, inputs_per_output(activation, f"{path}/conv_activation"),
+                        params["hidden_dropout_keep_prob"], params["scaling_factor"], is_causal)
