@@ -96,6 +96,7 @@ class TransformerEncoder(Encoder):
         params = self.params
         norm_params = check_norm_params(params["norm_params"], f"{self.params_path}/norm_params")
         check_heads(params, self.params_path)
+        self.output_size = params["hidden_size"]
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
         self.embedding = SharedEmbedding(
             params["src_vocab_size"], params["hidden_size"], params["pad_embeddings_2_eight"])

@@ -1,4 +1,4 @@
-"""Additive attention for recurrent decoders, optionally location-aware."""
+"""Attention for recurrent decoders: additive, location-aware, or by a product of query and key."""
 
 from __future__ import annotations
 
@@ -116,3 +116,145 @@ class AdditiveAttention(Module):
         found = convolve(rows, tf.convert_to_tensor(self.place_filters), [1], "SAME", [1]) + self.place_bias
         found = times_matrix(found, tf.convert_to_tensor(self.place_kernel))
         return tf.reshape(found, tf.concat([shape, [found.shape[-1]]], 0))
+
+
+@tf.custom_gradient
+def additive_scores(queries: tf.Tensor, keys: tf.Tensor, vector: tf.Tensor) -> Any:
+    """Returns ``vector · tanh(query + key)`` for each query and key.
+
+    The sums inside the tanh are computed for one query of each example at a time, again in the backward pass, so that
+    no tensor ``[batch, queries, source, units]`` is ever in memory.
+
+    Args:
+      queries: ``[batch, queries, units]``, projected and with the bias, in the compute dtype.
+      keys: ``[batch, source, units]`` in the compute dtype.
+      vector: ``[units]`` FP32.
+
+    Returns:
+      ``[batch, queries, source]`` FP32.
+    """
+    column = tf.cast(vector, keys.dtype)[:, tf.newaxis]
+    by_query, count = tf.transpose(queries, [1, 0, 2]), tf.shape(queries)[1]
+
+    def squashed(number: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(by_query[number][:, tf.newaxis] + keys)
+
+    def body(number: tf.Tensor, scores: tf.TensorArray) -> Any:
+        row = tf.cast(times_matrix(squashed(number), column)[..., 0], tf.float32)
+        return number + 1, scores.write(number, row)
+
+    start = tf.TensorArray(tf.float32, count, element_shape=[keys.shape[0], keys.shape[1]])
+    _, scores = tf.while_loop(lambda number, _: number < count, body, (tf.constant(0), start))
+
+    def grad(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        given = tf.transpose(tf.cast(dy, keys.dtype), [1, 0, 2])
+
+        def back(number: tf.Tensor, found: tf.TensorArray, d_keys: tf.Tensor, d_vector: tf.Tensor) -> Any:
+            d_query, d_inside, d_row = additive_gradient(squashed(number), column[:, 0], given[number])
+            return number + 1, found.write(number, d_query), d_keys + tf.cast(d_inside, tf.float32), d_vector + d_row
+
+        found = tf.TensorArray(keys.dtype, count, element_shape=[keys.shape[0], keys.shape[2]])
+        first = (tf.constant(0), found, tf.zeros(tf.shape(keys)), tf.zeros_like(vector))
+        _, found, d_keys, d_vector = tf.while_loop(lambda number, *_: number < count, back, first)
+        return tf.transpose(found.stack(), [1, 0, 2]), tf.cast(d_keys, keys.dtype), d_vector
+
+    return tf.transpose(scores.stack(), [1, 0, 2]), grad
+
+
+def additive_gradient(squashed: tf.Tensor, vector: tf.Tensor, d_scores: tf.Tensor,
+                      ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the gradients of ``vector · tanh(query + key)`` for one query of each example.
+
+    Args:
+      squashed: the tanh, ``[batch, source, units]``.
+      vector: ``[units]`` in the compute dtype.
+      d_scores: gradients of the scores, ``[batch, source]`` in the compute dtype.
+
+    Returns:
+      (gradients of the query ``[batch, units]``, of the keys ``[batch, source, units]``, of the vector ``[units]``
+      FP32).
+    """
+    d_inside = (1.0 - squashed * squashed) * (d_scores[:, :, tf.newaxis] * vector)
+    flat = tf.reshape(squashed, [-1, squashed.shape[-1]])
+    d_vector = tf.matmul(tf.reshape(d_scores, [1, -1]), flat)[0]
+    return tf.reduce_sum(d_inside, 1), d_inside, tf.cast(d_vector, tf.float32)
+
+
+class GlobalAttention(Module):
+    """Attention over the whole source, with additive scores or scores by a product.
+
+    * ``bahdanau``: ``v · tanh(key + query)`` (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473). Normalised, ``v``
+      has a learned norm and there is a bias inside the tanh (Salimans and Kingma 2016,
+      https://arxiv.org/abs/1602.07868).
+    * ``luong``: ``query · key`` (Luong et al. 2015, https://arxiv.org/abs/1508.04025). Scaled, it is multiplied by a
+      learned scalar.
+
+    Args:
+      kind: ``bahdanau`` or ``luong``.
+      units: size of the space in which keys and queries are compared; for ``luong``, ``query_size``.
+      normalized: whether ``bahdanau`` is normalised or ``luong`` scaled.
+    """
+
+    def __init__(self, kind: str, memory_size: int, query_size: int, units: int, normalized: bool = False,
+                 initializer: Any = None, regularizer: Any = None) -> None:
+        super().__init__(name="attention")
+        self.memory_kernel = self.weight([memory_size, units], initializer, regularizer=regularizer)
+        self.is_additive, self.units, self.normalized = kind == "bahdanau", units, normalized
+        if self.is_additive:
+            self.query_kernel = self.weight([query_size, units], initializer, regularizer=regularizer)
+            self.score_vector = self.weight([units, 1], initializer)
+        if normalized:
+            scale = units ** -0.5 if self.is_additive else 1.0
+            self.score_scale = self.weight([], lambda _: tf.constant(scale))
+        if normalized and self.is_additive:
+            self.bias = self.weight([units], "zeros")
+
+    def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
+        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
+        kernel = self.memory_kernel
+        # The scale of the scores is applied to the keys, once for all queries.
+        scaled = kernel * self.score_scale if self.normalized and not self.is_additive else kernel
+        keys = times_matrix(values, tf.cast(scaled, values.dtype))
+        return Memory(keys, values, tf.sequence_mask(lengths, tf.shape(values)[1]))
+
+    def direction(self) -> tf.Tensor:
+        """Returns the vector ``v`` of additive scores, ``[units]`` FP32."""
+        vector = tf.convert_to_tensor(self.score_vector)[:, 0]
+        return vector * (self.score_scale / tf.norm(vector)) if self.normalized else vector
+
+    def project(self, queries: tf.Tensor) -> tf.Tensor:
+        """Returns queries ``[…, query_size]`` as they are compared with the keys, ``[…, units]``."""
+        if not self.is_additive:
+            return queries
+        projected = times_matrix(queries, cast_weight(self.query_kernel, queries.dtype))
+        return projected + tf.cast(self.bias, queries.dtype) if self.normalized else projected
+
+    def weights(self, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
+        """Returns the weights that ``fed_recurrence.FedWeights`` has as ``attention``."""
+        if not self.is_additive:
+            return ()
+        bias = tf.convert_to_tensor(self.bias) if self.normalized else tf.zeros([self.units])
+        return cast_weight(self.query_kernel, dtype), bias, self.direction()
+
+    def __call__(self, queries: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor]:
+        """Attends once for each query.
+
+        Args:
+          queries: ``[batch, queries, query_size]`` in the compute dtype.
+          memory: the source.
+
+        Returns:
+          (contexts ``[batch, queries, memory_size]``, attention weights ``[batch, queries, source]`` FP32).
+        """
+        queries = self.project(queries)
+        if self.is_additive:
+            scores = additive_scores(queries, memory.keys, self.direction())
+        else:
+            scores = tf.cast(tf.matmul(queries, memory.keys, transpose_b=True), tf.float32)
+        weights = masked_softmax(scores, memory.held[:, tf.newaxis])
+        return tf.matmul(tf.cast(weights, memory.values.dtype), memory.values), weights
+
+
+def masked_softmax(scores: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
+    """Returns the softmax over the places where ``held`` is True, and zeros elsewhere, even if there are none."""
+    return tf.where(held, tf.nn.softmax(tf.where(held, scores, -1e9)), 0.0)

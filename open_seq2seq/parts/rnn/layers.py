@@ -56,10 +56,11 @@ class Direction(Module):
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: whether to use cuDNN if it supports the cell; the weights are the same.
+      gate_bias: initial bias of an LSTM's forget gate or of a GRU's update and reset gates; by default 1 and 0.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
-                 regularizer: Any = None, use_cudnn: bool = True) -> None:
+                 regularizer: Any = None, use_cudnn: bool = True, gate_bias: float | None = None) -> None:
         super().__init__(name="direction")
         self.cell: Cell = CELLS[cell_type]
         self.hidden_size = hidden_size
@@ -72,24 +73,38 @@ class Direction(Module):
         if cell_type == "classic_gru":
             self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
 
-        def start(shape: Sequence[int]) -> tf.Tensor:  # initially, the forget gate is open
-            parts = [tf.zeros([hidden_size]), tf.ones([hidden_size]), tf.zeros([shape[0] - 2 * hidden_size])]
+        is_lstm = self.cell.num_states == 2
+        opened = float(is_lstm) if gate_bias is None else gate_bias
+
+        def start(shape: Sequence[int]) -> tf.Tensor:  # an LSTM's forget gate is open initially
+            first = 0.0 if is_lstm else opened
+            parts = [tf.fill([hidden_size], first), tf.fill([hidden_size], opened),
+                     tf.zeros([shape[0] - 2 * hidden_size])]
             return tf.concat(parts, 0)
 
         if cell_type == "layernorm_lstm":
             self.scale = self.weight([5 * hidden_size], "ones")
             self.offset = self.weight([5 * hidden_size], start)
         else:
-            self.bias = self.weight([columns], start if cell_type == "lstm" else "zeros")
+            self.bias = self.weight([columns], start)
         if cell_type == "gru":
             self.recurrent_bias = self.weight([hidden_size], "zeros")
 
     def project(self, rows: tf.Tensor) -> tf.Tensor:
         """Projects inputs ``[rows, input]`` to ``[rows, gates · hidden]``, including the bias, in the compute dtype."""
-        projected = tf.matmul(rows, cast_weight(self.kernel, rows.dtype))
+        return self.with_bias(tf.matmul(rows, cast_weight(self.kernel, rows.dtype)))
+
+    def with_bias(self, projected: tf.Tensor) -> tf.Tensor:
+        """Adds the bias, if the cell has one, to products ``[rows, gates · hidden]``."""
         if self.cell.name == "layernorm_lstm":
             return projected
         return add_bias(projected, tf.convert_to_tensor(self.bias))
+
+    def bias_or_zeros(self) -> tf.Tensor:
+        """Returns the bias ``[gates · hidden]`` FP32, zeros if the cell has none."""
+        if self.cell.name == "layernorm_lstm":
+            return tf.zeros([self.cell.gates * self.hidden_size])
+        return tf.convert_to_tensor(self.bias)
 
     def step_weights(self, dtype: tf.DType) -> list[tf.Tensor]:
         """Returns the weights for ``Cell.step``: matrices in ``dtype``, the others in FP32."""
@@ -146,15 +161,17 @@ class RecurrentLayer(Module):
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: see ``Direction``.
+      gate_bias: see ``Direction``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
-                 initializer: Any = None, regularizer: Any = None, use_cudnn: bool = True) -> None:
+                 initializer: Any = None, regularizer: Any = None, use_cudnn: bool = True,
+                 gate_bias: float | None = None) -> None:
         super().__init__(name="recurrent_layer")
         self.output_size = hidden_size * (2 if bidirectional else 1)
 
         def direction() -> Direction:
-            return Direction(input_size, hidden_size, cell_type, initializer, regularizer, use_cudnn)
+            return Direction(input_size, hidden_size, cell_type, initializer, regularizer, use_cudnn, gate_bias)
 
         self.forward, self.backward = direction(), direction() if bidirectional else None
 

@@ -45,7 +45,7 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
     return list(run(x, *states, *weights))
 
 
-def _turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any) -> Any:
+def turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any) -> Any:
     """Runs ``body`` for all steps, ``STEPS_AT_ONCE`` per loop iteration, and the remaining steps one by one.
 
     Args:
@@ -65,7 +65,8 @@ def _turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any
     return carried
 
 
-def _array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.TensorArray:
+def step_array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.TensorArray:
+    """Returns an array for a tensor of the shape ``like`` from each of ``steps`` steps."""
     return tf.TensorArray(dtype, steps, element_shape=tf.TensorShape(like), clear_after_read=False)
 
 
@@ -73,9 +74,9 @@ def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tup
     """Returns (histories of the states ``[time + 1, batch, hidden]``, the initial state first; saved tensors)."""
     steps, kept = tf.shape(x)[0], _kept_types(cell, x)
     rows, hidden = states[0].shape
-    histories = tuple(_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
+    histories = tuple(step_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
                       for state, dtype in zip(states, kept, strict=True))
-    saved = tuple(_array(tf.float32 if wide else x.dtype, steps, [rows, columns * hidden])
+    saved = tuple(step_array(tf.float32 if wide else x.dtype, steps, [rows, columns * hidden])
                   for columns, wide in cell.saved)
 
     def body(step: tf.Tensor, carried: Any) -> Any:
@@ -85,7 +86,7 @@ def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tup
                           for array, state, dtype in zip(histories, new, kept, strict=True))
         return new, histories, tuple(array.write(step, value) for array, value in zip(saved, keep, strict=True))
 
-    _, histories, saved = _turns(steps, body, (tuple(states), histories, saved))
+    _, histories, saved = turns(steps, body, (tuple(states), histories, saved))
     return [array.stack() for array in histories], tuple(array.stack() for array in saved)
 
 
@@ -98,7 +99,8 @@ def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histor
     """Returns the gradients of ``x``, the initial states and the weights."""
     steps, hidden = tf.shape(x)[0], first[0].shape[-1]
     rows = (x.shape[1], hidden)
-    arrays = (_array(x.dtype, steps, x.shape[1:]), *(_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))
+    arrays = (step_array(x.dtype, steps, x.shape[1:]),
+              *(step_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))
     sums = tuple(tf.zeros_like(weight) for weight in weights[len(weights) - cell.num_sums:])
     d_states = tuple(tf.zeros_like(state) for state in first)
 
@@ -113,7 +115,7 @@ def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histor
                        for array, value in zip(arrays, (found.x, *found.rows), strict=True))
         return found.states, arrays, tuple(a + b for a, b in zip(sums, found.sums, strict=True))
 
-    d_states, arrays, sums = _turns(steps, body, (d_states, arrays, sums))
+    d_states, arrays, sums = turns(steps, body, (d_states, arrays, sums))
     dx, *row_gradients = (array.stack() for array in arrays)
 
     def flat(tensor: tf.Tensor) -> tf.Tensor:

@@ -46,16 +46,22 @@ WEIGHTS = {
 }
 
 
+def step(cell_type, x, states, weights):
+    """Returns the states after one step of one example; the output comes first."""
+    if cell_type in ("lstm", "layernorm_lstm"):
+        return (_lstm if cell_type == "lstm" else _layer_norm_lstm)(x, *states, *weights)
+    return ((_gru if cell_type == "gru" else _classic_gru)(x, *states, *weights),)
+
+
+def zeros(cell_type, hidden):
+    """Returns the states before the first step."""
+    return tuple(tf.zeros([hidden], tf.float64) for _ in range(2 if "lstm" in cell_type else 1))
+
+
 def run(cell_type, x, weights, hidden):
     """Returns the outputs ``[time, hidden]`` of one example ``[time, input]``, all float64."""
-    h = c = tf.zeros([hidden], tf.float64)
-    outputs = []
-    for step in range(x.shape[0]):
-        if cell_type == "lstm":
-            h, c = _lstm(x[step], h, c, *weights)
-        elif cell_type == "layernorm_lstm":
-            h, c = _layer_norm_lstm(x[step], h, c, *weights)
-        else:
-            h = (_gru if cell_type == "gru" else _classic_gru)(x[step], h, *weights)
-        outputs.append(h)
+    states, outputs = zeros(cell_type, hidden), []
+    for number in range(x.shape[0]):
+        states = step(cell_type, x[number], states, weights)
+        outputs.append(states[0])
     return tf.stack(outputs)

@@ -1,0 +1,243 @@
+"""Recurrent decoders with attention for translation, among them that of GNMT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.parts.dense import times_matrix
+from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.attention import GlobalAttention
+from open_seq2seq.parts.rnn.attentive import AttentiveStack, AttentiveState
+from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params
+from open_seq2seq.parts.rnn.residual import ResidualLayer
+from open_seq2seq.utils.errors import ConfigError
+
+_GNMT = ("gnmt", "gnmt_v2")
+
+
+def _search_params() -> dict[str, Any]:
+    return with_change(FREE, {
+        "beam_width": Param(int, 1, "Number of hypotheses kept per sentence; 1 is greedy search.", minimum=1,
+                            maximum=10**4),
+        "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0),
+        "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_width, or any number of "
+                        "samples.", minimum=1, maximum=10**4),
+        "max_length_factor": Param(float, 2.0, "Longest translation, relative to the length of its source.",
+                                   "tokens per token", above=0.0, maximum=1000.0),
+        **sampling_params(),
+    })
+
+
+class RNNDecoderWithAttention(AutoregressiveDecoder):
+    """Recurrent layers that attend to the source.
+
+    With ``bahdanau`` and ``luong``, the last layer's output is the query, and the logits are computed from the context
+    alone. With ``gnmt`` and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the first layer's output is
+    the query of normalised ``bahdanau`` attention; the layers above read the output of the layer below and the context,
+    of the step before in ``gnmt``, of the same step in ``gnmt_v2``.
+
+    By ``input_feeding``, the first layer also reads the context of the step before. Without it, training computes whole
+    layers over time and all steps of the attention at once.
+
+    Targets are ids ``[batch, time]`` that begin with GO_SYMBOL and end with END_SYMBOL; the logits at position t
+    predict the id at t + 1 (``offset_target_by_one`` in ``BasicSequenceLoss``). With targets, the decoder returns
+    ``logits`` ``[batch, time, vocabulary]``, ``outputs`` (the most likely ids ``[batch, time]``), and ``alignments``
+    ``[batch, time, 1, source]``. Without targets, ``outputs`` are the best ids ``[batch, length]``.
+    """
+
+    beam_size_param = "beam_width"
+    alpha_param = "length_penalty"
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "GO_SYMBOL": Param(int, doc="Id that starts a sentence.", minimum=0, on_change=REFUSE),
+            "END_SYMBOL": Param(int, doc="Id that ends a sentence.", minimum=0, on_change=REFUSE),
+            "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
+                                    minimum=2),
+            "tgt_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
+            "attention_layer_size": Param(int, doc="Size of the space in which keys and queries are compared; for "
+                                          "luong, num_units.", minimum=1),
+            "attention_type": Param(["bahdanau", "luong", "gnmt", "gnmt_v2"], doc="Kind of attention.",
+                                    on_change=REFUSE),
+            "core_cell": core_cell_params()["core_cell"],
+            "decoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
+            "decoder_use_skip_connections": Param(
+                bool, doc="Whether layers add their input, without the context, to their output: from the second layer "
+                "on, or in gnmt and gnmt_v2 from the third.", on_change=REFUSE),
+            "batch_size": Param(int, doc="Set by the model; has no effect.", unit="sentences", derived=True,
+                                minimum=1),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            "core_cell_params": Param(dict, {}, "Arguments of the cell: num_units (required), and for LSTMs optionally "
+                                      "forget_bias."),
+            "bahdanau_normalize": Param(bool, False, "Whether bahdanau has a learned norm and bias.",
+                                        on_change=REFUSE),
+            "luong_scale": Param(bool, False, "Whether luong multiplies the scores by a learned number.",
+                                 on_change=REFUSE),
+            "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the step before, as "
+                                   "in the original toolkit. Without it, training computes whole layers over time; "
+                                   "with gnmt_v2, this is the form of NVIDIA's GNMT v2 in PyTorch.", on_change=REFUSE),
+            "decoder_dp_input_keep_prob": Param(float, 1.0, "Keep probability of dropout before each layer.",
+                                                above=0.0, maximum=1.0),
+            "decoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
+                                                 above=0.0, maximum=1.0),
+            "weight_tied": Param(bool, False, "Whether the output projection is the table of the embeddings; the last "
+                                 "layer then has tgt_emb_size units.", on_change=REFUSE),
+            "share_source_embedding": Param(bool, False, "Whether to use the encoder's table of embeddings; source and "
+                                            "target then need the same vocabulary.", on_change=REFUSE),
+            "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default its "
+                                  "output_size.", minimum=1),
+            "PAD_SYMBOL": Param(int, 0, "Accepted for old configs; has no effect, because lengths mark padding.",
+                                on_change=FREE),
+            "time_major": Param(bool, False, "Accepted for old configs; has no effect, because the layout does not "
+                                "change the results.", on_change=FREE),
+            "use_swap_memory": Param(bool, False, "Accepted for old configs; has no effect, because the loop keeps "
+                                     "little in memory.", on_change=FREE),
+            **_search_params(),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        params = self.params
+        cell_params, problems = checked_cell_params(params, self.params_path)
+        size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
+        problems = problems or self._problems(cell_params["num_units"], size)
+        if problems:
+            raise ConfigError(problems)
+        self._initializer, self._regularizer = self.make_initializer(), self.make_regularizer()
+        self.stack = self._make_stack(cell_params, size)
+        table = [params["tgt_vocab_size"], params["tgt_emb_size"]]
+        if not params["share_source_embedding"]:
+            self.embedding = self.weight(table, self._initializer)
+        if not params["weight_tied"]:
+            self.output_kernel = self.weight([self.stack.output_size, params["tgt_vocab_size"]], self._initializer,
+                                             regularizer=self._regularizer)
+
+    def _problems(self, units: int, memory_size: int | None) -> list[str]:
+        """Returns the problems in combinations of valid parameters, one sentence each."""
+        params, path = self.params, self.params_path
+        kind, layers = params["attention_type"], params["decoder_layers"]
+        problems = []
+        if memory_size is None:
+            problems.append(f"'{path}/encoder_size' is missing: set it, because the encoder has no output_size.")
+        ids = params["tgt_vocab_size"]
+        problems += [f"'{path}/{name}' must be below the number of ids ({ids}), got {params[name]}."
+                     for name in ("GO_SYMBOL", "END_SYMBOL") if params[name] >= ids]
+        if not getattr(getattr(self.model, "data_layer", None), "params", {}).get("use_start_token", True):
+            problems.append("'data_layer_params/use_start_token' must be True, because a recurrent decoder reads "
+                            "GO_SYMBOL before the first id of a target.")
+        if kind in _GNMT and layers < 2:
+            problems.append(f"'{path}/decoder_layers' must be at least 2 with attention_type {kind}, got {layers}.")
+        if kind == "luong" and units != params["attention_layer_size"]:
+            problems.append(f"'{path}/attention_layer_size' must be num_units ({units}) with attention_type luong, got "
+                            f"{params['attention_layer_size']}.")
+        for name, wanted in (("bahdanau_normalize", "bahdanau"), ("luong_scale", "luong")):
+            if params[name] and kind != wanted and not (kind in _GNMT and wanted == "bahdanau"):
+                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or choose "
+                                f"{wanted}.")
+        if params["weight_tied"] and kind not in _GNMT and memory_size not in (None, params["tgt_emb_size"]):
+            problems.append(f"'{path}/tgt_emb_size' must be {memory_size} with weight_tied, got "
+                            f"{params['tgt_emb_size']}: with {kind} attention, the logits are computed from the "
+                            "context, which has as many channels as the encoder's output.")
+        return problems
+
+    def _make_stack(self, cell_params: dict[str, Any], memory_size: int) -> AttentiveStack:
+        params, layers, units = self.params, [], cell_params["num_units"]
+        is_gnmt = params["attention_type"] in _GNMT
+        num_inner = 1 if is_gnmt else params["decoder_layers"]
+        drops = (1.0 - params["decoder_dp_input_keep_prob"], 1.0 - params["decoder_dp_output_keep_prob"])
+        size = params["tgt_emb_size"] + (memory_size if params["input_feeding"] else 0)
+        for number in range(params["decoder_layers"]):
+            last = number == params["decoder_layers"] - 1
+            size += memory_size if number >= num_inner else 0
+            own = {**cell_params, "num_units": params["tgt_emb_size"]} if last and is_gnmt and params["weight_tied"] \
+                else cell_params
+            direction = params["core_cell"].layer(own, size, self._initializer, self._regularizer)
+            skips = params["decoder_use_skip_connections"] and direction.hidden_size == units
+            layers.append(ResidualLayer(direction, skips and number >= (2 if is_gnmt else 1), *drops))
+            size = direction.hidden_size
+        normalized = is_gnmt or params["bahdanau_normalize"] or params["luong_scale"]
+        kind = "luong" if params["attention_type"] == "luong" else "bahdanau"
+        attention = GlobalAttention(
+            kind, memory_size, layers[num_inner - 1].output_size, params["attention_layer_size"], normalized,
+            self._initializer, self._regularizer)
+        return AttentiveStack(layers, attention, num_inner, memory_size, params["input_feeding"],
+                              params["attention_type"] == "gnmt")
+
+    def _table(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        """Returns the table of the embeddings, ``[ids, tgt_emb_size]`` FP32.
+
+        Raises:
+          ConfigError: the encoder's table is to be used, but there is none or one of another size.
+        """
+        if not self.params["share_source_embedding"]:
+            return tf.convert_to_tensor(self.embedding)
+        table = encoder_output.get("embedding_table")
+        wanted = [self.params["tgt_vocab_size"], self.params["tgt_emb_size"]]
+        if table is None or list(table.shape) != wanted:
+            found = "none" if table is None else f"one of shape {list(table.shape)}"
+            raise ConfigError([f"'{self.params_path}/share_source_embedding' needs a table of shape {wanted} from the "
+                               f"encoder, which has {found}: use the same vocabulary and embedding size for source and "
+                               "target, or set it to False."])
+        return table
+
+    def _embed(self, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.gather(table, ids), self.dtype_of("recurrence"))
+
+    def _projection(self, table: tf.Tensor) -> tf.Tensor:
+        """Returns the matrix ``[output_size, vocabulary]`` of the logits in the compute dtype."""
+        if self.params["weight_tied"]:
+            return tf.cast(tf.transpose(table), self.compute_dtype)
+        return cast_weight(self.output_kernel, self.compute_dtype)
+
+    def _memory(self, encoder_output: Mapping[str, Any]) -> Any:
+        source = tf.cast(encoder_output["outputs"], self.dtype_of("recurrence"))
+        return self.stack.memory(source, lengths_of(encoder_output))
+
+    def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        table = self._table(encoder_output)
+        x, weights = self.stack(self._embed(table, tf.transpose(ids)), lengths, self._memory(encoder_output),
+                                self.training)
+        hidden = tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype)
+        logits = times_matrix(hidden, self._projection(table))
+        return {"logits": logits, "outputs": [tf.argmax(logits, -1, tf.int32)],
+                "alignments": tf.transpose(weights, [1, 0, 2])[:, :, tf.newaxis]}
+
+    def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
+        # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
+        lengths = tf.cast(lengths_of(encoder_output), tf.float32)
+        return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32)
+
+    def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the memory of the source, the table of the embeddings, and the cast projection."""
+        table = self._table(encoder_output)
+        return {"memory": self._memory(encoder_output), "table": table, "projection": self._projection(table)}
+
+    def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> AttentiveState:
+        source = tf.cast(encoder_output["outputs"], self.dtype_of("recurrence"))
+        return self.stack.initial_state(source, beam_size)
+
+    def step(self, ids: tf.Tensor, step: tf.Tensor, cache: AttentiveState,
+             prepared: dict[str, Any]) -> tuple[tf.Tensor, AttentiveState]:
+        output, state = self.stack.step(self._embed(prepared["table"], ids), cache, prepared["memory"])
+        return times_matrix(tf.cast(output, self.compute_dtype), prepared["projection"]), state
+
+    def _outputs(self, result: Any) -> list[tf.Tensor]:
+        return [result.ids[:, 0]]
+
+
+class BeamSearchRNNDecoderWithAttention(RNNDecoderWithAttention):
+    """``RNNDecoderWithAttention`` under the name by which old configs choose beam search for inference."""

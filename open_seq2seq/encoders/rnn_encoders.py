@@ -1,0 +1,177 @@
+"""Recurrent encoders of text: unidirectional, bidirectional, and that of GNMT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params
+from open_seq2seq.parts.rnn.layers import permute_steps, reversing_order
+from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
+from open_seq2seq.utils.errors import ConfigError
+
+
+def layout_params() -> dict[str, Any]:
+    """Returns the parameters of recurrent layers that configs for the TensorFlow 1 toolkit contain."""
+    return {
+        "time_major": Param(bool, False, "Accepted for old configs; has no effect, because the layout does not change "
+                            "the results.", on_change=FREE),
+        "use_swap_memory": Param(bool, False, "Accepted for old configs; has no effect, because the loop keeps little "
+                                 "in memory.", on_change=FREE),
+    }
+
+
+class RNNEncoderWithEmbedding(Encoder):
+    """Base of the recurrent encoders of text: an embedding and one or more stacks of recurrent layers.
+
+    Attributes:
+      output_size: number of channels of the outputs.
+    """
+
+    output_size: int
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_required_params(),
+            "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
+                                    minimum=1),
+            "src_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
+            **core_cell_params(),
+            "encoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
+            "encoder_use_skip_connections": Param(
+                bool, doc="Whether layers whose input has as many channels as their output add it to the output."),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Encoder.get_optional_params(),
+            "encoder_dp_input_keep_prob": Param(float, 1.0, "Keep probability of dropout before each layer.",
+                                                above=0.0, maximum=1.0),
+            "encoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
+                                                 above=0.0, maximum=1.0),
+            **layout_params(),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        self._cell_params, problems = checked_cell_params(self.params, self.params_path)
+        problems = problems + self._problems()
+        if problems:
+            raise ConfigError(problems)
+        self._initializer, self._regularizer = self.make_initializer(), self.make_regularizer()
+        self.embedding = self.weight([self.params["src_vocab_size"], self.params["src_emb_size"]], self._initializer)
+        self._build()
+
+    def _problems(self) -> list[str]:
+        return []
+
+    def _build(self) -> None:
+        """Creates the layers and sets ``output_size``."""
+        raise NotImplementedError("A recurrent encoder must implement _build().")
+
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns the outputs ``[time, batch, output_size]`` for embeddings ``[time, batch, src_emb_size]``."""
+        raise NotImplementedError("A recurrent encoder must implement _run(x, lengths).")
+
+    def _layers(self, input_size: int, count: int, skips: bool) -> list[ResidualLayer]:
+        """Returns a stack; ``skips`` applies to layers whose input and output have the same size."""
+        params, layers = self.params, []
+        for _ in range(count):
+            direction = params["core_cell"].layer(self._cell_params, input_size, self._initializer, self._regularizer)
+            layers.append(ResidualLayer(
+                direction, skips and input_size == direction.hidden_size,
+                1.0 - params["encoder_dp_input_keep_prob"], 1.0 - params["encoder_dp_output_keep_prob"]))
+            input_size = direction.hidden_size
+        return layers
+
+    def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Encodes ids.
+
+        Args:
+          input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
+
+        Returns:
+          A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype, which are zeros at padding,
+          ``outputs_length`` and ``src_lengths`` ``[batch]``, ``encoder_input`` (the ids), ``embedding_table`` (FP32
+          ``[ids, src_emb_size]``), and ``state`` (None).
+        """
+        ids, lengths = input_dict["source_tensors"][:2]
+        steps = tf.transpose(ids)  # makes each step contiguous in memory
+        table = tf.convert_to_tensor(self.embedding)
+        x = self._run(tf.cast(tf.gather(table, steps), self.dtype_of("recurrence")), lengths)
+        held = tf.range(tf.shape(steps)[0])[:, tf.newaxis] < lengths
+        x = tf.transpose(tf.where(held[:, :, tf.newaxis], x, tf.zeros([], x.dtype)), [1, 0, 2])
+        return {
+            "outputs": tf.cast(x, self.compute_dtype),
+            "outputs_length": lengths,
+            "src_lengths": lengths,
+            "encoder_input": ids,
+            "embedding_table": table,
+            "state": None,
+        }
+
+
+class UnidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
+    """Stack of recurrent layers that read the source from its start to its end."""
+
+    def _build(self) -> None:
+        params = self.params
+        self.layers = self._layers(params["src_emb_size"], params["encoder_layers"],
+                                   params["encoder_use_skip_connections"])
+        self.output_size = self.layers[-1].output_size
+
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        return run_layers(self.layers, x, lengths, self.training)
+
+
+class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
+    """Two separate stacks, one for each direction, whose last outputs are concatenated (Schuster and Paliwal 1997)."""
+
+    def _build(self) -> None:
+        params = self.params
+        stack = (params["src_emb_size"], params["encoder_layers"], params["encoder_use_skip_connections"])
+        self.forward, self.backward = self._layers(*stack), self._layers(*stack)
+        self.output_size = self.forward[-1].output_size + self.backward[-1].output_size
+
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        order = reversing_order(lengths, tf.shape(x)[0])
+        forward = run_layers(self.forward, x, lengths, self.training)
+        backward = run_layers(self.backward, permute_steps(x, order), lengths, self.training)
+        return tf.concat([forward, permute_steps(backward, order)], -1)
+
+
+class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
+    """The encoder of GNMT (Wu et al. 2016, https://arxiv.org/abs/1609.08144): one bidirectional layer, then others.
+
+    The bidirectional layer has ``num_units`` units in each direction and no dropout. The unidirectional layers above
+    it have dropout and, from the second of them on, residual connections.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **RNNEncoderWithEmbedding.get_required_params(),
+            "encoder_use_skip_connections": Param(bool, doc="Accepted for old configs; has no effect, because there "
+                                                  "always are residual connections.", on_change=FREE),
+        }
+
+    def _problems(self) -> list[str]:
+        layers = self.params["encoder_layers"]
+        return [] if layers >= 2 else [
+            f"'{self.params_path}/encoder_layers' must be at least 2, got {layers}: one bidirectional layer and one "
+            "above it."]
+
+    def _build(self) -> None:
+        params = self.params
+        self.bidirectional = params["core_cell"].bidirectional_layer(
+            self._cell_params, params["src_emb_size"], self._initializer, self._regularizer)
+        self.layers = self._layers(self.bidirectional.output_size, params["encoder_layers"] - 1, True)
+        self.output_size = self.layers[-1].output_size
+
+    def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        return run_layers(self.layers, self.bidirectional(x, lengths), lengths, self.training)

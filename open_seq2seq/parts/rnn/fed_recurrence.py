@@ -1,0 +1,331 @@
+"""The loop of recurrent layers whose input contains the context of the step before, with a custom gradient.
+
+The loop contains only what depends on the step before. It keeps the gates, states, contexts and attention weights of
+each step; the sums inside additive attention, which are as large as the source for each step, are computed again in the
+backward pass. The gradients of the weights are one product over all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.dense import sum_over_rows, times_matrix
+from open_seq2seq.parts.rnn.attention import additive_gradient, masked_softmax
+from open_seq2seq.parts.rnn.cells import Cell, product
+from open_seq2seq.parts.rnn.recurrence import step_array, turns
+
+
+class FedLayer(NamedTuple):
+    """A layer of the loop.
+
+    Attributes:
+      cell: the cell type.
+      residual: whether to add the input to the output; always False for the first layer.
+      keep_input: dropout factors of the input (for the first layer, of the context), ``[time, batch, channels]``, or
+        None.
+      keep_output: dropout factors of the output, ``[time, batch, hidden]``, or None.
+    """
+
+    cell: Cell
+    residual: bool
+    keep_input: tf.Tensor | None
+    keep_output: tf.Tensor | None
+
+
+class FedWeights(NamedTuple):
+    """The tensors with gradients; matrices are in the compute dtype, vectors in FP32.
+
+    Attributes:
+      x: the projected input of the first layer without the context, ``[time, batch, columns]``.
+      keys: ``[batch, source, units]``.
+      values: ``[batch, source, memory_size]``.
+      attention: of additive attention the query's matrix ``[hidden, units]``, its bias and the score vector
+        ``[units]``; otherwise empty.
+      kernels: for each layer, the matrix of its input; of the first layer, the rows that the context is multiplied by.
+      biases: for each layer but the first, the bias ``[columns]``.
+      cells: for each layer, the weights of its cell.
+    """
+
+    x: tf.Tensor
+    keys: tf.Tensor
+    values: tf.Tensor
+    attention: tuple[tf.Tensor, ...]
+    kernels: tuple[tf.Tensor, ...]
+    biases: tuple[tf.Tensor, ...]
+    cells: tuple[tuple[tf.Tensor, ...], ...]
+
+
+class _Kept(NamedTuple):
+    """What the forward pass keeps: histories begin with the initial value.
+
+    Attributes:
+      states: for each layer, the histories of its states, ``[time + 1, batch, hidden]``.
+      saved: for each layer, the tensors that its cell saves, ``[time, batch, …]``.
+      contexts: ``[time + 1, batch, memory_size]``.
+      weights: attention weights ``[time, batch, source]`` FP32.
+    """
+
+    states: Any
+    saved: Any
+    contexts: Any
+    weights: Any
+
+
+def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, held: tf.Tensor,
+                   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Runs the layers over time; all initial states and the first context are zeros.
+
+    Args:
+      layers: the layers; the output of the last is the query.
+      weights: the weights.
+      held: boolean ``[batch, source]``, False at padding.
+
+    Returns:
+      (outputs of the last layer ``[time, batch, hidden]`` and contexts ``[time, batch, memory_size]`` in the compute
+      dtype; attention weights ``[time, batch, source]`` FP32, which have no gradient).
+    """
+    loop = _Loop(layers, held)
+
+    @tf.custom_gradient
+    def run(*flat: tf.Tensor) -> Any:
+        given = tf.nest.pack_sequence_as(weights, flat)
+        kept = loop.forward(given)
+        outputs = loop.inputs_and_outputs(kept, given.x.dtype)[1][-1]
+
+        def grad(d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> list[tf.Tensor]:
+            return tf.nest.flatten(loop.backward(given, kept, d_outputs, d_contexts))
+
+        return (outputs, kept.contexts[1:], tf.stop_gradient(kept.weights)), lambda dy, dc, _: grad(dy, dc)
+
+    return run(*tf.nest.flatten(weights))
+
+
+def _times(x: tf.Tensor, factors: tf.Tensor | None) -> tf.Tensor:
+    return x if factors is None else x * tf.cast(factors, x.dtype)
+
+
+def _at(factors: tf.Tensor | None, step: tf.Tensor) -> tf.Tensor | None:
+    return None if factors is None else factors[step]
+
+
+def _flat(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tensor, [-1, tensor.shape[-1]])
+
+
+class _Loop:
+    """Forward and backward pass of ``fed_recurrence``."""
+
+    def __init__(self, layers: Sequence[FedLayer], held: tf.Tensor) -> None:
+        self.layers, self.held = layers, held
+
+    def forward(self, given: FedWeights) -> _Kept:
+        """Returns what the backward pass needs."""
+        steps, batch, dtype = tf.shape(given.x)[0], tf.shape(given.x)[1], given.x.dtype
+        rows, size = given.x.shape[1], given.values.shape[-1]
+        states, histories, saved = [], [], []
+        for layer, cell_weights in zip(self.layers, given.cells, strict=True):
+            hidden = cell_weights[0].shape[0]
+            states.append(tuple(tf.zeros([batch, hidden]) for _ in range(layer.cell.num_states)))
+            types = (dtype, tf.float32)[:layer.cell.num_states]
+            histories.append(tuple(step_array(kind, steps + 1, [rows, hidden]).write(0, tf.cast(state, kind))
+                                   for kind, state in zip(types, states[-1], strict=True)))
+            saved.append(tuple(step_array(tf.float32 if wide else dtype, steps, [rows, columns * hidden])
+                               for columns, wide in layer.cell.saved))
+        context = tf.zeros([batch, size], dtype)
+        arrays = _Kept(tuple(histories), tuple(saved), step_array(dtype, steps + 1, [rows, size]).write(0, context),
+                       step_array(tf.float32, steps, [rows, None]))
+
+        def body(step: tf.Tensor, carried: Any) -> Any:
+            states, context, arrays = carried
+            new, kept, query = self._advance(given, step, states, context)
+            context, weights = self._attend(given, query)
+            histories = tuple(tuple(array.write(step + 1, tf.cast(state, array.dtype))
+                                    for array, state in zip(history, now, strict=True))
+                              for history, now in zip(arrays.states, new, strict=True))
+            saved = tuple(tuple(array.write(step, value) for array, value in zip(old, now, strict=True))
+                          for old, now in zip(arrays.saved, kept, strict=True))
+            return new, context, _Kept(histories, saved, arrays.contexts.write(step + 1, context),
+                                       arrays.weights.write(step, weights))
+
+        _, _, arrays = turns(steps, body, (tuple(states), context, arrays))
+        return _Kept(*(tf.nest.map_structure(lambda array: array.stack(), part) for part in arrays))
+
+    def _advance(self, given: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
+        """Returns (new states, saved tensors, query ``[batch, hidden]``) of one step."""
+        new, kept, dtype = [], [], given.x.dtype
+        y = context
+        for number, layer in enumerate(self.layers):
+            x = _times(y, _at(layer.keep_input, step))
+            z = tf.matmul(x, given.kernels[number])
+            z += given.x[step] if number == 0 else tf.cast(given.biases[number - 1], dtype)
+            after, saved = layer.cell.step(z, states[number], given.cells[number])
+            y = tf.cast(after[0], dtype)
+            y = _times(y + x if layer.residual else y, _at(layer.keep_output, step))
+            new.append(after)
+            kept.append(saved)
+        return tuple(new), tuple(kept), y
+
+    def _attend(self, given: FedWeights, query: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        query = self._projected(given, query)
+        if given.attention:
+            inside = tf.tanh(query[:, tf.newaxis] + given.keys)
+            scores = times_matrix(inside, tf.cast(given.attention[2], query.dtype)[:, tf.newaxis])[..., 0]
+        else:
+            scores = tf.matmul(given.keys, query[:, :, tf.newaxis])[..., 0]
+        weights = masked_softmax(tf.cast(scores, tf.float32), self.held)
+        context = tf.matmul(tf.cast(weights, query.dtype)[:, tf.newaxis], given.values)[:, 0]
+        return context, weights
+
+    @staticmethod
+    def _projected(given: FedWeights, queries: tf.Tensor) -> tf.Tensor:
+        if not given.attention:
+            return queries
+        kernel, bias, _ = given.attention
+        return times_matrix(queries, kernel) + tf.cast(bias, queries.dtype)
+
+    def inputs_and_outputs(self, kept: _Kept, dtype: tf.DType) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Returns each layer's inputs and outputs ``[time, batch, channels]``, after their dropout."""
+        inputs, outputs = [], []
+        y = kept.contexts[:-1]
+        for layer, history in zip(self.layers, kept.states, strict=True):
+            inputs.append(_times(y, layer.keep_input))
+            y = history[0][1:]
+            outputs.append(_times(y + inputs[-1] if layer.residual else y, layer.keep_output))
+            y = outputs[-1]
+        return inputs, outputs
+
+    def backward(self, given: FedWeights, kept: _Kept, d_outputs: tf.Tensor, d_contexts: tf.Tensor) -> FedWeights:
+        """Returns the gradients."""
+        inputs, outputs = self.inputs_and_outputs(kept, given.x.dtype)
+        queries = self._projected(given, outputs[-1])
+        found = _Backward(self, given, kept, queries, d_outputs, d_contexts).run()
+        weights = tf.transpose(tf.cast(kept.weights, given.x.dtype), [1, 2, 0])
+        d_values = tf.matmul(weights, tf.transpose(found.contexts, [1, 0, 2]))
+        d_keys = tf.cast(found.keys, given.x.dtype)
+        attention: tuple[tf.Tensor, ...] = ()
+        if given.attention:
+            flat = _flat(found.queries)
+            attention = (tf.matmul(_flat(outputs[-1]), flat, transpose_a=True), sum_over_rows(flat), found.vector)
+        else:
+            d_keys = tf.matmul(tf.transpose(found.scores, [1, 2, 0]), tf.transpose(queries, [1, 0, 2]))
+        kernels = tuple(tf.matmul(_flat(x), _flat(dz), transpose_a=True)
+                        for x, dz in zip(inputs, found.sums, strict=True))
+        cells = []
+        for number, layer in enumerate(self.layers):
+            cells.append((*layer.cell.weight_gradients(
+                _flat(kept.states[number][0][:-1]), _flat(found.sums[number]),
+                tuple(_flat(rows) for rows in found.rows[number]),
+                tuple(_flat(saved) for saved in kept.saved[number])), *found.vectors[number]))
+        return FedWeights(found.sums[0], d_keys, d_values, attention, kernels,
+                          tuple(sum_over_rows(_flat(dz)) for dz in found.sums[1:]), tuple(cells))
+
+
+class _Found(NamedTuple):
+    """Gradients of all steps.
+
+    Attributes:
+      sums: for each layer, of the sums inside the gates, ``[time, batch, columns]``.
+      rows: for each layer, the ``rows`` of ``cells.StepGradient``.
+      contexts: ``[time, batch, memory_size]``.
+      queries: of the projected queries, ``[time, batch, units]``.
+      scores: ``[time, batch, source]``.
+      keys: of additive attention, ``[batch, source, units]`` FP32.
+      vector: of additive attention's score vector, ``[units]`` FP32.
+      vectors: for each layer, the ``sums`` of ``cells.StepGradient``.
+    """
+
+    sums: Any
+    rows: Any
+    contexts: Any
+    queries: Any
+    scores: Any
+    keys: Any
+    vector: Any
+    vectors: Any
+
+
+class _Backward:
+    """The loop of the backward pass."""
+
+    def __init__(self, loop: _Loop, given: FedWeights, kept: _Kept, queries: tf.Tensor, d_outputs: tf.Tensor,
+                 d_contexts: tf.Tensor) -> None:
+        self.loop, self.given, self.kept, self.queries = loop, given, kept, queries
+        self.d_outputs, self.d_contexts = d_outputs, d_contexts
+
+    def run(self) -> _Found:
+        steps = tf.shape(self.given.x)[0]
+
+        def body(turn: tf.Tensor, carried: Any) -> Any:
+            return self._step(steps - 1 - turn, *carried)
+
+        d_states = tuple(tuple(tf.zeros(tf.shape(history[0]), tf.float32) for history in states)
+                         for states in self.kept.states)
+        d_context = tf.zeros(tf.shape(self.kept.contexts[0]), tf.float32)
+        _, _, found = turns(steps, body, (d_states, d_context, self._nothing(steps)))
+        stacked = (tf.nest.map_structure(lambda array: array.stack(), part) for part in found[:5])
+        return _Found(*stacked, *found[5:])
+
+    def _nothing(self, steps: tf.Tensor) -> _Found:
+        """Returns empty arrays and zeros."""
+        given, dtype, rows = self.given, self.given.x.dtype, self.given.x.shape[1]
+        sums, by_row, vectors = [], [], []
+        for layer, weights in zip(self.loop.layers, given.cells, strict=True):
+            hidden = weights[0].shape[0]
+            sums.append(step_array(dtype, steps, [rows, layer.cell.gates * hidden]))
+            by_row.append(tuple(step_array(dtype, steps, [rows, hidden]) for _ in range(layer.cell.num_rows)))
+            vectors.append(tuple(tf.zeros_like(weight) for weight in weights[len(weights) - layer.cell.num_sums:]))
+        units = given.keys.shape[-1]
+        return _Found(tuple(sums), tuple(by_row), step_array(dtype, steps, [rows, given.values.shape[-1]]),
+                      step_array(dtype, steps, [rows, units]), step_array(dtype, steps, [rows, None]),
+                      tf.zeros(tf.shape(given.keys) if given.attention else [0, 0, 0]),
+                      tf.zeros([units if given.attention else 0]), tuple(vectors))
+
+    def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, found: _Found) -> Any:
+        dtype = self.given.x.dtype
+        d_context = d_context + tf.cast(self.d_contexts[step], tf.float32)
+        d_query, d_scores, d_keys, d_vector = self._through_attention(step, tf.cast(d_context, dtype))
+        found = found._replace(contexts=found.contexts.write(step, tf.cast(d_context, dtype)),
+                               queries=found.queries.write(step, d_query), scores=found.scores.write(step, d_scores))
+        dy = tf.cast(self.d_outputs[step], tf.float32)
+        if self.given.attention:
+            found = found._replace(keys=found.keys + d_keys, vector=found.vector + d_vector)
+            dy += product(d_query, self.given.attention[0], True)
+        else:
+            dy += tf.cast(d_query, tf.float32)
+        return self._through_layers(step, dy, d_states, found)
+
+    def _through_attention(self, step: tf.Tensor, d_context: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns the gradients of the projected query, the scores, the keys and the score vector."""
+        given, dtype = self.given, d_context.dtype
+        weights = self.kept.weights[step]
+        d_weights = tf.cast(tf.matmul(given.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
+        mean = tf.reduce_sum(weights * d_weights, -1, keepdims=True)
+        d_scores = tf.cast(weights * (d_weights - mean), dtype)
+        if not given.attention:
+            d_query = tf.matmul(d_scores[:, tf.newaxis], given.keys)[:, 0]
+            return d_query, d_scores, tf.zeros([0, 0, 0]), tf.zeros([0])
+        squashed = tf.tanh(self.queries[step][:, tf.newaxis] + given.keys)
+        d_query, d_keys, d_vector = additive_gradient(squashed, tf.cast(given.attention[2], dtype), d_scores)
+        return d_query, d_scores, tf.cast(d_keys, tf.float32), d_vector
+
+    def _through_layers(self, step: tf.Tensor, dy: tf.Tensor, d_states: Any, found: _Found) -> Any:
+        given, kept, dtype = self.given, self.kept, self.given.x.dtype
+        before, sums, by_row, vectors = list(d_states), list(found.sums), list(found.rows), list(found.vectors)
+        for number in reversed(range(len(self.loop.layers))):
+            layer, history = self.loop.layers[number], kept.states[number]
+            dy = _times(dy, _at(layer.keep_output, step))
+            one = layer.cell.step_gradient(
+                (d_states[number][0] + dy, *d_states[number][1:]), tuple(saved[step] for saved in kept.saved[number]),
+                tuple(states[step] for states in history), tuple(states[step + 1] for states in history),
+                given.cells[number])
+            before[number] = tuple(one.states)
+            sums[number] = sums[number].write(step, tf.cast(one.x, dtype))
+            by_row[number] = tuple(array.write(step, tf.cast(value, dtype))
+                                   for array, value in zip(by_row[number], one.rows, strict=True))
+            vectors[number] = tuple(a + b for a, b in zip(vectors[number], one.sums, strict=True))
+            dx = product(one.x, given.kernels[number], True)
+            dy = _times(dx + dy if layer.residual else dx, _at(layer.keep_input, step))
+        return tuple(before), dy, found._replace(sums=tuple(sums), rows=tuple(by_row), vectors=tuple(vectors))

@@ -1,0 +1,232 @@
+"""Recurrent decoders with attention: against a plain loop with its gradients, search, padding, mistakes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
+from open_seq2seq.parts.component import creating_variables, named_variables
+from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.utils.errors import ConfigError
+from tests.unit.parts.rnn import naive_cells
+
+SOURCE, VOCAB, UNITS, EMBEDDING = 5, 7, 4, 3  # ids 1 = EOS, 2 = S
+MODEL = SimpleNamespace(encoder=SimpleNamespace(output_size=SOURCE))
+PARAMS = {"GO_SYMBOL": 2, "END_SYMBOL": 1, "tgt_vocab_size": VOCAB, "tgt_emb_size": EMBEDDING, "batch_size": 3,
+          "attention_layer_size": UNITS, "attention_type": "luong", "core_cell": "LSTMCell",
+          "core_cell_params": {"num_units": UNITS}, "decoder_layers": 3, "decoder_use_skip_connections": True}
+LENGTHS = [6, 2, 4]
+KINDS = {
+    "bahdanau": {"attention_type": "bahdanau"},
+    "bahdanau-normalized": {"attention_type": "bahdanau", "bahdanau_normalize": True, "decoder_layers": 1},
+    "luong": {},
+    "luong-scaled-gru": {"luong_scale": True, "core_cell": "GRUCell"},
+    "luong-cudnn-gru": {"core_cell": "CudnnCompatibleGRUCell"},
+    "luong-layer-norm": {"core_cell": "LayerNormBasicLSTMCell", "decoder_layers": 2},
+    "gnmt": {"attention_type": "gnmt"},
+    "gnmt_v2": {"attention_type": "gnmt_v2"},
+    "gnmt_v2-tied": {"attention_type": "gnmt_v2", "weight_tied": True},
+}
+FORMS = [pytest.param({**params, "input_feeding": fed}, id=f"{name}-{'fed' if fed else 'whole'}")
+         for name, params in KINDS.items() for fed in (True, False)]
+
+
+def make(cls: type[RNNDecoderWithAttention] = RNNDecoderWithAttention, **params: Any) -> RNNDecoderWithAttention:
+    with creating_variables(3):
+        decoder = cls({**PARAMS, **params}, MODEL)
+    for number, variable in enumerate(decoder.trainable_variables):
+        variable.assign(variable + np.random.default_rng(number).normal(0.0, 0.5, variable.shape))
+    return decoder
+
+
+def encoded(lengths: Any = LENGTHS, padding: int = 0) -> dict[str, tf.Tensor]:
+    outputs = np.random.default_rng(0).normal(size=[len(lengths), max(lengths) + padding, SOURCE]).astype(np.float32)
+    return {"outputs": tf.constant(outputs), "src_length": tf.constant(lengths, tf.int32)}
+
+
+def targets() -> list[tf.Tensor]:
+    return [tf.constant([[2, 3, 4, 5, 1], [2, 6, 1, 0, 0], [2, 3, 3, 1, 0]]), tf.constant([5, 3, 4])]
+
+
+def wide(x: Any) -> tf.Tensor:
+    return tf.cast(x, tf.float64)
+
+
+def plain_scores(decoder: Any, query: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
+    layer = decoder.stack.attention
+    keys = source @ wide(layer.memory_kernel)
+    if not layer.is_additive:
+        return tf.linalg.matvec(keys, query) * (wide(layer.score_scale) if layer.normalized else 1.0)
+    inside = keys + tf.linalg.matvec(wide(layer.query_kernel), query, transpose_a=True)
+    vector = wide(layer.score_vector)[:, 0]
+    if layer.normalized:
+        inside += wide(layer.bias)
+        vector = vector / tf.sqrt(tf.reduce_sum(vector ** 2)) * wide(layer.score_scale)
+    return tf.linalg.matvec(tf.tanh(inside), vector)
+
+
+def plain_logits(decoder: Any, ids: Any, source: tf.Tensor) -> tf.Tensor:
+    """The logits of one sentence without padding, as the original computes them: one step after another."""
+    params, kind = decoder.params, decoder.params["attention_type"]
+    is_gnmt, cell = kind.startswith("gnmt"), decoder.stack.layers[0].direction.cell.name
+    attended = 0 if is_gnmt else params["decoder_layers"] - 1  # the layer whose output is the query
+    states = [naive_cells.zeros(cell, layer.output_size) for layer in decoder.stack.layers]
+    weights = [[wide(getattr(layer.direction, name)) for name in naive_cells.WEIGHTS[cell]]
+               for layer in decoder.stack.layers]
+    context, rows, table = tf.zeros([SOURCE], tf.float64), [], wide(decoder.embedding)
+    for one in ids:
+        x, before = table[one], context
+        for number, of_layer in enumerate(weights):
+            joined = x
+            if number > attended:
+                joined = tf.concat([x, before if kind == "gnmt" else context], 0)
+            elif number == 0 and params["input_feeding"]:
+                joined = tf.concat([x, before], 0)
+            states[number] = naive_cells.step(cell, joined, states[number], of_layer)
+            y = states[number][0]
+            x = x + y if number >= (2 if is_gnmt else 1) and x.shape == y.shape else y
+            if number == attended:
+                context = tf.linalg.matvec(source, tf.nn.softmax(plain_scores(decoder, x, source)), transpose_a=True)
+        hidden = x if is_gnmt else context
+        kernel = tf.transpose(table) if params["weight_tied"] else wide(decoder.output_kernel)
+        rows.append(tf.linalg.matvec(kernel, hidden, transpose_a=True))
+    return tf.stack(rows)
+
+
+@pytest.mark.parametrize("params", FORMS)
+def test_logits_and_gradients_equal_those_of_a_plain_loop(params: dict[str, Any]):
+    decoder, source, (ids, lengths) = make(**params), encoded(padding=2), targets()
+    names = named_variables(decoder)
+    held = tf.sequence_mask(lengths, 5, tf.float32)[..., tf.newaxis]
+    factors = tf.constant(np.random.default_rng(1).normal(size=[3, 5, VOCAB]), tf.float32) * held
+
+    @tf.function(autograph=False)
+    def forced() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(source["outputs"])
+            logits = decoder.decode({"encoder_output": source, "target_tensors": [ids, lengths]})["logits"]
+            total = tf.reduce_sum(logits * factors)
+        return logits, tape.gradient(total, [names, source["outputs"]])
+
+    with tf.GradientTape() as tape:
+        tape.watch(source["outputs"])
+        rows = [plain_logits(decoder, ids.numpy()[row, :int(lengths[row])], wide(source["outputs"][row, :LENGTHS[row]]))
+                for row in range(3)]
+        total = sum(tf.reduce_sum(logits * tf.cast(factors[row, :logits.shape[0]], tf.float64))
+                    for row, logits in enumerate(rows))
+    expected = tape.gradient(total, [names, source["outputs"]])
+    logits, found = forced()
+    for row, wanted in enumerate(rows):
+        np.testing.assert_allclose(logits[row, :wanted.shape[0]], wanted, atol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-4)
+    for name, wanted in expected[0].items():
+        np.testing.assert_allclose(tf.convert_to_tensor(found[0][name]), tf.convert_to_tensor(wanted), atol=1e-4,
+                                   err_msg=name)
+
+
+@pytest.mark.parametrize("params", [KINDS[name] for name in ("bahdanau", "luong-cudnn-gru", "gnmt", "gnmt_v2-tied")])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_hypothesis_scores_what_teacher_forcing_gives_it(params: dict[str, Any], beam: int):
+    decoder, source = make(BeamSearchRNNDecoderWithAttention, beam_width=beam, **params), encoded(padding=1)
+    result = decoder.decode({"encoder_output": source})
+    ids, lengths = result["beam_ids"][:, 0], result["beam_lengths"][:, 0]
+    forced = decoder.decode({"encoder_output": source,
+                             "target_tensors": [tf.pad(ids, [[0, 0], [1, 0]], constant_values=2), lengths + 1]})
+    steps = tf.gather(tf.nn.log_softmax(forced["logits"][:, :-1]), ids, batch_dims=2)
+    total = tf.reduce_sum(steps * tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32), 1)
+    np.testing.assert_allclose(result["beam_scores"][:, 0], total, atol=1e-4)
+    assert np.all(lengths <= 2 * np.array(LENGTHS))
+
+
+@pytest.mark.parametrize("params", [KINDS["bahdanau"], {**KINDS["gnmt_v2"], "input_feeding": False}])
+def test_alone_as_in_a_batch(params: dict[str, Any]):
+    decoder, source, (ids, lengths) = make(beam_width=2, **params), encoded(padding=3), targets()
+    forced = decoder.decode({"encoder_output": source, "target_tensors": [ids, lengths]})
+    searched = decoder.decode({"encoder_output": source})
+    assert forced["alignments"].shape == [3, 5, 1, 9]
+    for row in range(3):
+        alone = {"outputs": source["outputs"][row:row + 1, :LENGTHS[row]],
+                 "src_length": source["src_length"][row:row + 1]}
+        length = int(lengths[row])
+        one = decoder.decode({"encoder_output": alone,
+                              "target_tensors": [ids[row:row + 1, :length], lengths[row:row + 1]]})
+        np.testing.assert_allclose(forced["logits"][row, :length], one["logits"][0], atol=1e-5)
+        one = decoder.decode({"encoder_output": alone})
+        np.testing.assert_allclose(searched["beam_scores"][row], one["beam_scores"][0], atol=1e-4)
+
+
+@pytest.mark.parametrize("params", [KINDS["luong"], {**KINDS["gnmt_v2"], "input_feeding": False}])
+def test_no_sentences_and_empty_sources(params: dict[str, Any]):
+    decoder = make(beam_width=2, **params)
+    none = {"outputs": tf.zeros([0, 4, SOURCE]), "src_length": tf.zeros([0], tf.int32)}
+    ids = [tf.zeros([0, 3], tf.int32), tf.zeros([0], tf.int32)]
+    assert decoder.decode({"encoder_output": none, "target_tensors": ids})["logits"].shape == [0, 3, VOCAB]
+    assert decoder.decode({"encoder_output": none})["outputs"][0].shape[0] == 0
+    empty = {"outputs": encoded()["outputs"], "src_length": tf.constant([6, 0, 4])}
+    logits = decoder.decode({"encoder_output": empty, "target_tensors": targets()})["logits"]
+    more = {**empty, "outputs": tf.pad(empty["outputs"], [[0, 0], [0, 3], [0, 0]], constant_values=9.0)}
+    again = decoder.decode({"encoder_output": more, "target_tensors": targets()})["logits"]
+    assert np.isfinite(logits).all()
+    np.testing.assert_allclose(logits, again, atol=1e-5)
+
+
+@pytest.mark.parametrize("params", [KINDS["bahdanau-normalized"], {"decoder_layers": 2}, KINDS["gnmt_v2"]])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_everything_learns_with_dropout(params: dict[str, Any], dtype: tf.DType):
+    decoder = make(dtype=dtype, decoder_dp_input_keep_prob=0.8, decoder_dp_output_keep_prob=0.9, **params)
+    weights = named_variables(decoder)
+
+    @tf.function(autograph=False)
+    def run(number: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape, random_scope(1, number):
+            result = decoder.decode({"encoder_output": encoded(), "target_tensors": targets()}, True)["logits"]
+            loss = tf.reduce_sum(tf.square(tf.cast(result, tf.float32)))
+        return result, tape.gradient(loss, weights)
+
+    (first, gradients), (again, _), (other, _) = (run(tf.constant(n, tf.int64)) for n in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert first.dtype == dtype and np.any(first.numpy() != other.numpy())
+    for name, gradient in gradients.items():
+        assert gradient is not None and np.isfinite(tf.convert_to_tensor(gradient)).all(), name
+
+
+def test_the_encoders_table_can_be_shared():
+    own, shared = make(), make(share_source_embedding=True)
+    assert set(named_variables(own)) - set(named_variables(shared)) == {"embedding"}
+    source = {**encoded(), "embedding_table": tf.zeros([VOCAB, EMBEDDING])}
+    assert shared.decode({"encoder_output": source, "target_tensors": targets()})["logits"].shape == [3, 5, VOCAB]
+    for table in (None, tf.zeros([VOCAB + 1, EMBEDDING])):
+        with pytest.raises(ConfigError, match="needs a table of shape"):
+            shared.decode({"encoder_output": {**source, "embedding_table": table}, "target_tensors": targets()})
+
+
+@pytest.mark.parametrize(("params", "words"), [
+    ({"attention_layer_size": 5}, r"must be num_units \(4\) with attention_type luong, got 5"),
+    ({"attention_type": "gnmt", "decoder_layers": 1}, "must be at least 2 with attention_type gnmt"),
+    ({"bahdanau_normalize": True}, "bahdanau_normalize' has no meaning with attention_type luong"),
+    ({"attention_type": "gnmt_v2", "luong_scale": True}, "luong_scale' has no meaning"),
+    ({"weight_tied": True}, "tgt_emb_size' must be 5 with weight_tied, got 3"),
+    ({"core_cell_params": {}}, "num_units' is missing"),
+    ({"END_SYMBOL": 7}, r"END_SYMBOL' must be below the number of ids \(7\), got 7"),
+    ({"attention_type": "monotonic"}, "attention_type"),
+])
+def test_mistakes_are_named(params: dict[str, Any], words: str):
+    with pytest.raises(ConfigError, match=words):
+        make(**params)
+
+
+def test_an_encoder_without_output_size():
+    with pytest.raises(ConfigError, match="encoder_size' is missing"):
+        RNNDecoderWithAttention(PARAMS, SimpleNamespace(encoder=SimpleNamespace()))
+    RNNDecoderWithAttention({**PARAMS, "encoder_size": 5}, SimpleNamespace(encoder=SimpleNamespace()))
+
+
+def test_targets_without_a_start_token():
+    layer = SimpleNamespace(params={"use_start_token": False})
+    with pytest.raises(ConfigError, match="use_start_token' must be True"):
+        RNNDecoderWithAttention(PARAMS, SimpleNamespace(encoder=MODEL.encoder, data_layer=layer))
