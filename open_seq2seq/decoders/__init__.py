@@ -13,7 +13,7 @@ from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention,
 from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "ConvS2SDecoder", "Decoder",
-           "FullyConnectedCTCDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "RNNDecoderWithAttention",
-           "TransformerDecoder"]
+           "FullyConnectedCTCDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder",
+           "RNNDecoderWithAttention", "TransformerDecoder"]
 
 register("decoder", exported(sys.modules[__name__]), base=Decoder)

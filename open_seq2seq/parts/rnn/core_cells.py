@@ -133,4 +133,5 @@ def checked_cell_params(params: Mapping[str, Any], path: str) -> tuple[dict[str,
     Returns:
       The cell's parameters with defaults filled in, and the problems found, one sentence each.
     """
-    return check_params(params["core_cell_params"], *params["core_cell"].declared_params(), f"{path}/core_cell_params")
+    required, optional = params["core_cell"].declared_params()
+    return check_params(params["core_cell_params"], required, optional, f"{path}/core_cell_params")
