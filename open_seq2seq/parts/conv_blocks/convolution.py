@@ -167,8 +167,8 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
 def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
     """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
 
-    With a dilation, ``tf.nn.convolution`` rearranges the input into a larger batch. TensorFlow's kernels with dilation
-    are not used, because they have no gradient in half precision or on CPUs without oneDNN.
+    With a dilation, TensorFlow's convolution rearranges the input into a larger batch. Its kernels with dilation are
+    not used, because they have no gradient in half precision or on CPUs without oneDNN.
 
     On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
     30 times slower on such CPUs.

@@ -162,7 +162,7 @@ def test_character_model(folder):
 @pytest.mark.parametrize("script, args, what", [
     ("decode", ["--logits", "dev.npz"], "--mode eval needs --labels"),
     ("decode", ["--logits", "missing.npz", "--labels", "dev.csv"], "missing.npz"),
-    ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "does not name wav_filename"),
+    ("decode", ["--logits", "dev.npz", "--labels", "train.txt"], "lacks wav_filename"),
     ("decode", ["--logits", "dev.npz", "--labels", "other.csv"], "no reference for '1.wav' (9 of 10"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--vocab", "short.txt"], "alphabet of 2 symbols needs 3"),
     ("decode", ["--logits", "dev.npz", "--labels", "dev.csv", "--infer_output_file", "dev.csv/x.csv"], "is a file"),

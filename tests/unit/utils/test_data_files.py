@@ -62,7 +62,7 @@ THINGS = {
 @pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_file_is_refused_at_once(tmp_path, reader, thing):
     path = put(tmp_path / "x", THINGS[thing])
-    with pytest.raises(DataError, match=r"x\S* (does not exist|cannot be read|is empty|holds? no|has no)"):
+    with pytest.raises(DataError, match=r"x\S* (does not exist|cannot be read|is empty|contains no|holds? no|has no)"):
         READERS[reader](path)
 
 
