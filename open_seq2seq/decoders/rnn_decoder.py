@@ -10,6 +10,7 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
@@ -46,10 +47,10 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     By ``input_feeding``, the first layer also reads the context of the step before. Without it, training computes whole
     layers over time and all steps of the attention at once.
 
-    Targets are ids ``[batch, time]`` that begin with GO_SYMBOL and end with END_SYMBOL; the logits at position t
-    predict the id at t + 1 (``offset_target_by_one`` in ``BasicSequenceLoss``). With targets, the decoder returns
-    ``logits`` ``[batch, time, vocabulary]``, ``outputs`` (the most likely ids ``[batch, time]``), and ``alignments``
-    ``[batch, time, 1, source]``. Without targets, ``outputs`` are the best ids ``[batch, length]``.
+    Targets are ids ``[batch, time]`` that end with END_SYMBOL. If they begin with GO_SYMBOL (``use_start_token`` of the
+    data layer, on by default), the logits at position t predict the id at t + 1, otherwise the id at t. With targets,
+    the decoder returns ``logits`` ``[batch, time, vocabulary]``, ``outputs`` (the most likely ids ``[batch, time]``),
+    and ``alignments`` ``[batch, time, 1, source]``. Without targets, ``outputs`` are the best ids ``[batch, length]``.
     """
 
     beam_size_param = "beam_width"
@@ -112,6 +113,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
         params = self.params
+        self._begin_with_start = targets_begin_with_start(model)
         cell_params, problems = checked_cell_params(params, self.params_path)
         size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
         problems = problems or self._problems(cell_params["num_units"], size)
@@ -136,9 +138,6 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         ids = params["tgt_vocab_size"]
         problems += [f"'{path}/{name}' must be below the number of ids ({ids}), got {params[name]}."
                      for name in ("GO_SYMBOL", "END_SYMBOL") if params[name] >= ids]
-        if not getattr(getattr(self.model, "data_layer", None), "params", {}).get("use_start_token", True):
-            problems.append("'data_layer_params/use_start_token' must be True, because a recurrent decoder reads "
-                            "GO_SYMBOL before the first id of a target.")
         if kind in _GNMT and layers < 2:
             problems.append(f"'{path}/decoder_layers' must be at least 2 with attention_type {kind}, got {layers}.")
         if kind == "luong" and units != params["attention_layer_size"]:
@@ -208,8 +207,10 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return self.stack.memory(source, lengths_of(encoder_output))
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        check_loss(self.model, self._begin_with_start, type(self).__name__)
+        inputs = decoder_inputs(ids, self.params["GO_SYMBOL"], self._begin_with_start)
         table = self._table(encoder_output)
-        x, weights = self.stack(self._embed(table, tf.transpose(ids)), lengths, self._memory(encoder_output),
+        x, weights = self.stack(self._embed(table, tf.transpose(inputs)), lengths, self._memory(encoder_output),
                                 self.training)
         hidden = tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype)
         logits = times_matrix(hidden, self._projection(table))

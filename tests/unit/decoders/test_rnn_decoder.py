@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
+from open_seq2seq.losses import PaddedCrossEntropyLossWithSmoothing
 from open_seq2seq.parts.component import creating_variables, named_variables
 from open_seq2seq.parts.randomness import random_scope
 from open_seq2seq.utils.errors import ConfigError
@@ -226,7 +227,22 @@ def test_an_encoder_without_output_size():
     RNNDecoderWithAttention({**PARAMS, "encoder_size": 5}, SimpleNamespace(encoder=SimpleNamespace()))
 
 
-def test_targets_without_a_start_token():
+def test_targets_without_a_start_token_get_one():
+    decoder, source, (ids, lengths) = make(), encoded(), targets()
+    expected = decoder.decode({"encoder_output": source, "target_tensors": [ids, lengths]})["logits"]
     layer = SimpleNamespace(params={"use_start_token": False})
-    with pytest.raises(ConfigError, match="use_start_token' must be True"):
-        RNNDecoderWithAttention(PARAMS, SimpleNamespace(encoder=MODEL.encoder, data_layer=layer))
+    with creating_variables(3):
+        other = RNNDecoderWithAttention(PARAMS, SimpleNamespace(encoder=MODEL.encoder, data_layer=layer))
+    for variable, value in zip(other.trainable_variables, decoder.trainable_variables, strict=True):
+        variable.assign(value)
+    logits = other.decode({"encoder_output": source, "target_tensors": [ids[:, 1:], lengths - 1]})["logits"]
+    for row, length in enumerate(lengths.numpy()):
+        np.testing.assert_allclose(logits[row, :length - 1], expected[row, :length - 1], rtol=1e-6, atol=1e-6)
+
+
+def test_a_loss_of_other_positions_is_refused():
+    model = SimpleNamespace(encoder=MODEL.encoder, loss=PaddedCrossEntropyLossWithSmoothing({}))
+    with creating_variables(3):
+        decoder = RNNDecoderWithAttention(PARAMS, model)
+    with pytest.raises(ConfigError, match="use_start_token' is True.*set use_start_token to False"):
+        decoder.decode({"encoder_output": encoded(), "target_tensors": targets()})
