@@ -127,3 +127,13 @@ def test_entropy_is_the_least_loss():
     logits = np.log(np.full([1, VOCAB], targets.off, np.float32))
     logits[0, 3] = np.log(targets.on)
     np.testing.assert_allclose(reference(logits, [3], targets)[0], targets.entropy(VOCAB), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_subtracting_at_labels_is_the_same_on_gpus(dtype, monkeypatch):
+    x = tf.cast(tf.reshape(tf.range(12), [3, 4]) / 12, dtype)
+    places, values = tf.constant([[0, 1], [1, 3], [2, 0]]), tf.cast([0.5, 0.25, 0.75], dtype)
+    expected = cross_entropy._minus_at(x, places, values)
+    monkeypatch.setattr(cross_entropy.tf.config, "list_logical_devices", lambda kind: ["one"])
+    np.testing.assert_array_equal(cross_entropy._minus_at(x, places, values), expected)
+    assert float(expected[0, 1]) == pytest.approx(1 / 12 - 0.5, abs=1e-2)

@@ -64,6 +64,32 @@ def test_the_weights_mean_the_same_to_cudnn(cell_type, monkeypatch):
     np.testing.assert_allclose(layer(x, lengths), expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("cell_type", ["lstm", "gru"])
+def test_states_that_are_passed_on_mean_the_same(cell_type, monkeypatch):
+    direction, (x, lengths) = make(cell_type).forward, batch()
+    states = [tf.fill([x.shape[1], direction.hidden_size], 0.1 * number) for number in range(direction.cell.num_states)]
+    expected = direction(x, lengths, states)
+    monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
+    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", as_documented)
+    given = direction(x, lengths, states)
+    assert len(given) == len(expected)  # LSTMs use the loop, because cuDNN has no inner states of all steps
+    for row, length in enumerate(lengths.numpy()):
+        np.testing.assert_allclose(given[0][:length, row], expected[0][:length, row], atol=2e-6)
+
+
+@pytest.mark.parametrize(("steps", "rows"), [(0, 2), (3, 0), (0, 0)])
+def test_the_kernel_never_gets_an_empty_batch(steps, rows, monkeypatch):
+    def kernel(**given):
+        assert 0 not in given["input"].shape and given["sequence_lengths"].shape[0] == given["input_h"].shape[1] > 0
+        return as_documented(**given)
+
+    layer, (x, _) = make("lstm"), batch()
+    monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
+    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", kernel)
+    outputs = layer(tf.zeros([steps, rows, x.shape[-1]]), tf.fill([rows], steps))
+    assert outputs.shape == (steps, rows, layer.output_size)
+
+
 @pytest.mark.parametrize("cell_type", ["classic_gru", "layernorm_lstm"])
 def test_other_cells_run_in_the_loop(cell_type, monkeypatch):
     monkeypatch.setattr(cudnn.tf.config, "list_logical_devices", lambda kind: ["one"])
