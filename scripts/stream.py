@@ -66,7 +66,8 @@ def check(args: argparse.Namespace) -> None:
     if not args.step_ms > 0:
         raise UserError(f"--step_ms is {args.step_ms:g} but has to be above 0.")
     if args.compare and args.microphone:
-        raise UserError("--compare is only for --files, because audio from the microphone is not kept: leave it out.")
+        raise UserError("--compare works only with --files, because audio from the microphone is not kept: "
+                        "remove --compare.")
     for name in args.files or []:
         read(name, header_only=True)
 

@@ -256,7 +256,8 @@ class BatchStream:
         with self._lock:
             if epoch not in self._plans:
                 future: Future = Future()
-                # With several loader threads, one may still need the previous epoch's plan when another moves on.
+                # The epoch is usually the next one, so 1 keeps the current plan. With several replicas, each has its
+                # own loader thread, and a slower one may still need the plan before that.
                 kept = 1 if self._replicas == 1 else 2
                 self._plans = {e: f for e, f in self._plans.items() if 0 < epoch - e <= kept}
                 self._plans[epoch] = future

@@ -52,8 +52,9 @@ def signature_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 def fields_of(signature: Mapping[str, Any]) -> dict[str, Any]:
     """Derives the fields from the ``input_signature`` of a layer that does not declare fields.
 
-    The first array of a side is assumed to contain values, and the second array their lengths. If axis 1 of the values
-    has size None, it is time, and so is axis 1 of all other arrays of that side where its size is None.
+    In each of ``source_tensors`` and ``target_tensors``, the first array is assumed to contain values and the second
+    their lengths. If axis 1 of the values has size None, it is taken as the time axis, and so is axis 1 of every other
+    array in the same list in which that axis has size None.
     """
     timed = {side for side in SIDES if _has_time(next(iter(signature.get(side) or ()), None))}
 

@@ -220,9 +220,10 @@ def _search(histogram: _Histogram, candidates: np.ndarray, limit: int) -> np.nda
 
 
 def _shrunk(histogram: _Histogram, boxes: np.ndarray) -> np.ndarray:
-    """Removes unused boxes and shrinks the others, except the widest, to their cells; returns them narrowest first.
+    """Assigns each cell to the narrowest box that contains it, and removes boxes without cells.
 
-    A cell belongs to the narrowest box that contains it.
+    The remaining boxes are shrunk to the smallest size that contains their cells; the widest keeps its size. Returns
+    the boxes, narrowest first.
     """
     boxes = boxes[np.argsort(boxes.sum(axis=1), kind="stable")]
     owner = np.all(histogram.cells[:, np.newaxis] <= boxes, axis=2).argmax(axis=1)

@@ -13,7 +13,8 @@ from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 # Declaration of data_format, for encoders with convolutions over time.
 DATA_FORMAT = Param(["channels_last", "channels_first"], "channels_last", "Accepted for old configs; has no effect, "
                     "because activations are always channels-last.", on_change=FREE)
-# The on_change of parameters that list convolutions or recurrent layers.
+# on_change of parameters that list convolutions or recurrent layers: a changed dropout_keep_prob is reported, and a
+# change of any other entry (key "") is refused.
 LAYER_CHANGES = {"": REFUSE, "dropout_keep_prob": SAY}
 
 

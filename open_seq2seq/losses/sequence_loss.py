@@ -13,8 +13,8 @@ from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
 
-_SMOOTHING = Param(float, 0.0, "Total probability of the ids other than the label in the smoothed targets.",
-                   minimum=0.0, below=1.0)
+_SMOOTHING = Param(float, 0.0, "Label smoothing: total probability of all ids other than the label, in equal shares; 0 "
+                   "disables it.", minimum=0.0, below=1.0)
 
 
 class BasicSequenceLoss(Loss):

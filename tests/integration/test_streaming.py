@@ -142,7 +142,7 @@ def test_a_microphone_without_its_package_or_without_a_device_is_one_sentence(tr
     (["--files", "{wav}", "--step_ms=nan"], "--step_ms is nan"),
     (["--files", "{wav}", "--history_seconds=0"], "history_seconds must be greater than 0"),
     (["--files", "{wav}", "--decoder_params/beam_with=3"], "beam_width"),
-    (["--microphone", "--compare"], "--compare is only for --files"),
+    (["--microphone", "--compare"], "--compare works only with --files"),
     (["--files", "{wav}", "--logdir", "{root}/wav"], "has no checkpoint"),
 ])
 def test_mistakes_are_one_sentence(trained: Path, capfd, arguments: list[str], message: str):

@@ -35,7 +35,8 @@ class FeatureStream:
         self._audio = np.zeros(0, np.float32)
         self._start = 0  # index of the first buffered sample
         self._values: np.ndarray | None = None
-        self._peak = -1.0  # peak of the audio when _values was computed; 0 with a gain, -1 without values
+        # Peak of the audio at the last computation of _values: -1 before the first, 0 if a gain replaces the peak.
+        self._peak = -1.0
         self._ended = False
 
     @property

@@ -38,8 +38,7 @@ class Pipeline:
 
         Args:
           path: the recording.
-          samples: the number of samples at the features' sampling rate that the recording had when the data set was
-            read.
+          samples: length of the recording when the data set was read, in samples at the features' sampling rate.
           draw: the random numbers of this example and epoch.
 
         Returns:
@@ -98,7 +97,8 @@ class Pipeline:
             return found
         audio = self.audio(path, samples)
         made = self.from_audio(audio, None)[0] if self._caches_features else audio
-        # Silence is not cached: only training and evaluation reject it, and features do not reveal it.
+        # Silent recordings are not cached: inference accepts them, but training and evaluation, which may share the
+        # cache, have to reject them and cannot recognise silence in cached features.
         if self.cache is not None and not is_silent(audio):
             self.cache.store(path, made)
         return made

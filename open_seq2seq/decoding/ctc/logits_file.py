@@ -96,7 +96,12 @@ def _pickled(value: Any) -> bytes:
 
 def write_logits(path: str, logits: Mapping[str, np.ndarray], labels: Sequence[str], step_seconds: float,
                  normalization: Mapping[str, Any] | None = None) -> None:
-    """Writes a dump: for ``.pickle`` or ``.pkl`` the original toolkit's pickled dict, otherwise ``.npz``."""
+    """Writes logits to an ``.npz`` archive, or to a pickled dict as the original toolkit does.
+
+    Args:
+      path: the file; a name that ends in ``.pickle`` or ``.pkl`` selects the pickled dict.
+      logits, labels, step_seconds, normalization: see ``LogitsDump``.
+    """
     with OutputFiles() as outputs:
         dump = LogitsFile(outputs.open(path, "wb"), is_pickle(path))
         for name, value in logits.items():

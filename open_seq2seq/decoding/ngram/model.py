@@ -88,7 +88,7 @@ class NgramModel:
         self._suffixes[self._starts[n - 1]:self._starts[n]] = self._longest(states, words)[0]
 
     def _child(self, states: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Returns the numbers ``[n]`` of the n-grams formed by each state and word, or -1 for unknown n-grams."""
+        """Returns the index of the n-gram that consists of each state and its word, or -1 if unknown: ``[pairs]``."""
         found = np.full(len(states), _MISSING, np.int64)
         orders = np.searchsorted(self._starts, states, side="right")  # 0 for the empty n-gram
         for n in np.unique(orders) if len(orders) > 1 else orders:

@@ -98,7 +98,9 @@ def _plain(array: Any) -> np.ndarray:
 
 
 def read_carried(folder: Path) -> dict[str, np.ndarray]:
-    """Reads the states that the model continued from, by path; {} if it carries none. Nothing is executed.
+    """Reads the carried states with which the model began the batch, by path; the dict is empty if there are none.
+
+    The file is loaded without unpickling, so it cannot execute code.
 
     Raises:
       UserError: the file cannot be read, or has another format.
