@@ -80,6 +80,10 @@ class ParallelTextDataLayer(DataLayer):
                                      on_change=REFUSE),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params if params.get("use_targets", True) else {**params, "target_file": None}
+
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         """Returns the parameters after deriving some from others; for subclasses to override."""
         return params
