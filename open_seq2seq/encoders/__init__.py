@@ -7,6 +7,7 @@ from open_seq2seq.encoders.convs2s_encoder import ConvS2SEncoder
 from open_seq2seq.encoders.deep_speech2_encoder import DeepSpeech2Encoder
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.encoders.las_encoder import ListenAttendSpellEncoder
+from open_seq2seq.encoders.resnet_encoder import ResNetEncoder
 from open_seq2seq.encoders.rnn_encoders import (
     BidirectionalRNNEncoderWithEmbedding,
     GNMTLikeEncoderWithEmbedding,
@@ -19,6 +20,7 @@ from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
            "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "ListenAttendSpellEncoder",
-           "SpeechEncoder", "TDNNEncoder", "TransformerEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
+           "ResNetEncoder", "SpeechEncoder", "TDNNEncoder", "TransformerEncoder",
+           "UnidirectionalRNNEncoderWithEmbedding"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

@@ -47,6 +47,7 @@ def shrunken(params: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**small, "iter_size": 1, "data_layer_params": data}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*RECIPES, NVIDIA, SMALL])
 def test_it_trains(name: str, tmp_path: Path):
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
