@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.cells import LayerNormLstm, Lstm, StepGradient, Tensors, product
+from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, product
 from open_seq2seq.parts.rnn.layers import Direction
-from open_seq2seq.parts.rnn.recurrence import recurrence
+from open_seq2seq.parts.rnn.zoneout import Zoneout
 
 
 def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training: bool) -> tf.Tensor:
@@ -129,31 +129,26 @@ class WeightDropDirection(Direction):
         self.input_weight_rate, self.recurrent_weight_rate = input_weight_rate, recurrent_weight_rate
         self.candidate_rate = candidate_rate
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None,
-                 training: bool = False) -> list[tf.Tensor]:
-        """Runs the cell over time; see ``Direction``.
+    def input_kernel(self, dtype: tf.DType, training: bool = False) -> tf.Tensor:
+        return dropped_weight(self.kernel, self.input_weight_rate, dtype, training)
 
-        Args:
-          x: ``[time, batch, input]`` in the compute dtype.
-          lengths: ``[batch]`` in steps.
-          states: initial states of the cell, ``[batch, hidden]`` FP32 each, the output first; zeros by default.
-          training: whether to drop weights and candidates.
-        """
-        if not training or not (self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate):
-            return super().__call__(x, lengths, states)
-        cell, shape = self.cell, tf.shape(x)
-        kernel = dropped_weight(self.kernel, self.input_weight_rate, x.dtype, training)
-        rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel))
-        projected = tf.reshape(rows, tf.concat([shape[:2], [rows.shape[-1]]], 0))
-        if self.candidate_rate:
-            cell = _DROPPED[cell.name](self.candidate_rate)
-            mask = keep_mask(tf.concat([shape[:2], [self.hidden_size]], 0), self.candidate_rate)
-            mask = tf.ensure_shape(mask, [*x.shape[:2], self.hidden_size])
-            projected = tf.concat([projected, tf.cast(mask, x.dtype)], -1)
-        weights = self.step_weights(x.dtype)
-        weights[0] = dropped_weight(self.recurrent_kernel, self.recurrent_weight_rate, x.dtype, training)
-        states = self.initial_states(shape[1]) if states is None else list(states)
-        return recurrence(cell, projected, states, weights)
+    def step_weights(self, dtype: tf.DType, training: bool = False) -> list[tf.Tensor]:
+        weights = super().step_weights(dtype, training)
+        if training and self.recurrent_weight_rate:
+            weights[0] = dropped_weight(self.recurrent_kernel, self.recurrent_weight_rate, dtype, training)
+        return weights
 
-    def outputs(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return self(x, lengths, training=True)[0] if training else super().outputs(x, lengths)
+    def cell_and_masks(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        if not training or not self.candidate_rate:
+            return super().cell_and_masks(like, training)
+        cell: Cell = _DROPPED[self.cell.name](self.candidate_rate)
+        mask = keep_mask(tf.concat([tf.shape(like)[:2], [self.hidden_size]], 0), self.candidate_rate)
+        mask = tf.ensure_shape(tf.cast(mask, like.dtype), [*like.shape[:2], self.hidden_size])
+        if not self.zoneout_rate:
+            return cell, mask
+        zoneout = Zoneout(cell, self.zoneout_rate, self.state_sizes, training)
+        return zoneout, tf.concat([mask, zoneout.masks(like)], -1)
+
+    def _uses_cudnn(self, training: bool) -> bool:
+        drops = self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate
+        return not (training and drops) and super()._uses_cudnn(training)
