@@ -8,9 +8,25 @@ from typing import Any, ClassVar
 from open_seq2seq.config.names import register
 from open_seq2seq.config.params import Param, check_params
 from open_seq2seq.parts.rnn.layers import Direction, RecurrentLayer
+from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 
 _UNITS = Param(int, doc="Number of units.", minimum=1, maximum=10**6)
 _FORGET = Param(float, 1.0, "Initial bias of the forget gate, which is trained like all biases.")
+
+
+def weight_drop_params() -> dict[str, Any]:
+    """Returns the keep probabilities of weight drop and of recurrent dropout."""
+    return {name: Param(float, 1.0, doc, above=0.0, maximum=1.0) for name, doc in (
+        ("recurrent_keep_prob", "Keep probability of what an LSTM adds to its inner state at each step."),
+        ("input_weight_keep_prob", "Keep probability of the elements of the input's matrices (weight drop)."),
+        ("recurrent_weight_keep_prob", "Keep probability of the elements of the recurrent matrices (weight drop)."))}
+
+
+def weight_drop_rates(params: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the arguments of ``WeightDropDirection`` for the parameters of ``weight_drop_params``."""
+    return {"candidate_rate": 1.0 - params["recurrent_keep_prob"],
+            "input_weight_rate": 1.0 - params["input_weight_keep_prob"],
+            "recurrent_weight_rate": 1.0 - params["recurrent_weight_keep_prob"]}
 
 
 class CoreCell:
@@ -81,6 +97,20 @@ class LayerNormBasicLSTMCell(LSTMCell):
     kind = "layernorm_lstm"
 
 
+class WeightDropLayerNormBasicLSTMCell(LayerNormBasicLSTMCell):
+    """LSTM with layer normalisation, weight drop and recurrent dropout; see ``parts.rnn.weight_drop``."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**LayerNormBasicLSTMCell.get_optional_params(), **weight_drop_params()}
+
+    @classmethod
+    def layer(cls, params: Mapping[str, Any], input_size: int, initializer: Any = None,
+              regularizer: Any = None) -> Direction:
+        return WeightDropDirection(input_size, params["num_units"], cls.kind, initializer, regularizer,
+                                   params["forget_bias"], **weight_drop_rates(params))
+
+
 class GRUCell(CoreCell):
     """Gated recurrent unit whose reset gate is applied before the product, ``tf.nn.rnn_cell.GRUCell``."""
 
@@ -107,6 +137,7 @@ _PLACES = {"nn.rnn_cell": (LSTMCell, BasicLSTMCell, GRUCell),
 
 def _names() -> dict[str, type[CoreCell]]:
     cells = {cell.__name__: cell for cells in _PLACES.values() for cell in cells}
+    cells[WeightDropLayerNormBasicLSTMCell.__name__] = WeightDropLayerNormBasicLSTMCell
     return {**cells, **{f"tf.{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}}
 
 
@@ -117,8 +148,8 @@ def core_cell_params() -> dict[str, Any]:
     """Returns the required parameters ``core_cell`` and ``core_cell_params`` of recurrent encoders and decoders."""
     return {
         "core_cell": Param((type, str), doc="Cell: LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, "
-                           "CudnnCompatibleLSTMCell or CudnnCompatibleGRUCell, also with the prefixes of TensorFlow 1, "
-                           "as in tf.nn.rnn_cell.LSTMCell.", names="cell"),
+                           "WeightDropLayerNormBasicLSTMCell, CudnnCompatibleLSTMCell or CudnnCompatibleGRUCell, also "
+                           "with the prefixes of TensorFlow 1, as in tf.nn.rnn_cell.LSTMCell.", names="cell"),
         "core_cell_params": Param(dict, doc="Arguments of the cell: num_units, and for LSTMs optionally forget_bias."),
     }
 

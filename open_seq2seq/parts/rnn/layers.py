@@ -121,13 +121,15 @@ class Direction(Module):
         """Returns zeros for each state of the cell, ``[batch, hidden]`` FP32."""
         return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None,
+                 training: bool = False) -> list[tf.Tensor]:
         """Runs the cell over time; see ``recurrence`` for the result.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` in steps.
           states: initial states of the cell, ``[batch, hidden]`` FP32 each, the output first; zeros by default.
+          training: whether to apply the cell's own dropout, if it has any.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
         # cuDNN returns only the outputs of all steps, which are all states of a GRU but not of an LSTM.
@@ -138,12 +140,13 @@ class Direction(Module):
         projected = tf.reshape(projected, tf.concat([tf.shape(x)[:2], [columns]], 0))
         return recurrence(self.cell, projected, states, self.step_weights(x.dtype))
 
-    def outputs(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    def outputs(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the outputs ``[time, batch, hidden]`` alone, which cuDNN computes for LSTMs too.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` in steps; the caller masks the outputs after an example's end.
+          training: whether to apply the cell's own dropout, if it has any.
         """
         if self.use_cudnn and cudnn_serves(self.cell):
             return cudnn_outputs(self, x, lengths, self.initial_states(tf.shape(x)[1]))

@@ -43,7 +43,7 @@ class ResidualLayer(Module):
         """
         size = x.shape[-1]
         joined = dropout(x if context is None else tf.concat([x, context], -1), self.drop_input, training)
-        y = self.direction.outputs(joined, lengths)
+        y = self.direction.outputs(joined, lengths, training)
         if self.residual:
             y += joined[..., :size]
         return dropout(y, self.drop_output, training)
