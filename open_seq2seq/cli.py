@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import difflib
-import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from open_seq2seq import MISSING_TENSORFLOW, __version__
+from open_seq2seq import __version__
 from open_seq2seq.config.loader import ConfigFile, check_exists, possible_keys
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.config.short_forms import EXAMPLES, written_out
 from open_seq2seq.utils.console import enduring_output, need_output, print_to_stderr
-from open_seq2seq.utils.environment import (
-    accept_missing_temporary_folder,
-    check_limits,
-    failing_line,
-    problem_of,
-    scratch_file,
-    with_home,
-)
+from open_seq2seq.utils.environment import accept_missing_temporary_folder, failing_line, problem_of, with_home
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
+from open_seq2seq.utils.tensorflow_import import import_tensorflow
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
@@ -285,8 +277,16 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
     if flags.use_xla_jit:
         overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
     _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
+    import open_seq2seq.models.builder  # noqa: F401  # registers the names of the package's classes
+    from open_seq2seq.models.missing_files import missing_files
+
     benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
-    return resolve(file, flags.mode, overrides, benchmark, _model_problems)
+
+    def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
+        missing = missing_files(base_model, params, section, flags.continue_learning)
+        return [*_model_problems(base_model, params, section, given), *missing]
+
+    return resolve(file, flags.mode, overrides, benchmark, problems)
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
@@ -316,46 +316,6 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
         benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
         check=flags.check, argv=arguments)
-
-
-def import_tensorflow() -> None:
-    """Imports TensorFlow and suppresses its log, including the lines that no TensorFlow setting can suppress.
-
-    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1.
-
-    Raises:
-      UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
-    """
-    if "tensorflow" in sys.modules:
-        return
-    check_limits()
-    quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
-    try:
-        with _stderr_held_back() if quiet else contextlib.nullcontext():
-            import tensorflow  # noqa: F401
-    except ImportError as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
-
-
-@contextlib.contextmanager
-def _stderr_held_back() -> Iterator[None]:
-    """Captures all output to file descriptor 2, including that of C++ code, and shows it only after an error."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with scratch_file() as buffer:
-        os.dup2(buffer.fileno(), 2)
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            if failed:
-                buffer.seek(0)
-                os.write(2, buffer.read())
 
 
 def load_interactive(arguments: Sequence[str]) -> Any:

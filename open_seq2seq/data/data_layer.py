@@ -258,6 +258,17 @@ class DataLayer(Component):
                 named.setdefault(asset_name(file), []).append(file.value)
         return {f"{name} {number}": path for name, paths in named.items() for number, path in enumerate(paths)}
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns parameters with the paths of files as the layer opens them, and None for files that it does not read.
+
+        Used to find missing files before a run starts. By default, the parameters are returned unchanged.
+
+        Args:
+          params: the parameters of training or evaluation, which may lack defaults.
+        """
+        return params
+
     def example_files(self) -> Sequence[str]:
         """Returns the files that contain one example each, such as the recordings named in a list."""
         return ()

@@ -6,9 +6,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params
+from open_seq2seq.parts.rnn.core_cells import (
+    CoreCell,
+    CudnnCompatibleGRUCell,
+    CudnnCompatibleLSTMCell,
+    checked_cell_params,
+    core_cell_params,
+)
 from open_seq2seq.parts.rnn.layers import permute_steps, reversing_order
 from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
 from open_seq2seq.utils.errors import ConfigError
@@ -59,13 +65,17 @@ class RNNEncoderWithEmbedding(Encoder):
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        self._cell_params, problems = checked_cell_params(self.params, self.params_path)
+        self._cell, self._cell_params, problems = self._checked_cell()
         problems = problems + self._problems()
         if problems:
             raise ConfigError(problems)
         self._initializer, self._regularizer = self.make_initializer(), self.make_regularizer()
         self.embedding = self.weight([self.params["src_vocab_size"], self.params["src_emb_size"]], self._initializer)
         self._build()
+
+    def _checked_cell(self) -> tuple[type[CoreCell], dict[str, Any], list[str]]:
+        """Returns the cell, its checked parameters, and the problems found in them."""
+        return self.params["core_cell"], *checked_cell_params(self.params, self.params_path)
 
     def _problems(self) -> list[str]:
         return []
@@ -82,10 +92,10 @@ class RNNEncoderWithEmbedding(Encoder):
         """Returns a stack; ``skips`` applies to layers whose input and output have the same size."""
         params, layers = self.params, []
         for _ in range(count):
-            direction = params["core_cell"].layer(self._cell_params, input_size, self._initializer, self._regularizer)
+            direction = self._cell.layer(self._cell_params, input_size, self._initializer, self._regularizer)
             layers.append(ResidualLayer(
                 direction, skips and input_size == direction.hidden_size,
-                1.0 - params["encoder_dp_input_keep_prob"], 1.0 - params["encoder_dp_output_keep_prob"]))
+                1.0 - params.get("encoder_dp_input_keep_prob", 1.0), 1.0 - params["encoder_dp_output_keep_prob"]))
             input_size = direction.hidden_size
         return layers
 
@@ -168,10 +178,37 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
 
     def _build(self) -> None:
         params = self.params
-        self.bidirectional = params["core_cell"].bidirectional_layer(
+        self.bidirectional = self._cell.bidirectional_layer(
             self._cell_params, params["src_emb_size"], self._initializer, self._regularizer)
         self.layers = self._layers(self.bidirectional.output_size, params["encoder_layers"] - 1, True)
         self.output_size = self.layers[-1].output_size
 
     def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         return run_layers(self.layers, self.bidirectional(x, lengths), lengths, self.training)
+
+
+class GNMTLikeEncoderWithEmbedding_cuDNN(GNMTLikeEncoderWithEmbedding):  # noqa: N801  # the name in old configs
+    """``GNMTLikeEncoderWithEmbedding`` with the cells of cuDNN and with parameters of its own.
+
+    In contrast to the original, outputs do not depend on padding.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        required = GNMTLikeEncoderWithEmbedding.get_required_params()
+        return {
+            **{name: required[name] for name in ("src_vocab_size", "src_emb_size", "encoder_layers")},
+            "encoder_cell_units": Param(int, doc="Number of units in each layer and direction.", minimum=1,
+                                        maximum=10**6),
+            "encoder_cell_type": Param(["lstm", "gru"], doc="Kind of cell.", on_change=REFUSE),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        optional = GNMTLikeEncoderWithEmbedding.get_optional_params()
+        return {name: spec for name, spec in optional.items()
+                if name not in ("encoder_dp_input_keep_prob", *layout_params())}
+
+    def _checked_cell(self) -> tuple[type[CoreCell], dict[str, Any], list[str]]:
+        cell = CudnnCompatibleLSTMCell if self.params["encoder_cell_type"] == "lstm" else CudnnCompatibleGRUCell
+        return cell, {"num_units": self.params["encoder_cell_units"]}, []

@@ -31,6 +31,7 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
 BEST_METRIC, BEST_METRIC_MODE = "val_loss", "min"
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
+_HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (None, None), "end": (None,)}
 # Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
@@ -351,9 +352,22 @@ def _reporting_params() -> dict[str, Any]:
 
 def _is_hook(value: Any) -> bool:
     made = value.func if isinstance(value, functools.partial) else value
-    return callable(made) if not inspect.isclass(made) else all(
-        callable(getattr(made, method, None)) for method in ("begin", "after_step", "end"))
+    return callable(value) and _accepts(value, train_model=None, eval_model=None) and (
+        not inspect.isclass(made) or all(_accepts(getattr(made, method, None), None, *arguments)
+                                         for method, arguments in _HOOK_METHODS.items()))
 
 
-register("hook", fits=_is_hook, wanted="a class with the methods begin, after_step and end, such as a subclass of "
+def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:
+    """Returns whether a function can be called with these arguments, as far as that is known."""
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in without a signature
+        return callable(function)
+    return True
+
+
+register("hook", fits=_is_hook, wanted="a class that is created as Hook(train_model=…, eval_model=…) and has the "
+         "methods begin(trainer), after_step(trainer, results) and end(trainer), such as a subclass of "
          "open_seq2seq.training.hooks.Hook, or the name of one")

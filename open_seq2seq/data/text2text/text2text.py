@@ -80,6 +80,10 @@ class ParallelTextDataLayer(DataLayer):
                                      on_change=REFUSE),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params if params.get("use_targets", True) else {**params, "target_file": None}
+
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         """Returns the parameters after deriving some from others; for subclasses to override."""
         return params
@@ -298,11 +302,11 @@ class ParallelTextDataLayer(DataLayer):
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 
-def max_length_param() -> dict[str, Any]:
-    """Returns the parameter ``max_length``, which every text-to-text layer requires."""
-    return {"max_length": Param(int, doc="Maximum length of a sentence, special tokens included. Training drops pairs "
-                                "with a longer sentence; evaluation and inference truncate it.", unit="tokens",
-                                minimum=1, maximum=10**6)}
+def max_length_param(what: str = "sentence", longer: str = "Training drops pairs with a longer sentence; evaluation "
+                     "and inference truncate it.") -> dict[str, Any]:
+    """Returns the parameter ``max_length``, which every layer of text requires."""
+    return {"max_length": Param(int, doc=f"Maximum length of a {what}, special tokens included. {longer}",
+                                unit="tokens", minimum=1, maximum=10**6)}
 
 
 def shared_params() -> dict[str, Any]:

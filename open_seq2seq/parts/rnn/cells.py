@@ -235,12 +235,15 @@ class LayerNormLstm:
         z = tf.cast(x, tf.float32) + product(states[0], weights[0])
         return self._from_sums(z, states[1], weights[1], weights[2]), (z,)
 
-    def _from_sums(self, z: tf.Tensor, inner: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Tensors:
+    def _from_sums(self, z: tf.Tensor, inner: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor,
+                   factors: tf.Tensor | None = None) -> Tensors:
+        """Returns the new states for the sums ``z`` of products; ``factors`` multiply the candidate, if given."""
         hidden = inner.shape[-1]
         normed = [_normalised(part, self.epsilon) for part in tf.split(z, 4, axis=-1)]
         z = tf.concat(normed, -1) * scale[:4 * hidden] + offset[:4 * hidden]
         i, f, o = tf.split(tf.sigmoid(z[:, :3 * hidden]), 3, axis=-1)
-        inner = f * inner + i * tf.tanh(z[:, 3 * hidden:])
+        candidate = tf.tanh(z[:, 3 * hidden:])
+        inner = f * inner + i * (candidate if factors is None else candidate * factors)
         inner = _normalised(inner, self.epsilon) * scale[4 * hidden:] + offset[4 * hidden:]
         return o * tf.tanh(inner), inner
 

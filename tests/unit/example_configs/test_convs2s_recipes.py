@@ -55,6 +55,7 @@ def test_published_numbers():
     assert params["encoder_params"]["att_layer_num"] == 15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_recipe_trains(name: str, tmp_path: Path):
     """On toy text and at toy size, with everything else as the recipe has it, as it is kept beside checkpoints."""

@@ -42,6 +42,7 @@ def shrunken(params: dict[str, Any], folder: Path) -> dict[str, Any]:
     return small
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECIPES)
 def test_it_trains(name: str, tmp_path: Path):
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
