@@ -107,6 +107,16 @@ def test_averaged_checkpoints_and_the_best_by_another_metric_are_used(workspace,
     assert code == 0 and "best_models" in out
 
 
+def test_an_average_does_not_span_a_change_of_the_rate(workspace, command):
+    run = ["--mode=train", "--save_checkpoint_steps=2", "--average_checkpoints=4"]
+    code, out, _ = command(*run, "--max_steps=4")
+    assert code == 0 and "Averaged the last 2 checkpoints" in out and "leaves out" not in out
+    code, out, _ = command(*run, "--max_steps=8", "--continue_learning", "--lr_policy_params/learning_rate=0.5")
+    assert code == 0 and "leaves out the checkpoints up to model.ckpt-4" in out
+    state = json.loads((workspace / "run" / "averaged_models" / "model.ckpt-8" / "state.json").read_text())
+    assert state["averaged"] == ["model.ckpt-6", "model.ckpt-8"]
+
+
 def test_benchmark_writes_nothing(workspace, command):
     code, out, _ = command("--benchmark", "--bench_steps=6", "--bench_start=2")
     assert code == 0 and "Avg tokens per second" in out
