@@ -39,6 +39,7 @@ _SWITCHES = {
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
+    "--verbose": "print the config and all variables, which are in the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
 }
 
@@ -324,7 +325,7 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
         infer_files=flags.infer_files or (),
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
         benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
-        check=flags.check, argv=arguments)
+        check=flags.check, verbose=flags.verbose, argv=arguments)
 
 
 def load_interactive(arguments: Sequence[str]) -> Any:

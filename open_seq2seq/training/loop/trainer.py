@@ -186,6 +186,15 @@ class Trainer:
         return self.micro_batch // self._stream.micro_batches_per_epoch
 
     @property
+    def epochs(self) -> float:
+        """Number of epochs made so far."""
+        return self.epochs_in(self.step)
+
+    def epochs_in(self, step: int) -> float:
+        """Returns how many epochs the first ``step`` updates make."""
+        return (self.offset + step * self._iter_size * self.runner.world_size) / self._stream.micro_batches_per_epoch
+
+    @property
     def micro_batch(self) -> int:
         """Number of micro-batches that all replicas together have consumed."""
         return self.offset + self.step * self._iter_size * self.runner.world_size

@@ -22,12 +22,8 @@ from open_seq2seq.training.run.inputs import RunInputs, read_assets
 from open_seq2seq.training.run.logdir import LogDir, check_logdir
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
-from open_seq2seq.training.run.overview import print_config, print_parameter_table
 from open_seq2seq.training.run.restoring import load_base_model, restore_position, restore_run
 from open_seq2seq.utils.console import deco_print
-
-_TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
-           "interactive_infer": "Inference config"}
 
 
 class Models(NamedTuple):
@@ -54,14 +50,6 @@ def agreed_values(options: RunOptions) -> dict[str, Any]:
     flags = {name: getattr(options, name) for name in
              ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
     return {**flags, **to_plain(options.config.as_sections())}
-
-
-def print_configs(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[str]) -> None:
-    """Prints the parameters of each section, and the given notes about the run."""
-    for section, spec in specs.items():
-        print_config("New benchmarking config" if options.benchmark else _TITLES[section], spec.params)
-    for note in notes:
-        deco_print(note)
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
@@ -158,7 +146,6 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
       checkpoint: the checkpoint to resume from, on rank 0; None without one.
       state: the checkpoint's state, on all ranks; None without one.
     """
-    print_parameter_table(trainer.trainable, trainer.variables)
     for line in trainer.describe_shapes():
         deco_print(line)
     if trainer.rate_scale != 1:
