@@ -17,9 +17,10 @@ def test_train_eval_then_eval_and_infer(workspace, command):
     code, out, err = command("--mode=train_eval", "--print_samples_steps=4", "--save_summaries_steps=4",
                              "--summaries=[learning_rate, gradients, gradient_norm, variables, variable_norm]")
     assert code == 0, err
-    for text in ("Training and evaluating ", "Text2Text (TransformerEncoder, TransformerDecoder", "200 training examples",
-                 "20 evaluation examples", "Model: 5,600 parameters, on ", "Starting training from scratch", "Train source:",
-                 "Validation loss:", "BLEU:", "tokens/s", " left", "Finished training"):
+    for text in ("Training and evaluating ", "Model: Text2Text with TransformerEncoder, TransformerDecoder\n",
+                 "200 training examples", "20 evaluation examples", "Parameters: 5,600, on ",
+                 "Starting training from scratch", "Train source:", "Validation loss:", "BLEU:", "tokens/s", " left",
+                 "Finished training"):
         assert text in out, text
     assert newest(workspace).name == "model.ckpt-12"
     assert len(list((workspace / "run").glob("model.ckpt-*"))) == 3

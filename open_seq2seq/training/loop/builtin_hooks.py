@@ -20,8 +20,8 @@ def hooks_of(trainer: Trainer) -> list[Hook]:
         hooks.append(CheckpointHook(params["save_checkpoint_steps"]))
     if params["print_samples_steps"] and is_chief:
         hooks.append(SamplesHook(params["print_samples_steps"]))
-    if params["save_summaries_steps"]:
-        hooks.append(SummaryHook(params["save_summaries_steps"], params["summaries"]))
+    if every := params["save_summaries_steps"] or params["print_loss_steps"]:
+        hooks.append(SummaryHook(every, params["summaries"]))
     # Only the config that --benchmark rewrites has an empty logdir.
     hooks.append(BenchmarkHook(params["bench_start"], params["print_bench_info_steps"], params["logdir"] == ""))
     if trainer.eval_model is not None:
@@ -83,7 +83,11 @@ class SamplesHook(Hook):
 
 
 class SummaryHook(Hook):
-    """Writes TensorBoard summaries every ``save_summaries_steps`` updates; ``train_loss`` is a mean like the line's."""
+    """Writes TensorBoard summaries and the table of metrics every ``save_summaries_steps`` updates.
+
+    ``train_loss`` is the mean since the last time. Without TensorBoard, the table is written every
+    ``print_loss_steps``, and has only the loss and the learning rate.
+    """
 
     def __init__(self, every: int, names: list[str]) -> None:
         super().__init__()
@@ -91,12 +95,17 @@ class SummaryHook(Hook):
         self._loss = MeanLoss()
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
-        if trainer.summaries is None:
+        if trainer.summaries is None and trainer.metrics is None:
             return
         self._loss.add(results["loss"])
         if trainer.step % self._every == 0:
-            epoch = trainer.epoch if trainer.steps_per_epoch else None
-            trainer.summaries.write_training(trainer.step, {**results, "loss": self._loss.value()}, self._names, epoch)
+            scalars = {"train_loss": self._loss.value(), "learning_rate": float(results["learning_rate"])}
+            if trainer.summaries is not None:
+                epoch = trainer.epoch if trainer.steps_per_epoch else None
+                results = {**results, "loss": scalars["train_loss"]}
+                scalars |= trainer.summaries.write_training(trainer.step, results, self._names, epoch)
+            if trainer.metrics is not None:
+                trainer.metrics.write(trainer.step, trainer.epochs, scalars)
             self._loss.restart()
 
 

@@ -24,6 +24,9 @@ from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.progress import Bar, format_time
 from open_seq2seq.utils.trail import TRAIL
 
+WORST = 10
+"""Number of examples with the worst results that an evaluation keeps."""
+
 
 class PassStopped(Exception):
     """A pass was stopped before its end."""
@@ -36,10 +39,14 @@ class EvaluationPass:
       model: a model built for evaluation.
       runner: runner that gathers the results of all processes.
       predict: whether to compute the model's metrics, if it has any, in addition to the loss.
+
+    Attributes:
+      worst: the examples with the worst results of the last pass, on rank 0; see ``Model.worst_examples``.
     """
 
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
         self.model = model
+        self.worst: list[dict[str, str]] = []
         self._runner = runner
         self._predicts = predict and model.predicts_in_evaluation
         self._step = runner.compile(self._evaluate, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
@@ -82,6 +89,7 @@ class EvaluationPass:
         # All ranks use the metrics of rank 0.
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
+        self.worst = self.model.worst_examples(gathered, WORST) if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
 
 

@@ -1,4 +1,4 @@
-"""What a run prints before it starts: a short header; and the config and the variables, for the logdir or the screen."""
+"""What a run prints before it starts, a short header; and the config and variables, for the logdir or the screen."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ def config_lines(options: RunOptions, specs: Mapping[str, ModelSpec]) -> list[st
 
 
 def print_task(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[str]) -> None:
-    """Prints what is run: the config file, the model and its parts, and the given notes; with --verbose, the config."""
+    """Prints the config file, the model and its main parts, and the given notes; with --verbose, the config too."""
     if options.verbose:
         for line in config_lines(options, specs):
             deco_print(line)
     spec = next(iter(specs.values()))
-    parts = [getattr(spec.params.get(name), "__name__", "") for name in spec.model_class.all_parts()
-             if name != "data_layer"]
-    within = f" ({', '.join(part for part in parts if part)})" if any(parts) else ""
-    verb = "Timing" if options.benchmark else _VERBS[options.mode]
-    deco_print(f"{verb} {_short(options.config_file)}: {spec.model_class.__name__}{within}")
+    parts = [spec.params[name].__name__ for name in spec.model_class.all_parts()
+             if name not in ("data_layer", "loss") and hasattr(spec.params.get(name), "__name__")]
+    deco_print(f"{'Timing' if options.benchmark else _VERBS[options.mode]} {_short(options.config_file)}")
+    deco_print(f"Model: {spec.model_class.__name__}" + (f" with {', '.join(parts)}" if parts else ""))
     for note in notes:
         deco_print(note)
 
@@ -93,7 +92,7 @@ def _short(path: str) -> str:
 
 
 def _size(variables: Mapping[str, tf.Variable]) -> str:
-    return f"Model: {format_count(sum(v.shape.num_elements() for v in variables.values()), 'parameter')}"
+    return f"Parameters: {sum(v.shape.num_elements() for v in variables.values()):,}"
 
 
 def _devices(runner: Runner) -> str:
