@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from open_seq2seq import __version__
-from open_seq2seq.config.loader import ConfigFile, check_exists, load_config, possible_keys
+from open_seq2seq.config.loader import ConfigFile, check_exists, possible_keys
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
-from open_seq2seq.utils.console import deco_print, enduring_output, need_output
+from open_seq2seq.config.short_forms import EXAMPLES, written_out
+from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.environment import accept_missing_temporary_folder, failing_line, problem_of, with_home
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
-from open_seq2seq.utils.output_file import check_output_file, is_standard_output
+from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
 from open_seq2seq.utils.tensorflow_import import import_tensorflow
 from open_seq2seq.utils.trail import TRAIL
 
@@ -101,18 +102,19 @@ def _is_count(text: str) -> bool:
 
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command's own flags; it leaves config values unparsed."""
-    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=_EXAMPLES,
+    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=f"{_EXAMPLES}\n{EXAMPLES}",
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="the config: a Python module or a YAML file")
+                        help="the config: a Python module or a YAML file; without it, evaluation and inference use "
+                        "that of the checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join((*MODES, REPORT_MODE))
-                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir, without a config")
+                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
-                        help="output file of infer mode (default: infer-out.txt)")
+                        help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
+                        "to stderr")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="infer mode only: files or folders to read instead of the config's data, or - for stdin; "
-                        "without --config_file, the config of the newest checkpoint in --logdir is used")
+                        help="infer mode only: files or folders to read instead of the config's data, or - for stdin")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -247,7 +249,8 @@ def _folder_of_report(arguments: list[str]) -> Path | None:
     Raises:
       UserError: there is no logdir, or another argument.
     """
-    flags, leftover = make_parser().parse_known_args(_plain_switches([with_home(argument) for argument in arguments]))
+    flags, leftover = make_parser().parse_known_args(_plain_switches(
+        [with_home(argument) for argument in written_out(arguments)]))
     if flags.mode != REPORT_MODE:
         return None
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
@@ -264,15 +267,18 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
       UserError: the command line or the config has a mistake; a ``ConfigError`` lists all mistakes of the config.
     """
     parser = make_parser()
-    flags, leftover = parser.parse_known_args(_plain_switches([with_home(argument) for argument in arguments]))
+    given = [with_home(argument) for argument in written_out(arguments)]
+    flags, leftover = parser.parse_known_args(_plain_switches(given))
     check_mode(flags.mode)
+    if flags.infer_output_file == "-":
+        flags.infer_output_file = STANDARD_OUTPUT
+        if flags.mode == "infer":
+            print_to_stderr()
     need_output(flags.check or flags.benchmark or flags.mode in ("eval", "interactive_infer")
                 or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
-    if flags.infer_files is None and flags.config_file is None:
-        raise UserError("The following arguments are required: --config_file. See --help.")
     if flags.infer_files is not None and flags.mode != "infer":
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     if flags.config_file is not None:
@@ -280,29 +286,12 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
         if (known := possible_keys(flags.config_file)) is not None:
             _misspelt_flags(overrides, known)
     import_tensorflow()
-    file, overrides = _config(flags, overrides)
+    from open_seq2seq.training.run.config_source import config_of_run
+
+    mode = "train" if flags.benchmark else flags.mode
+    file, overrides, flags.mode = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (),
+                                                flags.trust_code)
     return _options(flags, _resolve(flags, file, overrides), list(arguments))
-
-
-def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[ConfigFile, list[Override]]:
-    """Returns the config and the overrides, including those that ``--infer_files`` implies.
-
-    With ``--infer_files`` but without ``--config_file``, the config is that of the newest checkpoint in the logdir.
-
-    Raises:
-      UserError: there is no config, or the files are missing or unsuitable for the data layer.
-    """
-    trusted = True if flags.trust_code else None
-    if flags.infer_files is None:
-        return load_config(flags.config_file, trusted), overrides
-    from open_seq2seq.training.inference import from_logdir
-
-    if flags.config_file is not None:
-        file = load_config(flags.config_file, trusted)
-    else:
-        file, kept = from_logdir.config_of_logdir("infer", overrides, flags.trust_code)
-        overrides = [*kept, *overrides]
-    return file, [*overrides, *from_logdir.overrides_for(flags.infer_files, file, overrides)]
 
 
 def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:

@@ -16,7 +16,8 @@ class RunOptions:
       mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``; always ``train`` if ``benchmark``.
       config: the config, merged, overridden and checked for this mode.
       infer_output_file: path of the file that inference writes.
-      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``.
+      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``. In the mode
+        ``interactive_infer``, these are ``-``, whose lines are processed as they arrive.
       continue_learning: whether to resume training from the newest checkpoint in the logdir.
       no_dir_check: whether problems of the logdir are only warnings; implied by ``benchmark``.
       benchmark: whether to measure training speed; ``config`` is then adapted to it.

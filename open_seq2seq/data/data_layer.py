@@ -46,12 +46,15 @@ class DataLayer(Component):
       contiguous: whether example n + 1 continues example n, as consecutive pieces of one sequence do. Contiguous
         examples are not shuffled: row k of a batch continues in row k of a later batch (``data.contiguous``). May be
         a property.
+      reads_lines: whether the inputs of ``make_interactive_batch`` are lines of text, so that inference can process
+        lines of standard input as they arrive.
       counting_units: values of ``batch_size_unit`` for which every example counts as one.
       length_limit: name of the parameter that excludes long examples, quoted in messages; None if the layer has none.
     """
 
     seed: int = 0
     contiguous: bool = False
+    reads_lines: bool = False
     counting_units: Sequence[str] = ("examples", "sentences", "utterances", "images")
     length_limit: str | None = None
     _fingerprints: Mapping[str, Fingerprint] | None = None
@@ -212,6 +215,14 @@ class DataLayer(Component):
     def make_interactive_batch(self, inputs: list[Any]) -> dict[str, Any]:
         """Returns a batch of inputs that the user typed, or passed to the Python API."""
         raise NotImplementedError(f"{type(self).__name__} does not support interactive input.")
+
+    def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Returns the lengths of inputs for ``make_interactive_batch`` ``[inputs]``, by which they are batched.
+
+        They have the unit of ``lengths``. By default all lengths are 1; a layer whose batch size does not count
+        examples should override this.
+        """
+        return np.ones(len(inputs), np.int64)
 
     def describe_example(self, example: int) -> str:
         """Returns how messages refer to an example, such as its file and line."""

@@ -125,6 +125,12 @@ def need_output(needed: bool) -> None:
         sys.stdout.needed = needed
 
 
+def print_to_stderr() -> None:
+    """Makes this process print everything to stderr from now on, so that stdout contains only results."""
+    sys.stdout.flush()
+    sys.stdout = sys.stderr
+
+
 def _fill_closed_descriptors() -> None:
     """Opens closed descriptors of standard streams, so that files opened later do not get their numbers.
 

@@ -134,6 +134,7 @@ def test_another_vocabulary_than_the_checkpoint(trained, command):
     assert code == 2 and "vocabulary" in err
 
 
+@pytest.mark.long
 def test_a_truncated_checkpoint_gives_way_to_the_one_before(workspace, command):
     assert command("--mode=train", "--max_steps=8")[0] == 0
     edit(workspace / "run" / "model.ckpt-8" / "weights.safetensors", lambda data: data[:-100])
@@ -141,6 +142,7 @@ def test_a_truncated_checkpoint_gives_way_to_the_one_before(workspace, command):
     assert code == 0 and "model.ckpt-8 is damaged" in out and "Resuming training at step 4" in out
 
 
+@pytest.mark.long
 def test_a_full_disk_keeps_the_earlier_checkpoints(workspace, command, monkeypatch):
     import errno
 

@@ -31,6 +31,7 @@ def read_events(folder):
     return scalars, histograms
 
 
+@pytest.mark.long
 def test_a_float16_run_writes_every_summary(workspace, command):
     code, out, err = command(
         "--mode=train", "--dtype=mixed_float16", "--loss_scaling=Backoff", "--loss_scaling_params={scale_max: 1e12}",

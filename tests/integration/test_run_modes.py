@@ -85,6 +85,7 @@ def test_fine_tuning_starts_with_fresh_counters(trained, command):
     assert state["step"] == 1 and newest(trained, "tuned").name == "model.ckpt-1"
 
 
+@pytest.mark.long
 def test_averaged_checkpoints_and_the_best_by_another_metric_are_used(workspace, command):
     code, out, err = command("--mode=train_eval", "--average_checkpoints=3", "--save_summaries_steps=4",
                              "--best_metric=Eval_chrF_Score", "--best_metric_mode=max")

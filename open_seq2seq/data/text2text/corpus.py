@@ -97,8 +97,8 @@ class TokenCorpus:
             file.seek(begin)
             return file.read(end - begin)
 
-    def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True,
-               multiple: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True, multiple: int = 1,
+               keep_end: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Gathers sentences, appends EOS to each, and pads them to a common length.
 
         Args:
@@ -106,14 +106,16 @@ class TokenCorpus:
           max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
           start_token: whether to put the start token before each sentence.
           multiple: the padded length is a multiple of this value.
+          keep_end: whether the beginning of a longer sentence is cut off, instead of its end.
 
         Returns:
           (ids ``[batch, time]``, lengths ``[batch]``), both int32; lengths include special tokens, but not padding.
         """
         lead = int(start_token)
         offsets = self.offsets
-        begin = offsets[sentences]
-        counts = np.minimum(offsets[sentences + 1] - begin, max_tokens)
+        begin, end = offsets[sentences], offsets[sentences + 1]
+        counts = np.minimum(end - begin, max_tokens)
+        begin = end - counts if keep_end else begin
         lengths = (counts + lead + 1).astype(np.int32)
         width = rounded_up(int(lengths.max(initial=1)), multiple)
         ids = np.full((len(sentences), width), SpecialTextTokens.PAD_ID, np.int32)

@@ -53,6 +53,7 @@ class Speech2Text(EncoderDecoderModel):
 
     object_name = "audio frames"
     interactive_hint = "Type the name of a recording"
+    verb = "transcribe"
     data_layer: Speech2TextDataLayer
     _search: CtcDecoder | None = None
     _warned = False

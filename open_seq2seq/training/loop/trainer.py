@@ -269,7 +269,7 @@ class Trainer:
     def position(self) -> RunPosition:
         """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
-                           self.divergence.state(), choice_of(self.model.params))
+                           self.divergence.state(), choice_of(self.model.params), self.optimizer.rates)
 
     def synchronize(self) -> None:
         """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""
@@ -313,6 +313,8 @@ class Trainer:
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
         """Evaluates the model; with ``keep_best``, saves the weights if they are the best so far.
 
+        Without ``keep_best``, for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
+
         Returns:
           The metrics by name; {} if a signal stopped the evaluation.
         """
@@ -331,7 +333,9 @@ class Trainer:
                 deco_print("The evaluation is skipped.", offset=1)
                 return {}
             if self.summaries is not None:
-                self.summaries.write(self.step, {"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
+                of = "" if keep_best else "averaged/"  # two values at the same step need two series
+                self.summaries.write(self.step, {of + ("eval_loss" if k == "val_loss" else k): v
+                                                 for k, v in metrics.items()})
             if keep_best:
                 self.early_stopping.observe(self.step, metrics)
                 self._keep_results(metrics)

@@ -16,7 +16,7 @@ from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
 from open_seq2seq.runners.watchdog.watchdog import watched
 from open_seq2seq.training.checkpoints import choosing
-from open_seq2seq.training.inference.interactive import InteractiveModel, prompt
+from open_seq2seq.training.inference.interactive import InteractiveModel, answer_lines, prompt
 from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.precision.choice import settle_precision
@@ -33,7 +33,7 @@ from open_seq2seq.training.run.protected_files import protected_files
 from open_seq2seq.training.run.restoring import restore_weights
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.output_file import never_written
+from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
 
 Specs = dict[str, ModelSpec]
 
@@ -104,11 +104,21 @@ def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
 def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
     with never_written(lambda: protected_files(options, model)):
         InferencePass(model, runner).run(options.infer_output_file)
-    deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
+    _report_output(options)
+
+
+def _report_output(options: RunOptions) -> None:
+    name = options.infer_output_file
+    deco_print(f"Finished inference: {'standard output' if name == STANDARD_OUTPUT else os.path.abspath(name)}")
 
 
 def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
-    prompt(InteractiveModel(model))
+    if not options.infer_files:
+        prompt(InteractiveModel(model))
+        return
+    with never_written(lambda: protected_files(options, model)):
+        answer_lines(InteractiveModel(model), options.infer_output_file)
+    _report_output(options)
 
 
 def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> int:

@@ -14,7 +14,7 @@ from open_seq2seq.models.model import Model
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.preflight import check_data
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, choosing
-from open_seq2seq.training.checkpoints.kept_files import keep_files
+from open_seq2seq.training.checkpoints.kept_files import MODES, keep_files
 from open_seq2seq.training.checkpoints.run_saver import RunSaver
 from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.trainer import Trainer
@@ -132,7 +132,7 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
                          to_yaml(config.as_sections()), inputs)
         with config.config_file.in_use():
             keep_files(saver.directory, config.base_model,
-                       {mode: config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
+                       {mode: config.merge(mode)[0] for mode in ("train", *MODES)})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
     # A new run in a used logdir begins another table; a process that joins an elastic run continues the run's.
     is_new = not options.continue_learning and not options.elastic
@@ -196,10 +196,13 @@ def finish(trainer: Trainer, signum: int | None) -> int:
 
 
 def _average(trainer: Trainer) -> None:
+    average = None
     if trainer.saver is not None:
-        average = trainer.saver.average(trainer.model.params["average_checkpoints"])
+        average = trainer.saver.average(trainer.model.params["average_checkpoints"], trainer.optimizer.rate_jumps)
         assign_matching(trainer.variables, average.weights)
         deco_print(f"Averaged the last {len(average.state['averaged'])} checkpoints: {trainer.saver.averaged_dir}")
     trainer.synchronize()
     if trainer.eval_model is not None:
-        trainer.evaluate(keep_best=False)
+        metrics = trainer.evaluate(keep_best=False)
+        if trainer.saver is not None and average is not None and metrics:
+            trainer.saver.note_average(average, metrics)

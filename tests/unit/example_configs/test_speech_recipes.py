@@ -41,6 +41,7 @@ def test_every_recipe_is_tested():
     assert {*CONVOLUTIONAL, *RECIPES, overfit} == set(FOLDER.glob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", each_kind(CONVOLUTIONAL))
 def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
     base_model, params = train_params(recipe, toy)
