@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
-from open_seq2seq.encoders.rnn_encoders import layout_params
 from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
 from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.rnn.carried import CarriedStack, LayerDropout, States
@@ -16,6 +15,7 @@ from open_seq2seq.parts.rnn.core_cells import (
     CoreCell,
     checked_cell_params,
     core_cell_params,
+    old_layer_params,
     weight_drop_params,
     weight_drop_rates,
 )
@@ -61,7 +61,7 @@ class LMEncoder(LanguageEncoder):
                                      "layers from -1/√units to 1/√units, as in AWD-LSTM.", on_change=FREE),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
                                   "depend on random_seed.", on_change=FREE),
-            **layout_params(),
+            **old_layer_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
