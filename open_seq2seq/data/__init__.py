@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from open_seq2seq.data.data_layer import DataLayer
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
+    from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
     from open_seq2seq.data.text2text.transformer import TransformerDataLayer
 
-__all__ = ["DataLayer", "LabelledTextDataLayer", "ParallelTextDataLayer", "Speech2TextDataLayer",
-           "TransformerDataLayer"]
+__all__ = ["DataLayer", "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer",
+           "Speech2TextDataLayer", "TransformerDataLayer"]
 
 _HOMES = {
     "DataLayer": "data_layer",
     "LabelledTextDataLayer": "text2label.labelled_text",
+    "MultiCorpusDataLayer": "text2text.several_corpora",
     "ParallelTextDataLayer": "text2text.text2text",
     "Speech2TextDataLayer": "speech2text.speech2text",
     "TransformerDataLayer": "text2text.transformer",

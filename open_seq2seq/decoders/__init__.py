@@ -9,12 +9,13 @@ from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder
 from open_seq2seq.decoders.las_decoder import ListenAttendSpellDecoder
+from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
 from open_seq2seq.decoders.softmax_decoder import SoftmaxDecoder
 from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "ConvS2SDecoder", "Decoder",
-           "FullyConnectedCTCDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder",
+           "FullyConnectedCTCDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "MultiDecoder",
            "RNNDecoderWithAttention", "SoftmaxDecoder", "TransformerDecoder"]
 
 register("decoder", exported(sys.modules[__name__]), base=Decoder)

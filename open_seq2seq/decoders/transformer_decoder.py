@@ -110,8 +110,8 @@ class DecoderLayer(Module):
 class TransformerDecoder(AutoregressiveDecoder):
     """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
 
-    The encoder's embedding table is also used for target embeddings and the output projection. Targets are shifted
-    right and start with a zero vector, so no start symbol is needed.
+    The table of embeddings, the encoder's or by ``share_source_embedding: False`` an own one, is also the output
+    projection. Targets are shifted right and start with a zero vector, so no start symbol is needed.
 
     Targets are ids ``[batch, time]`` that end with EOS. With targets, the decoder returns ``logits``
     ``[batch, time, rows of the table]``, ``outputs`` (the most likely ids ``[batch, time]``), and ``projection``, from
@@ -156,6 +156,9 @@ class TransformerDecoder(AutoregressiveDecoder):
                                on_change=FREE),
             "PAD_SYMBOL": Param(int, 0, "Id of padding; must be 0."),
             "END_SYMBOL": Param(int, None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
+            "share_source_embedding": Param(bool, True, "Whether to use the encoder's table of embeddings; if False, "
+                                            "the decoder has its own, as separate vocabularies require.",
+                                            on_change=REFUSE),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),
@@ -176,6 +179,8 @@ class TransformerDecoder(AutoregressiveDecoder):
         self.layers = [
             DecoderLayer(params, norm_params, initializer, regularizer) for _ in range(params["num_hidden_layers"])]
         self.output_norm = make_norm(params["hidden_size"], norm_params)
+        if not params["share_source_embedding"]:
+            self.embedding = SharedEmbedding(params["tgt_vocab_size"], params["hidden_size"])
 
     @staticmethod
     def _check(params: Any, path: str) -> None:
@@ -193,21 +198,23 @@ class TransformerDecoder(AutoregressiveDecoder):
         return self.params["EOS_ID"]
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
-        """Returns the embedding that encoder and decoder share.
+        """Returns the decoder's own embedding, or the one that it shares with the encoder.
 
         Raises:
           ConfigError: the encoder's output has no embedding, or one with another hidden size or too few rows.
         """
+        if not self.params["share_source_embedding"]:
+            return self.embedding
         embedding: SharedEmbedding | None = encoder_output.get("embedding_softmax_layer")
         if embedding is None:
-            raise ConfigError(["TransformerDecoder needs the encoder's embedding table: the encoder must return a "
-                               "parts.transformer.embedding.SharedEmbedding as 'embedding_softmax_layer'."])
+            raise ConfigError(["TransformerDecoder needs the encoder's embedding table, but the encoder returns none: "
+                               "set share_source_embedding to False in the decoder's parameters."])
         if embedding.hidden_size != self.params["hidden_size"] or embedding.rows < self.params["tgt_vocab_size"]:
             raise ConfigError([
                 f"'{self.params_path}' has {self.params['tgt_vocab_size']} ids and hidden_size "
                 f"{self.params['hidden_size']}, but the encoder's embedding table, which the decoder shares, has "
                 f"{embedding.rows} ids and hidden_size {embedding.hidden_size}: set the same vocabulary and "
-                "hidden_size for both."])
+                "hidden_size for both, or share_source_embedding to False."])
         return embedding
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
