@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
     from open_seq2seq.data.speech_commands.speech_commands import SpeechCommandsDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
+    from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
     from open_seq2seq.data.text2text.transformer import TransformerDataLayer
 
 __all__ = ["CifarDataLayer", "DataLayer", "ImageFolderDataLayer", "ImagenetDataLayer", "LabelledTextDataLayer",
-           "ParallelTextDataLayer", "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TransformerDataLayer",
-           "WKTDataLayer"]
+           "MultiCorpusDataLayer", "ParallelTextDataLayer", "Speech2TextDataLayer", "SpeechCommandsDataLayer",
+           "TransformerDataLayer", "WKTDataLayer"]
 
 _HOMES = {
     "CifarDataLayer": "image2label.cifar",
@@ -30,6 +31,7 @@ _HOMES = {
     "ImageFolderDataLayer": "image2label.folder",
     "ImagenetDataLayer": "image2label.imagenet",
     "LabelledTextDataLayer": "text2label.labelled_text",
+    "MultiCorpusDataLayer": "text2text.several_corpora",
     "ParallelTextDataLayer": "text2text.text2text",
     "Speech2TextDataLayer": "speech2text.speech2text",
     "SpeechCommandsDataLayer": "speech_commands.speech_commands",

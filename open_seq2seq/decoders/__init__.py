@@ -11,6 +11,7 @@ from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
 from open_seq2seq.decoders.image_decoders import FullyConnectedDecoder, FullyConnectedSCDecoder
 from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder
 from open_seq2seq.decoders.las_decoder import ListenAttendSpellDecoder
+from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
 from open_seq2seq.decoders.softmax_decoder import SoftmaxDecoder
 from open_seq2seq.decoders.time_decoder import FullyConnectedTimeDecoder
@@ -18,7 +19,7 @@ from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
 __all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "ConvS2SDecoder", "Decoder", "FakeDecoder",
            "FullyConnectedCTCDecoder", "FullyConnectedDecoder", "FullyConnectedSCDecoder", "FullyConnectedTimeDecoder",
-           "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "RNNDecoderWithAttention", "SoftmaxDecoder",
-           "TransformerDecoder"]
+           "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "MultiDecoder", "RNNDecoderWithAttention",
+           "SoftmaxDecoder", "TransformerDecoder"]
 
 register("decoder", exported(sys.modules[__name__]), base=Decoder)
