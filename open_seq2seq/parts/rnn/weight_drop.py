@@ -14,7 +14,6 @@ from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, product
 from open_seq2seq.parts.rnn.layers import Direction
-from open_seq2seq.parts.rnn.zoneout import Zoneout
 
 
 def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training: bool) -> tf.Tensor:
@@ -130,25 +129,24 @@ class WeightDropDirection(Direction):
         self.candidate_rate = candidate_rate
 
     def input_kernel(self, dtype: tf.DType, training: bool = False) -> tf.Tensor:
+        """Returns the matrix of the input in ``dtype``, with weight drop in training."""
         return dropped_weight(self.kernel, self.input_weight_rate, dtype, training)
 
     def step_weights(self, dtype: tf.DType, training: bool = False) -> list[tf.Tensor]:
+        """Returns the weights of ``Direction.step_weights``, with weight drop in training."""
         weights = super().step_weights(dtype, training)
         if training and self.recurrent_weight_rate:
             weights[0] = dropped_weight(self.recurrent_kernel, self.recurrent_weight_rate, dtype, training)
         return weights
 
-    def cell_and_masks(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+    def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        """Returns the cell, with masks of the candidates in training."""
         if not training or not self.candidate_rate:
-            return super().cell_and_masks(like, training)
-        cell: Cell = _DROPPED[self.cell.name](self.candidate_rate)
+            return super().own_cell(like, training)
         mask = keep_mask(tf.concat([tf.shape(like)[:2], [self.hidden_size]], 0), self.candidate_rate)
-        mask = tf.ensure_shape(tf.cast(mask, like.dtype), [*like.shape[:2], self.hidden_size])
-        if not self.zoneout_rate:
-            return cell, mask
-        zoneout = Zoneout(cell, self.zoneout_rate, self.state_sizes, training)
-        return zoneout, tf.concat([mask, zoneout.masks(like)], -1)
+        mask = tf.ensure_shape(mask, [*like.shape[:2], self.hidden_size])
+        return _DROPPED[self.cell.name](self.candidate_rate), tf.cast(mask, like.dtype)
 
     def _uses_cudnn(self, training: bool) -> bool:
         drops = self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate
-        return not (training and drops) and super()._uses_cudnn(training)
+        return super()._uses_cudnn(training) and not (training and drops)
