@@ -103,7 +103,7 @@ def all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 
-class UnitsCell:
+class UnitsCell(Cell):
     """Base of cells whose saved tensors have multiples of ``hidden`` columns.
 
     Attributes:
