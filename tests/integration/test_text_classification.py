@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import sys
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 
 import open_seq2seq
 from open_seq2seq.cli import main
+from tests.integration.toy_data import ROOT, make_toy_data
 
-ROOT = pathlib.Path(__file__).parents[2]
 RECIPE = ROOT / "example_configs" / "text2label" / "toy-labels.py"
 SMALL = ("--max_steps=6", "--save_checkpoint_steps=3", "--eval_steps=6", "--batch_size_per_gpu=8",
          "--encoder_params/encoder_layers=1", "--encoder_params/hidden_size=16", "--encoder_params/filter_size=16",
@@ -22,14 +21,7 @@ SMALL = ("--max_steps=6", "--save_checkpoint_steps=3", "--eval_steps=6", "--batc
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["create_toy_data.py", "--task=labels", "--train_size=60", "--dev_size=20",
-                                      "--test_size=9", "--max_length=12"])
-    sys.path.insert(0, str(ROOT / "scripts"))
-    try:
-        import create_toy_data
-    finally:
-        sys.path.pop(0)
-    create_toy_data.main()
+    make_toy_data("--task=labels", "--max_length=12")
     return tmp_path
 
 

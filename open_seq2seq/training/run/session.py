@@ -28,6 +28,7 @@ from open_seq2seq.training.run.dry_run import check_run
 from open_seq2seq.training.run.elastic_session import train_elastically
 from open_seq2seq.training.run.inputs import check_read, read_assets
 from open_seq2seq.training.run.logdir import LogDir, check_logdir
+from open_seq2seq.training.run.overview import print_model, print_task, print_training
 from open_seq2seq.training.run.process_settings import set_up_process
 from open_seq2seq.training.run.protected_files import protected_files
 from open_seq2seq.training.run.restoring import restore_weights
@@ -57,7 +58,7 @@ def run(options: RunOptions) -> int:
         if options.check:
             return _check(options, specs, runner, notes)
         logdir = training_setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
-        training_setup.print_configs(options, specs, notes)
+        print_task(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
         model = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
@@ -131,6 +132,7 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
         specs = _in_dtype(specs, dtype)
     models = training_setup.build_models(specs, seed, runner)
     trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
+    print_training(options, specs, trainer, logdir.checkpoint_dir)
     training_setup.start(trainer, logdir, checkpoint, state)
     if training_setup.nothing_left(trainer, logdir):
         return 0
@@ -169,6 +171,7 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
         check_config(options, checkpoint)
         restore_weights(model, checkpoint)
     runner.broadcast(named_variables(model))
+    print_model(model, named_variables(model), runner, options.verbose)
     return model
 
 
