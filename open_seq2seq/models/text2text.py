@@ -90,11 +90,17 @@ class Text2Text(EncoderDecoderModel):
 
     def _hypotheses(self, batch: dict[str, Any], outputs: list[np.ndarray],
                     ) -> list[tuple[int, list[tuple[float, str]]]]:
-        layer: Any = self.data_layer
-        empty = np.asarray(batch["source_tensors"][1]) <= getattr(layer, "num_special", 0)
         return [(int(example), [(0.0, "")] if nothing else
-                 [(float(score), layer.ids_to_text(hypothesis)) for score, hypothesis in zip(scores, ids, strict=True)])
-                for example, nothing, ids, scores in zip(batch["ids"], empty, *outputs, strict=True)]
+                 [(float(score), self._text_of(int(example), found)) for score, found in zip(scores, ids, strict=True)])
+                for example, nothing, ids, scores in zip(batch["ids"], self._empty(batch), *outputs, strict=True)]
+
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
+        layer: Any = self.data_layer
+        return layer.ids_to_text(ids)
+
+    def _empty(self, batch: dict[str, Any]) -> np.ndarray:
+        """Returns which source sentences of a batch have no tokens ``[batch]``."""
+        return np.asarray(batch["source_tensors"][1]) <= getattr(self.data_layer, "num_special", 0)
 
     def answer(self, result: Any) -> str:
         return result[0][1]
