@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import re
 import sys
@@ -289,9 +290,11 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     from open_seq2seq.training.run.config_source import config_of_run
 
     mode = "train" if flags.benchmark else flags.mode
-    file, overrides, flags.mode = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (),
-                                                flags.trust_code)
-    return _options(flags, _resolve(flags, file, overrides), list(arguments))
+    source = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (), flags.trust_code,
+                           flags.continue_learning and not flags.benchmark)
+    flags.mode = source.mode
+    options = _options(flags, _resolve(flags, source.file, source.overrides), list(arguments))
+    return dataclasses.replace(options, moved_files=source.moved_files)
 
 
 def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:

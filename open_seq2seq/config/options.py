@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 
 
@@ -26,6 +27,7 @@ class RunOptions:
       check: whether to build and check everything and stop before the first step.
       verbose: whether to print the config and all variables.
       argv: the command-line arguments as given.
+      moved_files: values that replace names of files in the parameters of the models, but not in ``config``.
     """
 
     mode: str
@@ -40,6 +42,7 @@ class RunOptions:
     check: bool = False
     verbose: bool = False
     argv: list[str] = field(default_factory=list)
+    moved_files: Sequence[Override] = ()
 
     @property
     def config_file(self) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.beam_search import BeamResult
+from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.output_layer import OutputProjection
 from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
@@ -25,20 +27,6 @@ from open_seq2seq.parts.transformer.residual import residual_sublayer
 from open_seq2seq.utils.errors import ConfigError
 
 _START_ID = 0  # embedded as zeros, so sequences start with a zero vector
-
-
-class OutputProjection(NamedTuple):
-    """The factors of the logits, for a loss that computes the logits in chunks.
-
-    Attributes:
-      hidden: ``[batch, time, hidden]`` in the compute dtype.
-      table: ``[rows, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
-      training: whether gradients are needed.
-    """
-
-    hidden: tf.Tensor
-    table: tf.Tensor
-    training: bool
 
 
 class DecoderLayer(Module):

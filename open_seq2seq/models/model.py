@@ -348,8 +348,8 @@ def _reporting_params() -> dict[str, Any]:
         "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
                                  minimum=1),
         "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
-        "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric that "
-                             "the model's evaluation returns."),
+        "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
+                             "that the model's evaluation returns."),
         "best_metric_mode": Param(["min", "max"], BEST_METRIC_MODE, "Whether a smaller or a larger metric is better."),
         "stop_after_evals_without_gain": Param(_STEPS, None, "Number of evaluations in a row without a gain in "
                                                "best_metric after which training ends; None disables this.",

@@ -81,6 +81,11 @@ class TokenCorpus:
         """Number of tokens in each sentence ``[sentences]``, int32."""
         return np.diff(self.offsets).astype(np.int32)
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of the text in bytes; 0 for lines in memory."""
+        return int(self._arrays.line_starts[-1])
+
     def line(self, number: int) -> str:
         """Returns a line of the file by its number (from 0), without white space at its ends."""
         begin, end = self._arrays.line_starts[number:number + 2].tolist()
@@ -122,13 +127,14 @@ class TokenCorpus:
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
         places = (begin[:, np.newaxis] + columns)[filled]
-        ids[:, lead:lead + len(columns)][filled] = self._tokens_at(places)
+        ids[:, lead:lead + len(columns)][filled] = self.tokens_at(places)
         if start_token:
             ids[:, 0] = SpecialTextTokens.S_ID
         ids[np.arange(len(sentences)), lengths - 1] = SpecialTextTokens.EOS_ID
         return ids, lengths
 
-    def _tokens_at(self, places: np.ndarray) -> np.ndarray:
+    def tokens_at(self, places: np.ndarray) -> np.ndarray:
+        """Returns the tokens at some positions ``[n]`` in ``tokens``, after verifying those of an index."""
         return self._source.tokens[places] if isinstance(self._source, IndexArrays) else self._source.tokens_at(places)
 
 

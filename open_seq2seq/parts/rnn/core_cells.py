@@ -9,11 +9,27 @@ from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, Param, check_params
 from open_seq2seq.parts.rnn.factored import FactoredDirection, GroupedDirection
 from open_seq2seq.parts.rnn.layers import Direction, RecurrentLayer
+from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 
 _UNITS = Param(int, doc="Number of units.", minimum=1, maximum=10**6)
 _FORGET = Param(float, 1.0, "Initial bias of the forget gate, which is trained like all biases.")
 _PROJECTION = Param((int, type(None)), None, "Number of output channels; without it, num_units and no projection.",
                     minimum=1, maximum=10**6)
+
+
+def weight_drop_params() -> dict[str, Any]:
+    """Returns the keep probabilities of weight drop and of recurrent dropout."""
+    return {name: Param(float, 1.0, doc, above=0.0, maximum=1.0) for name, doc in (
+        ("recurrent_keep_prob", "Keep probability of what an LSTM adds to its inner state at each step."),
+        ("input_weight_keep_prob", "Keep probability of the elements of the input's matrices (weight drop)."),
+        ("recurrent_weight_keep_prob", "Keep probability of the elements of the recurrent matrices (weight drop)."))}
+
+
+def weight_drop_rates(params: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the arguments of ``WeightDropDirection`` for the parameters of ``weight_drop_params``."""
+    return {"candidate_rate": 1.0 - params["recurrent_keep_prob"],
+            "input_weight_rate": 1.0 - params["input_weight_keep_prob"],
+            "recurrent_weight_rate": 1.0 - params["recurrent_weight_keep_prob"]}
 
 
 class CoreCell:
@@ -161,6 +177,18 @@ class LayerNormBasicLSTMCell(BasicLSTMCell):
     kind = "layernorm_lstm"
 
 
+class WeightDropLayerNormBasicLSTMCell(LayerNormBasicLSTMCell):
+    """LSTM with layer normalisation, weight drop and recurrent dropout; see ``parts.rnn.weight_drop``."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**LayerNormBasicLSTMCell.get_optional_params(), **weight_drop_params()}
+
+    @classmethod
+    def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
+        return WeightDropDirection(input_size, params["num_units"], cls.kind, **kwargs, **weight_drop_rates(params))
+
+
 class GRUCell(CoreCell):
     """Gated recurrent unit whose reset gate is applied before the product, ``tf.nn.rnn_cell.GRUCell``."""
 
@@ -186,7 +214,7 @@ _PLACES = {"nn.rnn_cell": (LSTMCell, BasicLSTMCell, GRUCell),
 
 
 def _names() -> dict[str, type[CoreCell]]:
-    own = (FLSTMCell, BasicSLSTMCell)
+    own = (FLSTMCell, BasicSLSTMCell, WeightDropLayerNormBasicLSTMCell)
     cells = {cell.__name__: cell for cells in (*_PLACES.values(), own) for cell in cells}
     return {**cells, **{f"tf.{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}}
 
@@ -208,8 +236,9 @@ def core_cell_params() -> dict[str, Any]:
     """Returns the required parameters ``core_cell`` and ``core_cell_params`` of recurrent encoders and decoders."""
     return {
         "core_cell": Param((type, str), doc="Cell: LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, "
-                           "GLSTMCell, FLSTMCell, BasicSLSTMCell, CudnnCompatibleLSTMCell or CudnnCompatibleGRUCell, "
-                           "also with the prefixes of TensorFlow 1, as in tf.nn.rnn_cell.LSTMCell.", names="cell"),
+                           "WeightDropLayerNormBasicLSTMCell, GLSTMCell, FLSTMCell, BasicSLSTMCell, "
+                           "CudnnCompatibleLSTMCell or CudnnCompatibleGRUCell, also with the prefixes of TensorFlow 1, "
+                           "as in tf.nn.rnn_cell.LSTMCell.", names="cell"),
         "core_cell_params": Param(dict, doc="Arguments of the cell: num_units, and those described under Recurrent "
                                   "networks in the guide to translation."),
     }

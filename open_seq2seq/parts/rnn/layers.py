@@ -155,10 +155,17 @@ class Direction(Module):
         Returns:
           (cell, ``[time, batch, columns]`` without gradient or None).
         """
+        cell, masks = self.own_cell(like, training)
         if not self.zoneout_rate:
-            return self.cell, None
-        cell = Zoneout(self.cell, self.zoneout_rate, self.state_sizes, training)
-        return cell, cell.masks(like) if training else None
+            return cell, masks
+        cell = Zoneout(cell, self.zoneout_rate, self.state_sizes, training)
+        if training:
+            masks = cell.masks(like) if masks is None else tf.concat([masks, cell.masks(like)], -1)
+        return cell, masks
+
+    def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        """Returns what ``cell_and_masks`` returns, without zoneout; for subclasses whose cells have masks."""
+        return self.cell, None
 
     def step_cell(self) -> Cell:
         """Returns the cell for single steps, without random numbers."""

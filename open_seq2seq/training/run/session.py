@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+from collections.abc import Iterator
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec, build_model
@@ -32,7 +33,7 @@ from open_seq2seq.training.run.process_settings import set_up_process
 from open_seq2seq.training.run.protected_files import protected_files
 from open_seq2seq.training.run.restoring import restore_weights
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
 
 Specs = dict[str, ModelSpec]
@@ -159,7 +160,7 @@ def _in_dtype(specs: Specs, dtype: str) -> Specs:
 
 def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
     before = read_assets(spec)
-    with runner.scope():
+    with runner.scope(), _explaining_data(options):
         model = build_model(spec)
     check_read(model, before)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
@@ -172,6 +173,18 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
     runner.broadcast(named_variables(model))
     print_model(model, named_variables(model), runner, options.verbose)
     return model
+
+
+@contextlib.contextmanager
+def _explaining_data(options: RunOptions) -> Iterator[None]:
+    """Adds to errors about data that come from the config of a checkpoint how to name other data."""
+    try:
+        yield
+    except DataError as error:
+        if options.config.config_file.checkpoint is not None and not options.infer_files:
+            how = "--infer_files=FILE" if options.mode == "infer" else "--eval_params/data_layer_params/KEY=FILE"
+            error.add_note(f"The config comes from the checkpoint: {how} names other data.")
+        raise
 
 
 def load_model(options: RunOptions) -> Model:

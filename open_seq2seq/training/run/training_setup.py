@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.config.serialize import to_plain, to_yaml
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
@@ -43,7 +45,9 @@ class Models(NamedTuple):
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
     """Returns the model specs of the config sections that the mode needs, by section."""
-    return {section: describe_section(options.config, section) for section in options.config.sections}
+    specs = {section: describe_section(options.config, section) for section in options.config.sections}
+    return {section: dataclasses.replace(spec, params=apply_overrides(spec.params, options.moved_files, ())[0])
+            for section, spec in specs.items()}
 
 
 def agreed_values(options: RunOptions) -> dict[str, Any]:

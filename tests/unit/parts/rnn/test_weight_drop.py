@@ -32,7 +32,8 @@ def norm(x, scale, offset):
 def plain(direction, x):
     """The outputs of the same dropped network, written as a loop over steps with the masks of the same draws."""
     kernel = dropout(tf.convert_to_tensor(direction.kernel), RATES["input_weight_rate"], True)
-    mask = tf.cast(keep_mask([STEPS, ROWS, HIDDEN], RATES["candidate_rate"]), tf.float32) * keep_scale(RATES["candidate_rate"])
+    rate = RATES["candidate_rate"]
+    mask = tf.cast(keep_mask([STEPS, ROWS, HIDDEN], rate), tf.float32) * keep_scale(rate)
     recurrent = dropout(tf.convert_to_tensor(direction.recurrent_kernel), RATES["recurrent_weight_rate"], True)
     h = c = tf.zeros([ROWS, HIDDEN])
     outputs = []
