@@ -10,7 +10,6 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.rnn_encoders import layout_params
 from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
-from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.rnn.carried import CarriedStack, LayerDropout, States
 from open_seq2seq.parts.rnn.core_cells import (
     CoreCell,
@@ -24,7 +23,6 @@ from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 from open_seq2seq.parts.transformer.embedding import scaled_rows
 
 _CUDNN = {"CudnnLSTM": "lstm", "CudnnGRU": "gru"}
-_PREFIX = "tf.contrib.cudnn_rnn."
 
 
 class LMEncoder(LanguageEncoder):
@@ -54,13 +52,17 @@ class LMEncoder(LanguageEncoder):
                                                   "their output add it to the output."),
             "use_cudnn_rnn": Param(bool, False, "Whether the layers are those of cuDNN, with emb_size units each, "
                                    "instead of core_cell."),
-            "cudnn_rnn_type": Param((str, type(None)), None, "With use_cudnn_rnn: CudnnLSTM or CudnnGRU."),
+            "cudnn_rnn_type": Param((str, type, type(None)), None, "With use_cudnn_rnn: CudnnLSTM or CudnnGRU."),
             **_dropout_params(),
             **weight_drop_params(),
             "awd_initializer": Param(bool, False, "Whether to initialise the embeddings from -0.1 to 0.1 and the "
                                      "layers from -1/√units to 1/√units, as in AWD-LSTM.", on_change=FREE),
+            "use_cell_state": Param(bool, False, "For classification: whether the classes are also computed from the "
+                                    "inner state of the last layer, an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
                                   "depend on random_seed.", on_change=FREE),
+            **{name: Param(object, None, "Accepted for old configs; has no effect, as in the TensorFlow 1 toolkit.",
+                           on_change=FREE) for name in ("sampling_prob", "schedule_learning", "weight_variational")},
             **layout_params(),
         }
 
@@ -74,15 +76,14 @@ class LMEncoder(LanguageEncoder):
         self.stack = CarriedStack(layers, self._rates(), params["encoder_use_skip_connections"],
                                   params["variational_recurrent"], params["carry_state"])
         self.output_size = layers[-1].hidden_size
-        self.output_layer = OutputLayer(
-            self.output_size, params["vocab_size"], self.embedding if params["weight_tied"] else None,
-            params["fc_use_bias"], initializer, regularizer)
+        self.output_layer = self._make_output_layer(self.embedding, initializer, regularizer)
 
     def _problems(self) -> list[str]:
         params, path = self.params, self.params_path
         if params["use_cudnn_rnn"]:
             self._cell_params: dict[str, Any] = {"num_units": params["emb_size"]}
-            kind = str(params["cudnn_rnn_type"]).removeprefix(_PREFIX)
+            named = params["cudnn_rnn_type"]
+            kind = getattr(named, "__name__", str(named)).rpartition(".")[2]
             self._kind, self._gate_bias = _CUDNN.get(kind, ""), None
             problems = [] if self._kind else [f"'{path}/cudnn_rnn_type' must be CudnnLSTM or CudnnGRU with "
                                               f"use_cudnn_rnn, got {params['cudnn_rnn_type']!r}."]
@@ -92,6 +93,8 @@ class LMEncoder(LanguageEncoder):
             cell: type[CoreCell] = params["core_cell"]
             self._cell_params, problems = checked_cell_params(params, path)
             self._kind, self._gate_bias = cell.kind, self._cell_params.get("forget_bias", cell.gate_bias)
+        if params["use_cell_state"] and "lstm" not in self._kind and not problems:
+            problems.append(f"'{path}/use_cell_state' is True, but only LSTMs have an inner state: set it to False.")
         dropped = [name for name in weight_drop_params() if self._keep_probs()[name] < 1.0]
         if "lstm" not in self._kind and dropped and not problems:
             problems.append(f"'{path}/{dropped[0]}' is {self._keep_probs()[dropped[0]]}, but only LSTMs have weight "
@@ -121,6 +124,16 @@ class LMEncoder(LanguageEncoder):
                             1.0 - params["encoder_last_output_keep_prob"])
         return [others] * (params["encoder_layers"] - 1) + [last]
 
+    @property
+    def _summary_size(self) -> int:
+        return self.output_size * (2 if self.params["use_cell_state"] else 1)
+
+    def _summary(self, found: dict[str, Any]) -> tf.Tensor:
+        last = super()._summary(found)
+        if not self.params["use_cell_state"]:
+            return last
+        return tf.concat([last, tf.cast(found["state"][-1][1], self.compute_dtype)], 1)
+
     def _embedded(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns embeddings ``[…, emb_size]`` of ids in the dtype of recurrent layers, with dropout of the table."""
         table, flat = tf.convert_to_tensor(self.embedding), tf.reshape(ids, [-1])
@@ -142,17 +155,17 @@ class LMEncoder(LanguageEncoder):
         by_row = [tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype) for x in (outputs, raw)]
         return {"outputs": by_row[0], "raw_outputs": by_row[1], "state": states}
 
-    def start(self, ids: tf.Tensor, lengths: tf.Tensor) -> States:
-        steps = tf.transpose(ids)
-        zeros = [layer.initial_states(tf.shape(ids)[0]) for layer in self.stack.layers]
-        _, _, states = self.stack(self._embedded(steps), lengths, False, zeros)
-        return [[value[:, tf.newaxis] for value in of_layer] for of_layer in states]
+    def prepare(self) -> Any:
+        return self.stack.prepare(self.dtype_of("recurrence"))
 
-    def step(self, ids: tf.Tensor, cache: States) -> tuple[tf.Tensor, States]:
+    def initial_cache(self, batch: tf.Tensor) -> States:
+        return [[value[:, tf.newaxis] for value in layer.initial_states(batch)] for layer in self.stack.layers]
+
+    def step(self, ids: tf.Tensor, number: tf.Tensor, cache: States, prepared: Any) -> tuple[tf.Tensor, States]:
         # The loop of generation does not know the static shapes, because caches may grow.
         states = [[tf.ensure_shape(value[:, 0], [None, layer.hidden_size]) for value in of_layer]
                   for layer, of_layer in zip(self.stack.layers, cache, strict=True)]
-        output, states = self.stack.step(self._embedded(ids[:, 0]), states)
+        output, states = self.stack.step(self._embedded(ids[:, 0]), states, prepared)
         logits = self.output_layer.logits(tf.cast(output, self.compute_dtype))
         return logits[:, tf.newaxis], [[value[:, tf.newaxis] for value in of_layer] for of_layer in states]
 

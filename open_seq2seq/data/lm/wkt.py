@@ -154,6 +154,11 @@ class WKTDataLayer(DataLayer):
         return self.tokenizer.vocab_size
 
     @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in the order of their ids."""
+        return self.tokenizer.tokens
+
+    @property
     def end_id(self) -> int:
         """The id that ends every line."""
         return self.tokenizer.end_id
