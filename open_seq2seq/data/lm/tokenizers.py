@@ -84,7 +84,8 @@ class VocabularyTokenizer:
 
     def __init__(self, vocabulary: LMVocabulary, split: Split, separator: str) -> None:
         self.vocabulary, self._split, self._separator = vocabulary, split, separator
-        self.vocab_size, self.tokens = len(vocabulary), vocabulary.tokens
+        self.vocab_size = len(vocabulary)
+        self.tokens: Sequence[str] = vocabulary.tokens
         self.end_id, self.unknown_id = vocabulary.end_id, vocabulary.unknown_id
         self.fingerprint = hashlib.sha256(f"{split.__name__} {vocabulary.fingerprint}".encode()).hexdigest()
 
@@ -115,7 +116,8 @@ class PieceTokenizer:
 
     def __init__(self, path: str) -> None:
         self._pieces = SentencePieceTokenizer(path)
-        self.vocab_size, self.tokens = self._pieces.vocab_size, self._pieces.tokens
+        self.vocab_size = self._pieces.vocab_size
+        self.tokens: Sequence[str] = self._pieces.tokens
         self.fingerprint = hashlib.sha256(f"lines of {self._pieces.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -94,7 +94,7 @@ class WKTDataLayer(DataLayer):
         }
 
     @property
-    def contiguous(self) -> bool:
+    def contiguous(self) -> bool:  # type: ignore[override]
         return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
 
     def _text_path(self, mode: str) -> str:

@@ -33,6 +33,7 @@ class LanguageModel(EncoderDecoderModel):
     object_name = "tokens"
     interactive_hint = "Type the beginning of a text"
     encoder: LanguageEncoder
+    _evaluated: tuple[dict[str, Any], tf.Tensor] | None = None
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -111,13 +112,11 @@ class LanguageModel(EncoderDecoderModel):
         In inference, the generated ids ``[batch, tokens]``, or log probabilities and numbers of tokens ``[batch]``.
         """
         if self.mode == "eval":
-            evaluated = getattr(self, "_evaluated", None)
-            if evaluated is None or evaluated[0] is not batch:
+            if self._evaluated is None or self._evaluated[0] is not batch:
                 self.loss_terms(batch, training=False)
-                evaluated = self._evaluated
-            self._evaluated = None
+            (_, surprise), self._evaluated = self._evaluated, None  # type: ignore[misc]
             tokens = tf.reduce_sum(batch["target_tensors"][1])
-            return [tf.reshape(evaluated[1], [1]), tf.cast(tf.reshape(tokens, [1]), tf.float32)]
+            return [tf.reshape(surprise, [1]), tf.cast(tf.reshape(tokens, [1]), tf.float32)]
         ids, lengths = batch["source_tensors"][:2]
         if self.params["infer_task"] == "generate":
             return [self.encoder.generate(ids, lengths, batch["ids"])]

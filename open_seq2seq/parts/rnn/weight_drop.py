@@ -53,7 +53,7 @@ def _with_mask_columns(dx: tf.Tensor) -> tf.Tensor:
 class DroppedLstm(_Dropped, Lstm):
     """``Lstm`` with dropout of the candidate (recurrent dropout without memory loss)."""
 
-    saved = ((3, False), (1, False), (1, False))
+    saved: Sequence[tuple[int, bool]] = ((3, False), (1, False), (1, False))  # type: ignore[assignment]
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · mask · g and h' = o · tanh(c'); saves (i, f, o), g and the mask. See ``Cell``."""
@@ -83,7 +83,7 @@ class DroppedLstm(_Dropped, Lstm):
 class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
     """``LayerNormLstm`` with dropout of the candidate, as in TensorFlow 1's ``LayerNormBasicLSTMCell``."""
 
-    saved = ((4, True), (1, False))
+    saved: Sequence[tuple[int, bool]] = ((4, True), (1, False))  # type: ignore[assignment]
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         projected, factors = self._split(x, weights)
@@ -96,7 +96,8 @@ class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
         sources = [saved[0], before[1], weights[1], weights[2]]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            new = self._from_sums(*sources, tf.cast(saved[1], tf.float32) * self._scale)
+            new = self._from_sums(sources[0], sources[1], sources[2], sources[3],
+                                  tf.cast(saved[1], tf.float32) * self._scale)
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
         return StepGradient(_with_mask_columns(dz), (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
 
@@ -141,7 +142,8 @@ class WeightDropDirection(Direction):
         """
         if not training or not (self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate):
             return super().__call__(x, lengths, states)
-        cell, shape = self.cell, tf.shape(x)
+        shape = tf.shape(x)
+        cell: Any = self.cell
         kernel = dropped_weight(self.kernel, self.input_weight_rate, x.dtype, training)
         rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel))
         projected = tf.reshape(rows, tf.concat([shape[:2], [rows.shape[-1]]], 0))
