@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import re
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from open_seq2seq import __version__
@@ -16,7 +18,7 @@ from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
 from open_seq2seq.config.short_forms import EXAMPLES, written_out
-from open_seq2seq.utils.console import enduring_output, need_output, print_to_stderr
+from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
 from open_seq2seq.utils.environment import accept_missing_temporary_folder, failing_line, problem_of, with_home
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
@@ -25,6 +27,7 @@ from open_seq2seq.utils.tensorflow_import import import_tensorflow
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
+REPORT_MODE = "report"
 EXIT_INTERRUPTED = 130
 
 _LONGEST_WORD = 1000  # characters; longer values are shortened in messages
@@ -40,6 +43,7 @@ _SWITCHES = {
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
+    "--verbose": "print the config and all variables, which are in the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
 }
 
@@ -105,7 +109,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config_file", "--config", metavar="FILE",
                         help="the config: a Python module or a YAML file; without it, evaluation and inference use "
                         "that of the checkpoint in --logdir")
-    parser.add_argument("--mode", default="train", help="one of " + ", ".join(MODES) + " (default: train)")
+    parser.add_argument("--mode", default="train", help="one of " + ", ".join((*MODES, REPORT_MODE))
+                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
                         "to stderr")
@@ -228,10 +233,32 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    if (folder := _folder_of_report(arguments)) is not None:
+        from open_seq2seq.training.report.page import write_report
+
+        deco_print(f"Report: {write_report(folder)}")
+        return 0
     options = parse_options(arguments)
     from open_seq2seq.training.run import session
 
     return session.run(options)
+
+
+def _folder_of_report(arguments: list[str]) -> Path | None:
+    """Returns the logdir of ``--mode=report``, which needs no config, or None in another mode.
+
+    Raises:
+      UserError: there is no logdir, or another argument.
+    """
+    flags, leftover = make_parser().parse_known_args(_plain_switches(
+        [with_home(argument) for argument in written_out(arguments)]))
+    if flags.mode != REPORT_MODE:
+        return None
+    overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
+    if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
+        raise UserError("--mode=report needs the folder of a run and no config value: "
+                        "run.py --mode=report --logdir=my_run.")
+    return Path(overrides[0].text)
 
 
 def parse_options(arguments: Sequence[str]) -> RunOptions:
@@ -263,9 +290,11 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     from open_seq2seq.training.run.config_source import config_of_run
 
     mode = "train" if flags.benchmark else flags.mode
-    file, overrides, flags.mode = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (),
-                                                flags.trust_code)
-    return _options(flags, _resolve(flags, file, overrides), list(arguments))
+    source = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (), flags.trust_code,
+                           flags.continue_learning and not flags.benchmark)
+    flags.mode = source.mode
+    options = _options(flags, _resolve(flags, source.file, source.overrides), list(arguments))
+    return dataclasses.replace(options, moved_files=source.moved_files)
 
 
 def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:
@@ -312,7 +341,7 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
         infer_files=flags.infer_files or (),
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
         benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
-        check=flags.check, argv=arguments)
+        check=flags.check, verbose=flags.verbose, argv=arguments)
 
 
 def load_interactive(arguments: Sequence[str]) -> Any:

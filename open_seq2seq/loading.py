@@ -53,9 +53,9 @@ class TrainedModel:
     def translate(self, sentences: str) -> str: ...
 
     @overload
-    def translate(self, sentences: Sequence[str]) -> list[str]: ...
+    def translate(self, sentences: list[str] | tuple[str, ...]) -> list[str]: ...
 
-    def translate(self, sentences: str | Sequence[str]) -> str | list[str]:
+    def translate(self, sentences: str | list[str] | tuple[str, ...]) -> str | list[str]:
         """Returns the best translation of a sentence, or those of several; empty sentences stay empty.
 
         Raises:

@@ -3,7 +3,7 @@
 Data: python scripts/create_toy_images.py --output_dir=toy_image_data
 Run:  python run.py --config_file=example_configs/image2label/toy-resnet8.py --mode=train_eval
 """
-from open_seq2seq.data import CifarDataLayer
+from open_seq2seq.data import ImageFolderDataLayer
 from open_seq2seq.decoders import FullyConnectedDecoder
 from open_seq2seq.encoders import ResNetEncoder
 from open_seq2seq.losses import CrossEntropyLoss
@@ -48,13 +48,19 @@ base_params = {
         "bn_momentum": 0.9,
     },
     "decoder": FullyConnectedDecoder,
-    "decoder_params": {"output_dim": 10},
     "loss": CrossEntropyLoss,
 
-    "data_layer": CifarDataLayer,
-    "data_layer_params": {"data_dir": data_root, "image_size": 28},
+    "data_layer": ImageFolderDataLayer,
+    "data_layer_params": {
+        "classes": ["circle", "cross", "square", "triangle"],
+        "image_size": 28,
+        "resize_size": 32,
+        "train_crop": "padded",
+        "standardize": "image",
+        "cache_images": True,
+    },
 }
 
-train_params = {}
-eval_params = {"batch_size_per_gpu": 100}
-infer_params = {"batch_size_per_gpu": 100}
+train_params = {"data_layer_params": {"folder": data_root + "train"}}
+eval_params = {"batch_size_per_gpu": 100, "data_layer_params": {"folder": data_root + "dev"}}
+infer_params = {"batch_size_per_gpu": 100, "data_layer_params": {"folder": data_root + "dev"}}

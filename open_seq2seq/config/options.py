@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 
 
@@ -24,7 +25,9 @@ class RunOptions:
       enable_logs: whether to save output, config, command line and git state, and checkpoints in ``<logdir>/logs``.
       elastic: whether processes may leave and join during training.
       check: whether to build and check everything and stop before the first step.
+      verbose: whether to print the config and all variables.
       argv: the command-line arguments as given.
+      moved_files: values that replace names of files in the parameters of the models, but not in ``config``.
     """
 
     mode: str
@@ -37,7 +40,9 @@ class RunOptions:
     enable_logs: bool = False
     elastic: bool = False
     check: bool = False
+    verbose: bool = False
     argv: list[str] = field(default_factory=list)
+    moved_files: Sequence[Override] = ()
 
     @property
     def config_file(self) -> str:

@@ -80,7 +80,7 @@ class Table:
             yield from ((reader.line_num, cells) for cells in reader)
         except csv.Error as error:
             place = f"{shown(self.path)}:{reader.line_num}"
-            raise DataError(f"{place}: the line is not valid CSV ({error}): enclose values that contain commas or quotes "
+            raise DataError(f"{place}: the line is not valid CSV ({error}): enclose values with commas or quotes "
                             "in double quotes, and double the quotes in them.") from error
 
     def _place(self, column: int | str, first: list[str]) -> int:

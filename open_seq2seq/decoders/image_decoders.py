@@ -64,3 +64,30 @@ class FullyConnectedDecoder(Decoder):
     def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
         """Returns the values ``[batch, hidden_size]`` that the layer multiplies."""
         return tf.ensure_shape(encoded["outputs"], [None, self._kernel.shape[0]])
+
+
+class FullyConnectedSCDecoder(FullyConnectedDecoder):
+    """A linear layer from all outputs of the encoder, at each position, to the classes.
+
+    The encoder's outputs ``[batch, time, channels]`` have ``time_steps`` positions in every batch, as with
+    ``SpeechCommandsDataLayer``. Returns the same as ``FullyConnectedDecoder``.
+    """
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **FullyConnectedDecoder.get_optional_params(),
+            "time_steps": Param((int, type(None)), None, "Number of positions of the encoder's outputs; set by the "
+                                "model.", derived=True, minimum=1),
+        }
+
+    def _sizes(self) -> tuple[int, int]:
+        inputs, outputs = super()._sizes()
+        return (inputs if self.params["hidden_size"] else inputs * (self.params["time_steps"] or 1)), outputs
+
+    def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
+        hidden = encoded["outputs"]
+        inputs = self._kernel.shape[0]
+        if hidden.shape.rank == 2:
+            return tf.ensure_shape(hidden, [None, inputs])
+        return tf.reshape(tf.ensure_shape(hidden, [None, inputs // hidden.shape[2], hidden.shape[2]]), [-1, inputs])

@@ -3,6 +3,7 @@
 import sys
 
 from open_seq2seq.config.names import exported, register
+from open_seq2seq.encoders.cnn_encoder import CNNEncoder
 from open_seq2seq.encoders.convs2s_encoder import ConvS2SEncoder
 from open_seq2seq.encoders.deep_speech2_encoder import DeepSpeech2Encoder
 from open_seq2seq.encoders.encoder import Encoder
@@ -21,7 +22,7 @@ from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 
-__all__ = ["BidirectionalRNNEncoderWithEmbedding", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
+__all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
            "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
            "ListenAttendSpellEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder", "TransformerEncoder",
            "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]

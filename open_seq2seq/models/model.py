@@ -192,6 +192,18 @@ class Model(Component):
         """Prints and returns the metrics of an evaluation pass."""
         return {}
 
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        """Returns the examples with the worst results of an evaluation, worst first, for the report of a run.
+
+        Args:
+          results_per_batch: the results of ``evaluate``.
+          count: maximum number of examples.
+
+        Returns:
+          One dict of texts per example, such as its name, score, target and prediction; by default none.
+        """
+        return []
+
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
         """Converts the outputs for one batch to pairs (example number, result) for the writer of ``open_results``."""
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
@@ -354,9 +366,12 @@ def _reporting_params() -> dict[str, Any]:
         "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
                                  minimum=1),
         "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
-        "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric that "
-                             "the model's evaluation returns."),
+        "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
+                             "that the model's evaluation returns."),
         "best_metric_mode": Param(["min", "max"], BEST_METRIC_MODE, "Whether a smaller or a larger metric is better."),
+        "stop_after_evals_without_gain": Param(_STEPS, None, "Number of evaluations in a row without a gain in "
+                                               "best_metric after which training ends; None disables this.",
+                                               "evaluations", minimum=1),
         "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
                                      "of training, without those from before a change of the learning rate. "
                                      "Evaluation and inference then use the newest, the best or the averaged "

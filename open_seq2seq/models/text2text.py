@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
-from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.metrics.bleu import corpus_bleu, sentence_chrf
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
@@ -72,6 +72,13 @@ class Text2Text(EncoderDecoderModel):
         deco_print(f"BLEU: {result.bleu:.2f}  ({result.signature})", offset=1)
         deco_print(f"chrF: {result.chrf:.2f}", offset=1)
         return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
+
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = [(sentence_chrf(found, reference), example, found, reference)
+                for batch in results_per_batch for example, found, reference in batch if reference]
+        layer: Any = self.data_layer
+        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
+                 "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray],
               ) -> list[tuple[int, list[tuple[float, str]]]]:

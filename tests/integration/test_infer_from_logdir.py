@@ -7,13 +7,16 @@ import os
 import shutil
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
+import open_seq2seq
 from open_seq2seq.cli import main
+from open_seq2seq.utils.errors import DataError, UserError
 from tests.integration.conftest import write_corpus
 from tests.unit.training.checkpoints.resealing import reseal
 
@@ -159,3 +162,42 @@ def test_the_checkpoint_before_a_damaged_one_is_used(moved, tmp_path, capfd):
     assert main(["--mode=infer", f"--logdir={moved}", f"--infer_output_file={tmp_path}/out.txt", "--infer_files",
                  f"{tmp_path}/one.txt"]) == 0
     assert "src_vocab_file is truncated or altered. Trying the previous checkpoint." in capfd.readouterr().out
+
+
+def test_a_model_in_python(moved, translated):
+    model = open_seq2seq.load(moved)
+    first, last = translated.splitlines()
+    assert model.translate("a b c") == first and model.translate([]) == []
+    lines, answers = ["a b c", "", "f e d", "  "] * 15, [first, "", last, ""] * 15  # several batches
+    assert model.translate(lines) == answers
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(model.translate, [lines[start:] for start in range(8)])) == [
+            answers[start:] for start in range(8)]
+    assert [result[0][1] for result in model.infer(lines[:3])] == answers[:3]
+    with pytest.raises(UserError, match="Text2Text does not transcribe: call infer or translate"):
+        model.transcribe("a.wav")
+    with pytest.raises(DataError, match="list of strings"):
+        model.translate(["a", 3])
+    with pytest.raises(UserError, match="has no checkpoint"):
+        open_seq2seq.load(moved / "model.ckpt-2" / "assets")
+    in_tokens = open_seq2seq.load(moved, "--data_layer_params/batch_size_unit=tokens", "--batch_size_per_gpu=20")
+    assert in_tokens.translate(lines) == answers
+
+
+def test_a_run_goes_on_without_its_config_and_vocabulary(two_updates, tmp_path, capfd):
+    shutil.copytree(two_updates.parent, tmp_path / "there")
+    shutil.move(tmp_path / "there" / "run", tmp_path / "moved")
+    (tmp_path / "there" / "vocab.txt").unlink()
+    data = str(two_updates.parent)
+    change_config(tmp_path / "moved", lambda text: text.replace(data, str(tmp_path / "there")))
+    resume = ["--mode=train", "--continue_learning", f"--logdir={tmp_path}/moved"]
+    assert main([*resume, "--max_steps=4", "--save_checkpoint_steps=1", "--num_checkpoints=1"]) == 0
+    said = capfd.readouterr().out
+    assert "is taken from the checkpoint" in said and "has changed since" not in said.replace("max_steps", "")
+    config = (tmp_path / "moved" / "model.ckpt-4" / "config.yaml").read_text(encoding="utf-8")
+    assert f"{tmp_path}/there/vocab.txt" in config  # not the temporary copy
+    assert main(["--mode=train", f"--config_file={data}/config.py", f"--logdir={tmp_path}/again", "--max_steps=4"]) == 0
+    weights = [(tmp_path / name / "model.ckpt-4" / "weights.safetensors").read_bytes() for name in ("moved", "again")]
+    assert weights[0] == weights[1]
+    assert main(["--mode=train", "--continue_learning", f"--logdir={tmp_path}"]) == 2
+    assert "there is no checkpoint" in capfd.readouterr().err

@@ -14,7 +14,7 @@ _QUANTILES = 4096
 
 
 def flipped(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
-    """Mirrors images ``[batch, height, width, channels]`` for which the number in ``draws`` ``[batch]`` is below 0.5."""
+    """Mirrors the images ``[batch, height, width, channels]`` whose number in ``draws`` ``[batch]`` is below 0.5."""
     return tf.where(draws[:, tf.newaxis, tf.newaxis, tf.newaxis] < 0.5, tf.reverse(images, [2]), images)
 
 
@@ -62,8 +62,8 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
 
     Args:
       images: FP32 ``[batch, height, width, 3]``.
-      matrices: FP32 ``[batch, 2, 3]``, from places (x, y, 1) in the result, relative to the centre of the image, to places
-        in the image.
+      matrices: FP32 ``[batch, 2, 3]``, from places (x, y, 1) in the result, relative to the centre of the image, to
+        places in the image.
     """
     height, width = images.shape[1:3]
     centre = tf.constant([(width - 1) / 2.0, (height - 1) / 2.0])

@@ -29,8 +29,8 @@ class CifarDataLayer(ImageDataLayer):
     def get_required_params() -> dict[str, Any]:
         return {
             **ImageDataLayer.get_required_params(),
-            "data_dir": Param(str, doc="Folder with the binary or Python files of the data set, or with the folder that "
-                              "the published archive contains."),
+            "data_dir": Param(str, doc="Folder with the binary or Python files of the data set, or with the folder "
+                              "that the published archive contains."),
         }
 
     @staticmethod

@@ -12,7 +12,7 @@ import tensorflow as tf
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
-from open_seq2seq.data.image2label.decoding import decode_rgb
+from open_seq2seq.data.image2label.decoding import decode_rgb, reason
 from open_seq2seq.data.image2label.image_files import find_images
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
 from open_seq2seq.data.image2label.params import image_problems
@@ -130,35 +130,41 @@ class ImageDataLayer(DataLayer):
         size = self._pipeline.read_size(draws is not None)
 
         def one(pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            example, row = pair
-            content, label = source.load(example)
-            image = self._tried(content, example) if skips else decode_rgb(content)
-            good = tf.shape(image)[0] > 0
-            read = self._pipeline.read
+            example, row = pair[0], pair[1] if draws is not None else None
             if not skips:
-                return read(image, row if draws is not None else None), label, good
-            fitted = tf.cond(good, lambda: read(image, row if draws is not None else None),
-                             lambda: tf.zeros([size, size, 3]))
-            return fitted, label, good
+                content, label = source.load(example)
+                return self._pipeline.read(decode_rgb(content), row), label, tf.constant(True)
+            image, label = self._tried(source, example)
+            good = tf.shape(image)[0] > 0
+            square = tf.cond(good, lambda: self._pipeline.read(image, row), lambda: tf.zeros([size, size, 3]))
+            return square, label, good
 
         kinds = (tf.TensorSpec([size, size, 3], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool))
         return tf.map_fn(one, (examples, numbers), fn_output_signature=kinds)
 
-    def _tried(self, content: tf.Tensor, example: tf.Tensor) -> tf.Tensor:
-        """Returns a decoded image, or one without pixels if it cannot be decoded, which is reported."""
-        def decode(content: tf.Tensor, example: tf.Tensor) -> np.ndarray:
+    def _tried(self, source: FileSet, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns a decoded image and its label; an image without pixels if it cannot be decoded, which is reported."""
+        def decode(example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             try:
-                return decode_rgb(content).numpy()
+                content, label = source.load(example)
+                return decode_rgb(content), label
             except tf.errors.OpError as error:
-                self._skip(int(example), error.message.partition(" [Op:")[0].split("\n")[0])
-                return np.zeros([0, 0, 3], np.uint8)
+                self._skip(int(example), error)
+                return tf.zeros([0, 0, 3], tf.uint8), tf.zeros([], tf.int32)
 
-        return tf.ensure_shape(tf.py_function(decode, [content, example], tf.uint8), [None, None, 3])
+        image, label = tf.py_function(decode, [example], (tf.uint8, tf.int32))
+        return tf.ensure_shape(image, [None, None, 3]), tf.ensure_shape(label, [])
 
-    def _skip(self, example: int, why: str) -> None:
+    def _skip(self, example: int, error: tf.errors.OpError) -> None:
         if example not in self._skipped:
             self._skipped.add(example)
-            deco_print(f"Skipped {self.describe_example(example)}, which cannot be read: {why.rstrip('.')}.")
+            deco_print(f"Skipped {self.describe_example(example)}, which cannot be read: {reason(error)}.")
+        if len(self._skipped) == self.num_examples:
+            raise DataError(f"All {self.num_examples:,} images were skipped: the last one cannot be read, because "
+                            f"{reason(error)}.")
+
+    def report_dropped(self) -> dict[str, int]:
+        return dict(getattr(self._set, "dropped", {}))
 
     def _mixed(self, images: tf.Tensor, labels: tf.Tensor, examples: tf.Tensor,
                epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -186,8 +192,7 @@ class ImageDataLayer(DataLayer):
         try:
             decode_rgb(source.load(tf.constant(example, tf.int64))[0])
         except tf.errors.OpError as error:
-            words = error.message.partition(" [Op:")[0].split("\n")[0].rstrip(".")
-            return f"{self.describe_example(example)} cannot be read: {words}."
+            return f"{self.describe_example(example)} cannot be read: {reason(error)}."
         return None
 
     def example_files(self) -> Sequence[str]:
@@ -214,8 +219,7 @@ class ImageDataLayer(DataLayer):
         try:
             return decode_rgb(tf.io.read_file(given))
         except tf.errors.OpError as error:
-            words = error.message.partition(" [Op:")[0].split("\n")[0].rstrip(".")
-            raise DataError(f"{shown(given)} cannot be read: {words}.") from error
+            raise DataError(f"{shown(given)} cannot be read: {reason(error)}.") from error
 
     @classmethod
     def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:

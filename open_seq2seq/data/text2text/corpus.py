@@ -35,6 +35,7 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import Bar
 
 # Tokenising smaller files takes at most about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
@@ -338,12 +339,15 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
 def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
     """Writes the content of an index and returns the number of sentences."""
     writer, digest, counts, starts, token_type = IndexWriter(out), TextDigest(), [], [], "uint16"
+    bar = Bar(identity["size"])
     with opened_data(path, "The text file") as file:
         for chunk in _chunks(file, path, tokenizer, threads, digest):
             writer.write_tokens(chunk.tokens)
+            bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
             counts.append(chunk.counts.astype(np.int32))
             starts.append(chunk.starts)
             token_type = chunk.tokens.dtype.name
+    bar.hide()
     offsets = _offsets(np.concatenate(counts))
     writer.finish(offsets, np.concatenate(starts), {**identity, "token_type": token_type, "digest": str(digest)})
     return len(offsets) - 1

@@ -166,7 +166,7 @@ def _files_of(params: Mapping[str, Any], path: str, sides: Sequence[str]) -> lis
     if problems:
         raise ConfigError(problems)
     if kind == "sentencepiece":
-        files = [settings.get(f"{side}_model") or settings.get("model") for side in sides]
+        files = [settings.get(f"{side}_model") or settings.get("model") or "" for side in sides]
         if not all(files):
             raise ConfigError([f"'{path}/tokenizer' names no SentencePiece model: set 'model', or 'source_model' and "
                                "'target_model'."])

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.static_batches import without_empty_rows
+from open_seq2seq.encoders.speech_encoder import TimeWindows
 from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.image2label.mistakes import mistakes_picture
@@ -59,8 +60,11 @@ class Image2Label(EncoderDecoderModel):
             raise ConfigError([f"'data_layer' is {type(layer).__name__}, but Image2Label needs a data layer with "
                                "class_names, such as CifarDataLayer."])
         source = layer.fields["source_tensors"][0].shape
-        return {"num_classes": layer.num_classes, "in_channels": source[-1], "image_shape": list(source[1:]),
-                "batch_size": self.params["batch_size_per_gpu"]}
+        derived = {"num_classes": layer.num_classes, "in_channels": source[-1], "image_shape": list(source[1:]),
+                   "batch_size": self.params["batch_size_per_gpu"], **getattr(layer, "encoder_params", {})}
+        if part == "decoder" and isinstance(self.encoder, TimeWindows):
+            derived["time_steps"] = self.encoder.output_lengths(source[1])
+        return derived
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
         """Returns the logits ``[batch, classes]``."""

@@ -184,6 +184,14 @@ class Speech2Text(EncoderDecoderModel):
             deco_print("Validation " + line if line.startswith(("WER", "CER")) else line, offset=1)
         return {"Eval WER": rates.wer, "Eval CER": rates.cer}
 
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        if not rows:
+            return []
+        _, names, references, hypotheses = zip(*rows, strict=True)
+        return [{"example": one.name, "WER": f"{one.words.rate:.0%}", "target": one.reference,
+                 "prediction": one.hypothesis} for one in error_rates(references, hypotheses, names, count).worst]
+
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, recognition) for each utterance of the batch."""
         batch, outputs = without_empty_rows(input_values, output_values)

@@ -44,7 +44,7 @@ class CarriedStack(Module):
         self.layers, self._rates, self._residual = list(layers), tuple(rates), residual
         self._dropout: Callable[[tf.Tensor, float, bool], tf.Tensor] = locked_dropout if locked else dropout
         self.states: list[list[CarriedState]] = [
-            [self.carried_state([layer.hidden_size]) for _ in range(layer.cell.num_states)] if carry else []
+            [self.carried_state([columns]) for columns in layer.state_sizes] if carry else []
             for layer in self.layers]
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor,
@@ -97,7 +97,7 @@ class CarriedStack(Module):
         """
         found: States = []
         for layer, before, used in zip(self.layers, states, weights, strict=True):
-            new, _ = layer.cell.step(layer.project(x), tuple(before), used)
+            new, _ = layer.step_cell().step(layer.project(x), tuple(before), used)
             found.append(list(new))
             x = self._joined(x, tf.cast(new[0], x.dtype))
         return x, found

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.cells import LayerNormLstm, Lstm, StepGradient, Tensors, product
+from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, product
 from open_seq2seq.parts.rnn.layers import Direction
-from open_seq2seq.parts.rnn.recurrence import recurrence
 
 
 def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training: bool) -> tf.Tensor:
@@ -53,7 +52,7 @@ def _with_mask_columns(dx: tf.Tensor) -> tf.Tensor:
 class DroppedLstm(_Dropped, Lstm):
     """``Lstm`` with dropout of the candidate (recurrent dropout without memory loss)."""
 
-    saved: Sequence[tuple[int, bool]] = ((3, False), (1, False), (1, False))  # type: ignore[assignment]
+    saved = ((3, False), (1, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · mask · g and h' = o · tanh(c'); saves (i, f, o), g and the mask. See ``Cell``."""
@@ -83,7 +82,7 @@ class DroppedLstm(_Dropped, Lstm):
 class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
     """``LayerNormLstm`` with dropout of the candidate, as in TensorFlow 1's ``LayerNormBasicLSTMCell``."""
 
-    saved: Sequence[tuple[int, bool]] = ((4, True), (1, False))  # type: ignore[assignment]
+    saved = ((4, True), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         projected, factors = self._split(x, weights)
@@ -96,8 +95,7 @@ class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
         sources = [saved[0], before[1], weights[1], weights[2]]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            new = self._from_sums(sources[0], sources[1], sources[2], sources[3],
-                                  tf.cast(saved[1], tf.float32) * self._scale)
+            new = self._from_sums(*sources, tf.cast(saved[1], tf.float32) * self._scale)
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
         return StepGradient(_with_mask_columns(dz), (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
 
@@ -130,32 +128,25 @@ class WeightDropDirection(Direction):
         self.input_weight_rate, self.recurrent_weight_rate = input_weight_rate, recurrent_weight_rate
         self.candidate_rate = candidate_rate
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None,
-                 training: bool = False) -> list[tf.Tensor]:
-        """Runs the cell over time; see ``Direction``.
+    def input_kernel(self, dtype: tf.DType, training: bool = False) -> tf.Tensor:
+        """Returns the matrix of the input in ``dtype``, with weight drop in training."""
+        return dropped_weight(self.kernel, self.input_weight_rate, dtype, training)
 
-        Args:
-          x: ``[time, batch, input]`` in the compute dtype.
-          lengths: ``[batch]`` in steps.
-          states: initial states of the cell, ``[batch, hidden]`` FP32 each, the output first; zeros by default.
-          training: whether to drop weights and candidates.
-        """
-        if not training or not (self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate):
-            return super().__call__(x, lengths, states)
-        shape = tf.shape(x)
-        cell: Any = self.cell
-        kernel = dropped_weight(self.kernel, self.input_weight_rate, x.dtype, training)
-        rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), kernel))
-        projected = tf.reshape(rows, tf.concat([shape[:2], [rows.shape[-1]]], 0))
-        if self.candidate_rate:
-            cell = _DROPPED[cell.name](self.candidate_rate)
-            mask = keep_mask(tf.concat([shape[:2], [self.hidden_size]], 0), self.candidate_rate)
-            mask = tf.ensure_shape(mask, [*x.shape[:2], self.hidden_size])
-            projected = tf.concat([projected, tf.cast(mask, x.dtype)], -1)
-        weights = self.step_weights(x.dtype)
-        weights[0] = dropped_weight(self.recurrent_kernel, self.recurrent_weight_rate, x.dtype, training)
-        states = self.initial_states(shape[1]) if states is None else list(states)
-        return recurrence(cell, projected, states, weights)
+    def step_weights(self, dtype: tf.DType, training: bool = False) -> list[tf.Tensor]:
+        """Returns the weights of ``Direction.step_weights``, with weight drop in training."""
+        weights = super().step_weights(dtype, training)
+        if training and self.recurrent_weight_rate:
+            weights[0] = dropped_weight(self.recurrent_kernel, self.recurrent_weight_rate, dtype, training)
+        return weights
 
-    def outputs(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
-        return self(x, lengths, training=True)[0] if training else super().outputs(x, lengths)
+    def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        """Returns the cell, with masks of the candidates in training."""
+        if not training or not self.candidate_rate:
+            return super().own_cell(like, training)
+        mask = keep_mask(tf.concat([tf.shape(like)[:2], [self.hidden_size]], 0), self.candidate_rate)
+        mask = tf.ensure_shape(mask, [*like.shape[:2], self.hidden_size])
+        return _DROPPED[self.cell.name](self.candidate_rate), tf.cast(mask, like.dtype)
+
+    def _uses_cudnn(self, training: bool) -> bool:
+        drops = self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate
+        return super()._uses_cudnn(training) and not (training and drops)

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 from open_seq2seq.models.model import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.training.checkpoints import Checkpoint, check_resumable, load_first_whole, read_state
 from open_seq2seq.training.checkpoints.files import METRICS, RUN
-from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, find_checkpoints, list_checkpoints
+from open_seq2seq.training.checkpoints.folders import (
+    AVERAGED,
+    BEST_MODELS,
+    find_checkpoints,
+    list_checkpoints,
+    step_in_name,
+)
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -34,7 +40,7 @@ class Offer(NamedTuple):
     Attributes:
       kind: ``latest``, ``best`` or ``averaged``.
       paths: folders of the checkpoints of this kind, the preferred one first.
-      reason: why this kind is preferred; "" if there was no choice.
+      reason: how this kind was chosen, for a message; "" if there was no choice.
     """
 
     kind: str
@@ -47,7 +53,7 @@ def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
 
     With ``restore_best_checkpoint``, these are the best ones. Otherwise, the newest, the best and, with
     ``average_checkpoints``, the averaged checkpoint of the same run are compared by ``best_metric``. If the newest or
-    the averaged checkpoint has not been evaluated, the averaged one is used or, without one, the newest.
+    the averaged checkpoint has not been evaluated, the averaged one is used if it is as new as the newest.
 
     Args:
       folder: folder of the checkpoints, or a checkpoint itself.
@@ -68,22 +74,26 @@ def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
 
 
 def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offer:
-    run = _state(kinds["latest"][0]).get(RUN, "")
-    values = {}
-    for kind, paths in kinds.items():
-        state = _state(paths[0])
-        value = state.get(METRICS, {}).get(metric, math.nan)
-        if not math.isnan(value) and state.get(RUN, "") == run:
-            values[kind] = float(value)
-    needed = kinds.keys() - {"best"}
-    if not needed <= values.keys():
-        usual = "averaged" if "averaged" in kinds else "latest"
-        unknown = " and ".join(sorted(needed - values.keys()))
-        return Offer(usual, kinds[usual], f"{metric} of the {unknown} checkpoint is unknown")
+    """Returns the kind with the best metric, of those whose checkpoint is intact and of the newest one's run."""
+    run = next((state.get(RUN, "") for path in kinds["latest"] if (state := _state(path))), None)
+    states = {kind: state for kind, paths in kinds.items() if (state := _state(paths[0])).get(RUN, "") == run}
+    values = {kind: float(state[METRICS][metric]) for kind, state in states.items()
+              if not math.isnan(state.get(METRICS, {}).get(metric, math.nan))}
+    unknown = [kind for kind in ("latest", "averaged") if kind in states and kind not in values]
+    if unknown or "latest" not in states:
+        usual = "averaged" if _is_last(kinds, states) else "latest"
+        reason = f"Not compared with others, because the {' and the '.join(unknown)} checkpoint was not evaluated"
+        return Offer(usual, kinds[usual], reason if unknown else "")
     # Of equal values the first counts, so that the newest is preferred to the best if they are the same.
     order = [kind for kind in ("latest", "averaged", "best") if kind in values]
     chosen = (max if largest else min)(order, key=lambda kind: values[kind])
-    return Offer(chosen, kinds[chosen], f"{metric} is " + ", ".join(f"{values[kind]:.4f} ({kind})" for kind in order))
+    shown = ", ".join(f"{kind} {values[kind]:.4f}" for kind in order)
+    return Offer(chosen, kinds[chosen], f"Chosen by {metric}: {shown}")
+
+
+def _is_last(kinds: dict[str, list[Path]], states: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Returns whether the averaged checkpoint is of this run, and the run has not continued since."""
+    return "averaged" in states and step_in_name(kinds["averaged"][0].name) == step_in_name(kinds["latest"][0].name)
 
 
 def _state(path: Path) -> Mapping[str, Any]:
@@ -118,6 +128,5 @@ def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str
     checkpoint.check_finite()
     deco_print(f"Restoring from the {offer.kind} checkpoint: {checkpoint.path}")
     if offer.reason:
-        deco_print(f"Of the newest, the best and the averaged checkpoint, this one is used because {offer.reason}.",
-                   offset=1)
+        deco_print(offer.reason, offset=1)
     return checkpoint

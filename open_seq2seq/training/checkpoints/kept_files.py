@@ -88,7 +88,8 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
       mode: one of ``MODES``.
       base_model: the model's class, or its name.
       params: the model's parameters in that mode, as given in the config.
-      is_wanted: returns whether the copy of a file is to be used; by default, all copies are.
+      is_wanted: returns whether the copy of a declared file is to be used; by default, all copies are used, also
+        those of files that a data layer names without declaring them.
 
     Raises:
       CheckpointError: a copy has been altered, or is a symbolic link.
@@ -104,7 +105,8 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
         elif copy is not None:
             moved[file.path] = str(copy)
     declared = {_asset_name(file) for file in files}
-    of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
+    if is_wanted is _all_files:
+        of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
     moved |= _moved_by_data_layer(params, of_data)
     return [Override(None, path, repr(value)) for path, value in moved.items()]
 

@@ -37,6 +37,18 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
 
 
+def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
+    """Returns the value of the metric that determines the best checkpoints.
+
+    Raises:
+      ConfigError: it is not among the metrics.
+    """
+    if best_metric not in metrics:
+        raise ConfigError([f"'best_metric' is {best_metric!r}, but evaluation returns {', '.join(metrics)}."
+                           + did_you_mean(best_metric, metrics)])
+    return metrics[best_metric]
+
+
 class RunSaver:
     """Saves a run's regular checkpoints, its best models, and the averaged checkpoint at its end.
 
@@ -123,10 +135,7 @@ class RunSaver:
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
         """
-        if self._metric not in metrics:
-            raise ConfigError([f"'best_metric' is {self._metric!r}, but evaluation returns {', '.join(metrics)}."
-                               + did_you_mean(self._metric, metrics)])
-        value = metrics[self._metric]
+        value = value_of(self._metric, metrics)
         if position.step == self._saved_step:
             self._regular.wait()
             self._note(self.directory / regular_name(position.step), metrics)

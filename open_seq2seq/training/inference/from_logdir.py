@@ -20,7 +20,7 @@ from open_seq2seq.utils.errors import UserError
 
 _SECTION, _DATA = "infer_params", "data_layer_params"
 # The sections that a mode uses besides base_params.
-_SECTIONS = {"eval": ("eval_params",), "infer": (_SECTION,),
+_SECTIONS = {"train": ("train_params",), "eval": ("eval_params",), "infer": (_SECTION,),
              "interactive_infer": ("interactive_infer_params", _SECTION)}
 
 
@@ -38,8 +38,7 @@ def config_of_logdir(mode: str, overrides: Sequence[Override],
       CheckpointError: no checkpoint in the logdir is intact.
       ConfigError: the config cannot be read.
     """
-    logdir = _given(mode, overrides, "logdir")
-    folder, found = _checkpoints(logdir, str(_given(mode, overrides, "restore_best_checkpoint")))
+    folder, found = _checkpoints(given_logdir(mode, overrides), str(_given(mode, overrides, "restore_best_checkpoint")))
     checkpoint = first_whole(found, whole)
     file = load_config(checkpoint / CONFIG, trusted=trust_code)
     wanted = offered(folder, _merged(file, mode, overrides)).paths
@@ -92,6 +91,11 @@ def _add_data_layer(file: ConfigFile, mode: str) -> None:
             layer = {key: given[key] for key in ("data_layer", _DATA) if key in given}
             sections[_SECTION] = merge_params(layer, sections.get(_SECTION, {}), _SECTION)[0]
             return
+
+
+def given_logdir(mode: str, overrides: Sequence[Override]) -> str | None:
+    """Returns the log directory given on the command line, or None."""
+    return _given(mode, overrides, "logdir")
 
 
 def _given(mode: str, overrides: Sequence[Override], name: str) -> str | None:

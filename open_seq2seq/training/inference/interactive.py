@@ -25,8 +25,8 @@ class InteractiveModel:
     """A restored model that can be called with inputs of any number, from any thread.
 
     Inputs are sorted by length and divided into batches as in evaluation. The result of an input does not depend on
-    the other inputs. Calls from several threads are computed one after the other, because each of them uses all
-    processors, or the whole GPU.
+    the other inputs; only random samples depend on its number. Calls from several threads are computed one after the
+    other, because each of them uses all processors, or the whole GPU.
 
     Args:
       model: a model that was built for ``interactive_infer`` and whose weights have been restored.
@@ -40,11 +40,12 @@ class InteractiveModel:
         self._pass = InferencePass(model, Runner())
         self._lock = threading.Lock()
 
-    def infer(self, inputs: Sequence[Any]) -> list[Any]:
+    def infer(self, inputs: Sequence[Any], first: int = 0) -> list[Any]:
         """Returns the model's result for each input, in order.
 
         Args:
           inputs: inputs for the data layer's ``make_interactive_batch``.
+          first: number of the first input, on which random samples depend.
 
         Raises:
           DataError: an input cannot be used.
@@ -52,9 +53,9 @@ class InteractiveModel:
         if not len(inputs):
             return []
         with self._lock:
-            return self._results(inputs)
+            return self._results(inputs, first)
 
-    def _results(self, inputs: Sequence[Any]) -> list[Any]:
+    def _results(self, inputs: Sequence[Any], first: int) -> list[Any]:
         layer = self.model.data_layer
         lengths = np.asarray(layer.interactive_lengths(inputs))
         costs = np.ones_like(lengths) if layer.counts_examples else lengths
@@ -63,8 +64,9 @@ class InteractiveModel:
         for window in map(plan.window, range(len(plan))):
             for examples in map(window.batch, range(len(window))):
                 batch = layer.make_interactive_batch([inputs[example] for example in examples])
-                for row, result in self._pass.predict([batch])[0]:
-                    results[examples[row]] = result
+                batch["ids"] = np.asarray(examples, np.int64) + first
+                for number, result in self._pass.predict([batch])[0]:
+                    results[number - first] = result
         return results
 
 
@@ -96,7 +98,7 @@ def answer_lines(interactive: InteractiveModel, output_file: str) -> int:
     count = 0
     with open_results(interactive.model, output_file) as writer:
         for lines in arriving_lines(_MOST_LINES):
-            writer.write_batches([list(enumerate(interactive.infer(lines), count))])
+            writer.write_batches([list(enumerate(interactive.infer(lines, count), count))])
             count += len(lines)
         if not count:
             raise UserError("--infer_files - reads from standard input, but standard input is empty.")

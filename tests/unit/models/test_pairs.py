@@ -53,14 +53,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "max_length": 16, "shuffle": False, "repeat": True}
 
 
-def build(encoder: str, decoder: str, corpus: dict[str, Any]) -> Any:
+def params_of(encoder: str, decoder: str, corpus: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of a model of these two with dropout, on four pairs."""
     loss = "PaddedCrossEntropyLossWithSmoothing" if decoder == "TransformerDecoder" else "BasicSequenceLoss"
-    params = {"logdir": "", "batch_size_per_gpu": 4, "max_steps": 1, "optimizer": "Adam", "lr_policy": "fixed_lr",
-              "lr_policy_params": {"learning_rate": 0.01}, "data_layer": "ParallelTextDataLayer",
-              "data_layer_params": {**corpus, "use_start_token": decoder != "TransformerDecoder"},
-              "encoder": encoder, "encoder_params": ENCODERS[encoder],
-              "decoder": decoder, "decoder_params": DECODERS[decoder], "loss": loss, "loss_params": {}}
-    return build_model(describe_model(Text2Text, params, "train"), seed=1)
+    return {"logdir": "", "batch_size_per_gpu": 4, "max_steps": 1, "optimizer": "Adam", "lr_policy": "fixed_lr",
+            "lr_policy_params": {"learning_rate": 0.01}, "data_layer": "ParallelTextDataLayer",
+            "data_layer_params": {**corpus, "use_start_token": decoder != "TransformerDecoder"},
+            "encoder": encoder, "encoder_params": ENCODERS[encoder],
+            "decoder": decoder, "decoder_params": DECODERS[decoder], "loss": loss, "loss_params": {}}
 
 
 # Other recurrent encoders return the same kind of output, so one decoder will do for them.
@@ -71,7 +71,7 @@ PAIRS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS
 
 @pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
 def test_pair_trains_and_decodes(encoder: str, decoder: str, corpus: dict[str, Any]):
-    model = build(encoder, decoder, corpus)
+    model = build_model(describe_model(Text2Text, params_of(encoder, decoder, corpus), "train"), seed=1)
     batch = {key: tf.nest.map_structure(tf.constant, value)
              for key, value in model.data_layer.make_batch(np.arange(4)).items()}
     weights = {name: v for name, v in named_variables(model).items() if v.trainable}
