@@ -7,11 +7,14 @@ from open_seq2seq.encoders.cnn_encoder import CNNEncoder
 from open_seq2seq.encoders.convs2s_encoder import ConvS2SEncoder
 from open_seq2seq.encoders.deep_speech2_encoder import DeepSpeech2Encoder
 from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.las_encoder import ListenAttendSpellEncoder
+from open_seq2seq.encoders.lm_encoder import LMEncoder
 from open_seq2seq.encoders.resnet_encoder import ResNetEncoder
 from open_seq2seq.encoders.rnn_encoders import (
     BidirectionalRNNEncoderWithEmbedding,
     GNMTLikeEncoderWithEmbedding,
+    GNMTLikeEncoderWithEmbedding_cuDNN,
     UnidirectionalRNNEncoderWithEmbedding,
 )
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
@@ -19,7 +22,8 @@ from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
-           "GNMTLikeEncoderWithEmbedding", "ListenAttendSpellEncoder", "ResNetEncoder", "SpeechEncoder",
-           "TDNNEncoder", "TransformerEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
+           "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
+           "ListenAttendSpellEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder", "TransformerEncoder",
+           "UnidirectionalRNNEncoderWithEmbedding"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

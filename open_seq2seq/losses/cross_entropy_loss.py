@@ -42,8 +42,8 @@ class CrossEntropyLoss(Loss):
             targets = tf.one_hot(targets, num_classes)
         missing = num_classes - targets.shape[-1]
         if missing < 0:
-            raise ConfigError([f"The data layer has {targets.shape[-1]} classes, but the decoder's logits have only "
-                               f"{num_classes} columns: raise 'decoder_params/output_dim'."])
+            raise ConfigError([f"The data layer's labels have {targets.shape[-1]} classes, but the decoder's logits "
+                               f"have only {num_classes}: set the same number of classes for both."])
         targets = tf.pad(tf.cast(targets, tf.float32), [[0, 0], [0, missing]])
         if not self.params["label_smoothing"]:
             return targets

@@ -43,6 +43,7 @@ def test_every_recipe_is_tested():
     assert {*CONVOLUTIONAL, *RECIPES, *commands, overfit} == set(FOLDER.glob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", each_kind(CONVOLUTIONAL))
 def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
     base_model, params = train_params(recipe, toy)

@@ -1,3 +1,7 @@
+"""The loss of classification."""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -5,35 +9,45 @@ import tensorflow as tf
 from open_seq2seq.losses import CrossEntropyLoss
 from open_seq2seq.utils.errors import ConfigError
 
-LOGITS = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
-LABELS = np.array([1, 4, 0])
+LOGITS = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+LABELS = np.array([3, 0, 1, 1, 2])
 
 
-def term(targets, ids=None, **params):
-    (found,) = CrossEntropyLoss(params).compute_loss({
-        "decoder_output": {"logits": tf.constant(LOGITS)}, "target_tensors": [tf.constant(targets)],
-        "ids": None if ids is None else tf.constant(ids)})
-    return found
+def term(targets, logits=LOGITS, ids=None, **params):
+    inputs = {"decoder_output": {"logits": tf.constant(logits)}, "target_tensors": [tf.constant(targets)]}
+    return CrossEntropyLoss(params).compute_loss({**inputs, "ids": ids})[0]
 
 
-def test_is_the_mean_negative_log_likelihood():
-    expected = -np.log(np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True))[np.arange(3), LABELS]
-    for targets in (LABELS.astype(np.int32), np.eye(5, dtype=np.float32)[LABELS]):
-        found = term(targets)
-        assert float(found.sum) == pytest.approx(expected.sum(), rel=1e-5) and float(found.units) == 3.0
-        assert float(term(targets, [3, -1, 0]).sum) == pytest.approx(expected[[0, 2]].sum(), rel=1e-5)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_it_equals_the_formula(smoothing):
+    log_probs = LOGITS - np.log(np.exp(LOGITS).sum(axis=1, keepdims=True))
+    want = np.full((5, 4), smoothing / 3)
+    want[np.arange(5), LABELS] = 1.0 - smoothing
+    for targets in (LABELS, np.eye(4, dtype=np.float32)[LABELS]):
+        found = term(targets, label_smoothing=smoothing)
+        assert float(found.sum) == pytest.approx(-(want * log_probs).sum(), rel=1e-5) and float(found.units) == 5.0
 
 
-def test_smoothing_mixture_and_unused_outputs():
-    logs = LOGITS - np.log(np.exp(LOGITS).sum(1, keepdims=True))
-    mixed = 0.7 * np.eye(5)[LABELS] + 0.3 * np.eye(5)[[0, 0, 3]]
-    smooth = mixed * (0.9 - 0.1 / 4) + 0.1 / 4
-    assert float(term(mixed.astype(np.float32), label_smoothing=0.1).sum) == pytest.approx(
-        -(smooth * logs).sum(), rel=1e-5)
-    assert float(term(np.eye(5, dtype=np.float32)[LABELS]).sum) == pytest.approx(
-        float(tf.keras.losses.CategoricalCrossentropy(from_logits=True, reduction="sum")(np.eye(5)[LABELS], LOGITS)),
-        rel=1e-5)
-    narrow = np.eye(4, dtype=np.float32)[[1, 3, 0]]  # the decoder has an output more
-    assert float(term(narrow).sum) == pytest.approx(-logs[np.arange(3), [1, 3, 0]].sum(), rel=1e-5)
-    with pytest.raises(ConfigError, match="has 6 classes, but the decoder's logits have only 5"):
-        term(np.eye(6, dtype=np.float32)[LABELS])
+def test_empty_rows_do_not_count():
+    ids = tf.constant([4, -1, 2, -1, 0], tf.int64)
+    found, some = term(LABELS, ids=ids), term(LABELS[::2], LOGITS[::2])
+    assert float(found.sum) == pytest.approx(float(some.sum), rel=1e-6) and float(found.units) == 3.0
+
+
+def test_more_classes_than_logits_are_refused():
+    with pytest.raises(ConfigError, match="labels have 5 classes, but the decoder's logits have only 4"):
+        term(np.eye(5, dtype=np.float32)[LABELS])
+
+
+def test_logits_may_have_more_classes_than_the_labels():
+    found = term(np.eye(3, dtype=np.float32)[LABELS % 3])
+    assert float(found.sum) == pytest.approx(float(term(LABELS % 3).sum), rel=1e-6)
+
+
+def test_mixed_labels_are_smoothed_like_labels():
+    mixed = 0.7 * np.eye(4, dtype=np.float32)[LABELS] + 0.3 * np.eye(4, dtype=np.float32)[[0, 0, 3, 1, 2]]
+    smooth = mixed * (0.9 - 0.1 / 3) + 0.1 / 3
+    log_probs = LOGITS - np.log(np.exp(LOGITS).sum(axis=1, keepdims=True))
+    assert float(term(mixed, label_smoothing=0.1).sum) == pytest.approx(-(smooth * log_probs).sum(), rel=1e-5)
+    keras = tf.keras.losses.CategoricalCrossentropy(from_logits=True, reduction="sum")(mixed, LOGITS)
+    assert float(term(mixed).sum) == pytest.approx(float(keras), rel=1e-5)
