@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
+    from open_seq2seq.data.text2text.table_text import TableTextDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
     from open_seq2seq.data.text2text.transformer import TransformerDataLayer
 
 __all__ = ["DataLayer", "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer",
-           "Speech2TextDataLayer", "TransformerDataLayer"]
+           "Speech2TextDataLayer", "TableTextDataLayer", "TransformerDataLayer"]
 
 _HOMES = {
     "DataLayer": "data_layer",
@@ -25,6 +26,7 @@ _HOMES = {
     "MultiCorpusDataLayer": "text2text.several_corpora",
     "ParallelTextDataLayer": "text2text.text2text",
     "Speech2TextDataLayer": "speech2text.speech2text",
+    "TableTextDataLayer": "text2text.table_text",
     "TransformerDataLayer": "text2text.transformer",
 }
 
