@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.metrics.accuracy import classification_scores
+from open_seq2seq.metrics.classification import classification_scores
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter

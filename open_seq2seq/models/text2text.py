@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
-from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.metrics.bleu import corpus_bleu, sentence_chrf
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
@@ -20,6 +21,7 @@ class Text2Text(EncoderDecoderModel):
 
     object_name = "tokens"
     interactive_hint = "Type a line to translate"
+    verb = "translate"
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -61,8 +63,8 @@ class Text2Text(EncoderDecoderModel):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
         """Returns (example, hypothesis, reference) for each sentence of the batch."""
         layer: Any = self.data_layer
-        return [(int(example), layer.ids_to_text(ids[0]), layer.reference_text(int(example)))
-                for example, ids in zip(input_values["ids"], output_values[0], strict=True)]
+        return [(example, hypotheses[0][1], layer.reference_text(example))
+                for example, hypotheses in self._hypotheses(input_values, [values[:, :1] for values in output_values])]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -71,20 +73,54 @@ class Text2Text(EncoderDecoderModel):
         deco_print(f"chrF: {result.chrf:.2f}", offset=1)
         return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
 
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = [(sentence_chrf(found, reference), example, found, reference)
+                for batch in results_per_batch for example, found, reference in batch if reference]
+        layer: Any = self.data_layer
+        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
+                 "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
+
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray],
               ) -> list[tuple[int, list[tuple[float, str]]]]:
-        """Returns (example, hypotheses) for each sentence; the hypotheses are pairs (score, text), best first."""
+        """Returns (example, hypotheses) for each sentence; the hypotheses are pairs (score, text), best first.
+
+        An empty sentence has a single hypothesis, which is empty and has the score 0.
+        """
+        return self._hypotheses(input_values, output_values)
+
+    def _hypotheses(self, batch: dict[str, Any], outputs: list[np.ndarray],
+                    ) -> list[tuple[int, list[tuple[float, str]]]]:
         layer: Any = self.data_layer
-        return [(int(example), [(float(s), layer.ids_to_text(h)) for s, h in zip(scores, ids, strict=True)])
-                for example, ids, scores in zip(input_values["ids"], *output_values, strict=True)]
+        empty = np.asarray(batch["source_tensors"][1]) <= getattr(layer, "num_special", 0)
+        return [(int(example), [(0.0, "")] if nothing else
+                 [(float(score), layer.ids_to_text(hypothesis)) for score, hypothesis in zip(scores, ids, strict=True)])
+                for example, nothing, ids, scores in zip(batch["ids"], empty, *outputs, strict=True)]
 
     def answer(self, result: Any) -> str:
         return result[0][1]
 
     def open_results(self, output_file: str) -> ResultWriter:
-        return LineWriter(output_file, self._lines)
+        return _Translations(output_file, self._lines, lambda: getattr(self.data_layer, "num_empty_sources", 0))
 
     def _lines(self, example: int, hypotheses: list[tuple[float, str]]) -> str:
         if self.params["write_scores"]:
             return "".join(f"{example}\t{score:.6f}\t{text}\n" for score, text in hypotheses)
         return hypotheses[0][1] + "\n"
+
+
+class _Translations(LineWriter):
+    """Writes hypotheses, and prints the number of empty lines at the end.
+
+    Args:
+      output_file: path of the file.
+      text_of: see ``LineWriter``.
+      count_empty: returns the number of empty source lines.
+    """
+
+    def __init__(self, output_file: str, text_of: Callable[[int, Any], str], count_empty: Callable[[], int]) -> None:
+        super().__init__(output_file, text_of)
+        self._count_empty = count_empty
+
+    def finish(self) -> None:
+        if count := self._count_empty():
+            deco_print(f"Empty lines, whose results are empty too: {count:,}")

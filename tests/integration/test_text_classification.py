@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import numpy as np
 import pytest
 
+import open_seq2seq
 from open_seq2seq.cli import main
 from tests.integration.toy_data import ROOT, make_toy_data
 
@@ -32,7 +36,7 @@ def weights(logdir):
     return (logdir / "model.ckpt-6" / "weights.safetensors").read_bytes()
 
 
-def test_a_run_resumes_evaluates_and_infers(folder, capfd):
+def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
     recipe = f"--config_file={RECIPE}"
     code, out, err = run(capfd, recipe, "--mode=train_eval", *SMALL)
     assert code == 0, err
@@ -53,6 +57,13 @@ def test_a_run_resumes_evaluates_and_infers(folder, capfd):
     again = [line.split("\t") for line in (folder / "again.tsv").read_text().splitlines()]
     assert [row[0] for row in again] == [row[0] for row in rows]
     np.testing.assert_allclose([float(row[1]) for row in again], [float(row[1]) for row in rows], atol=2e-4)
+    assert [label for label, _ in open_seq2seq.load("toy-labels").infer(texts)] == [row[0] for row in rows]
+    reading, writing = os.pipe()
+    os.write(writing, (folder / "lines").read_bytes())
+    os.close(writing)
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
+    code, out, _ = run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "-", "--infer_output_file=-")
+    assert code == 0 and [line.split("\t")[0] for line in out.splitlines()] == [row[0] for row in rows]
 
 
 @pytest.mark.parametrize(("line", "message"), [

@@ -43,6 +43,7 @@ class LabelledTextDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -196,12 +197,19 @@ class LabelledTextDataLayer(DataLayer):
         Raises:
           DataError: there are no texts, or one is not a string.
         """
+        corpus = self._typed(inputs)
+        rows = np.arange(len(corpus))
+        return {"source_tensors": self._padded(corpus, rows), "ids": rows}
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        special = 1 + int(self.params["use_start_token"])
+        return np.minimum(self._typed(inputs).counts, self._max_tokens) + special
+
+    def _typed(self, inputs: Sequence[str]) -> TokenCorpus:
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         if not texts or not all(isinstance(text, str) for text in texts):
             raise DataError("The input of interactive inference must be a non-empty list of strings.")
-        corpus = corpus_of_lines([" ".join(text.split("\n")) for text in texts], self._tokenizer)
-        rows = np.arange(len(corpus))
-        return {"source_tensors": self._padded(corpus, rows), "ids": rows}
+        return corpus_of_lines([" ".join(text.split("\n")) for text in texts], self._tokenizer)
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import Bar
 
 # Tokenising smaller files takes at most about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
@@ -80,6 +81,11 @@ class TokenCorpus:
         """Number of tokens in each sentence ``[sentences]``, int32."""
         return np.diff(self.offsets).astype(np.int32)
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of the text in bytes; 0 for lines in memory."""
+        return int(self._arrays.line_starts[-1])
+
     def line(self, number: int) -> str:
         """Returns a line of the file by its number (from 0), without white space at its ends."""
         begin, end = self._arrays.line_starts[number:number + 2].tolist()
@@ -121,13 +127,14 @@ class TokenCorpus:
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
         places = (begin[:, np.newaxis] + columns)[filled]
-        ids[:, lead:lead + len(columns)][filled] = self._tokens_at(places)
+        ids[:, lead:lead + len(columns)][filled] = self.tokens_at(places)
         if start_token:
             ids[:, 0] = SpecialTextTokens.S_ID
         ids[np.arange(len(sentences)), lengths - 1] = SpecialTextTokens.EOS_ID
         return ids, lengths
 
-    def _tokens_at(self, places: np.ndarray) -> np.ndarray:
+    def tokens_at(self, places: np.ndarray) -> np.ndarray:
+        """Returns the tokens at some positions ``[n]`` in ``tokens``, after verifying those of an index."""
         return self._source.tokens[places] if isinstance(self._source, IndexArrays) else self._source.tokens_at(places)
 
 
@@ -327,12 +334,15 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
 def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
     """Writes the content of an index and returns the number of sentences."""
     writer, digest, counts, starts, token_type = IndexWriter(out), TextDigest(), [], [], "uint16"
+    bar = Bar(identity["size"])
     with opened_data(path, "The text file") as file:
         for chunk in _chunks(file, path, tokenizer, threads, digest):
             writer.write_tokens(chunk.tokens)
+            bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
             counts.append(chunk.counts.astype(np.int32))
             starts.append(chunk.starts)
             token_type = chunk.tokens.dtype.name
+    bar.hide()
     offsets = _offsets(np.concatenate(counts))
     writer.finish(offsets, np.concatenate(starts), {**identity, "token_type": token_type, "digest": str(digest)})
     return len(offsets) - 1

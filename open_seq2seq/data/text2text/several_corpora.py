@@ -62,6 +62,7 @@ class MultiCorpusDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:

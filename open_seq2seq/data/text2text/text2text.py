@@ -31,7 +31,8 @@ class ParallelTextDataLayer(DataLayer):
 
     A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
     dropped if a side is empty or has more than ``max_length`` ids. In evaluation and inference, no pair is dropped:
-    longer sentences are truncated, and empty ones become special tokens only. Inference needs no target file.
+    longer sentences are truncated, and empty ones become special tokens only, for which models return empty results.
+    Inference needs no target file.
 
     Lengths in a batch include special tokens, but not padding. The whole data set is shuffled, as a permutation of
     example numbers (see ``data.batching``).
@@ -42,6 +43,7 @@ class ParallelTextDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -51,6 +53,7 @@ class ParallelTextDataLayer(DataLayer):
         self._source_tokenizer, self._target_tokenizer = make_tokenizers(self.params, self.params_path)
         self._source: TokenCorpus | None = None
         self._target: TokenCorpus | None = None
+        self._num_empty_sources = 0
         if self.mode != "interactive_infer":
             self._load()
 
@@ -77,15 +80,19 @@ class ParallelTextDataLayer(DataLayer):
                                      on_change=REFUSE),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params if params.get("use_targets", True) else {**params, "target_file": None}
+
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         """Returns the parameters after deriving some from others; for subclasses to override."""
         return params
 
     def _check(self) -> None:
         params, path, problems = self.params, self.params_path, []
-        if params["max_length"] < 2 + self._num_special:
+        if params["max_length"] < 2 + self.num_special:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be at least "
-                            f"{2 + self._num_special}, special tokens included.")
+                            f"{2 + self.num_special}, special tokens included.")
         if params["pad_lengths_to_eight"] and params["max_length"] % 8:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be a multiple of 8, because "
                             "lengths are padded to multiples of 8.")
@@ -100,12 +107,13 @@ class ParallelTextDataLayer(DataLayer):
         return self.params["use_targets"] and self.mode in ("train", "eval")
 
     @property
-    def _num_special(self) -> int:
+    def num_special(self) -> int:
+        """Number of special tokens in each sentence; a source sentence of this length is empty."""
         return 1 + int(self.params["use_start_token"])
 
     @property
     def _max_tokens(self) -> int:
-        return self.params["max_length"] - self._num_special
+        return self.params["max_length"] - self.num_special
 
     def _load(self, thorough: bool = False) -> None:
         params, _ = self.params, self.fingerprints  # taken before the files are read
@@ -130,6 +138,7 @@ class ParallelTextDataLayer(DataLayer):
         """
         empty, long = counts.min(axis=1) == 0, counts.max(axis=1) > self._max_tokens
         self._num_cut = int(long.sum()) if self.mode != "train" else 0
+        self._num_empty_sources = int((counts[:, 0] == 0).sum())
         self._num_empty = self._num_long = 0
         # Line number (from 0) of each example; None if all lines are examples.
         self._lines: np.ndarray | None = None
@@ -142,7 +151,7 @@ class ParallelTextDataLayer(DataLayer):
             raise DataError(f"All {self._num_empty + self._num_long} sentence pairs of {self.params['source_file']} "
                             f"were dropped: {self._num_empty} have an empty side, {self._num_long} are longer than "
                             f"max_length {self.params['max_length']}.")
-        lengths = np.minimum(counts, self._max_tokens) + np.int32(self._num_special)
+        lengths = np.minimum(counts, self._max_tokens) + np.int32(self.num_special)
         lengths = -(-lengths // self._multiple) * self._multiple
         self._lengths = lengths[:, 0] if lengths.shape[1] == 1 else lengths
 
@@ -197,12 +206,19 @@ class ParallelTextDataLayer(DataLayer):
         Raises:
           DataError: there are no sentences, or one is not a string.
         """
+        corpus = self._typed(inputs)
+        self._num_empty_sources += int((corpus.counts == 0).sum())
+        numbers = np.arange(len(corpus))
+        return {"source_tensors": self._side(corpus, numbers), "ids": numbers}
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        return np.minimum(self._typed(inputs).counts, self._max_tokens) + self.num_special
+
+    def _typed(self, inputs: Sequence[str]) -> TokenCorpus:
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         if not lines or not all(isinstance(line, str) for line in lines):
             raise DataError("The input of interactive inference must be a non-empty list of strings.")
-        corpus = corpus_of_lines([" ".join(line.split("\n")) for line in lines], self._source_tokenizer)
-        numbers = np.arange(len(corpus))
-        return {"source_tensors": self._side(corpus, numbers), "ids": numbers}
+        return corpus_of_lines([" ".join(line.split("\n")) for line in lines], self._source_tokenizer)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -257,6 +273,11 @@ class ParallelTextDataLayer(DataLayer):
     def num_cut(self) -> int:
         """Number of pairs that are truncated to ``max_length``; 0 in training, which drops them instead."""
         return self._num_cut
+
+    @property
+    def num_empty_sources(self) -> int:
+        """Number of source sentences without a token; in interactive inference, of those passed so far."""
+        return self._num_empty_sources
 
     def assets(self) -> dict[str, str]:
         """Returns a dict of asset name → path of the vocabulary files or of the SentencePiece models."""

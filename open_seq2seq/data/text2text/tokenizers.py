@@ -103,6 +103,11 @@ class SentencePieceTokenizer:
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         self.fingerprint = hashlib.sha256(content).hexdigest()
 
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The pieces in the order of their ids."""
+        return tuple(self._processor.id_to_piece(list(range(self._pieces))))
+
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         encoded = self._processor.encode(list(lines), out_type=int, num_threads=threads)
         counts = np.fromiter(map(len, encoded), np.int64, len(encoded))

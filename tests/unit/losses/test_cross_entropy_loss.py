@@ -34,6 +34,11 @@ def test_empty_rows_do_not_count():
     assert float(found.sum) == pytest.approx(float(some.sum), rel=1e-6) and float(found.units) == 3.0
 
 
-def test_other_numbers_of_classes_are_refused():
-    with pytest.raises(ConfigError, match="labels have 3 classes, but the decoder's logits have 4"):
-        term(np.eye(3, dtype=np.float32)[LABELS % 3])
+def test_more_classes_than_logits_are_refused():
+    with pytest.raises(ConfigError, match="labels have 5 classes, but the decoder's logits have only 4"):
+        term(np.eye(5, dtype=np.float32)[LABELS])
+
+
+def test_logits_may_have_more_classes_than_the_labels():
+    found = term(np.eye(3, dtype=np.float32)[LABELS % 3])
+    assert float(found.sum) == pytest.approx(float(term(LABELS % 3).sum), rel=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from open_seq2seq.metrics.accuracy import classification_scores
+from open_seq2seq.metrics.classification import classification_scores
 
 
 @pytest.mark.parametrize(("found", "correct", "classes", "scores"), [
