@@ -226,9 +226,13 @@ class ParallelTextDataLayer(DataLayer):
         fields: dict[str, Any] = {"source_tensors": side, "ids": Field(tf.int64, (None,))}
         return {**fields, "target_tensors": side} if self.mode in ("train", "eval") else fields
 
+    def _line(self, example: int) -> int:
+        """Returns the number of an example's sentences in the corpora, from 0."""
+        return int(example if self._lines is None else self._lines[example])
+
     def line_number(self, example: int) -> int:
         """Returns the line number of an example in its files, from 1."""
-        return int(example if self._lines is None else self._lines[example]) + 1
+        return self._line(example) + 1
 
     def describe_example(self, example: int) -> str:
         return f"{self.params['source_file']}:{self.line_number(example)}"
@@ -249,7 +253,7 @@ class ParallelTextDataLayer(DataLayer):
         """
         if self._target is None:
             raise DataError("Reference texts are not available in inference, because no target file is read.")
-        return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
+        return self._target_tokenizer.to_text(self._target.line(self._line(example)))
 
     def examine(self) -> list[str]:
         """Verifies the checksums of all indexes and compares the indexes with the texts; rebuilds those that differ."""
