@@ -40,6 +40,18 @@ class Tokenizer(Protocol):
         """Returns the text of ids up to EOS, without PAD and start tokens."""
         ...
 
+    def split(self, line: str) -> list[str]:
+        """Returns the tokens of a line as text, including those that the vocabulary does not contain."""
+        ...
+
+    def tokens_of(self, ids: Iterable[int]) -> list[str]:
+        """Returns the tokens of ids up to EOS as text, without PAD and start tokens."""
+        ...
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Returns the text that tokens form; those that the vocabulary does not contain stay as they are."""
+        ...
+
 
 class DelimiterTokenizer:
     """Splits tokenised lines at a delimiter, and looks up the tokens in a vocabulary.
@@ -61,15 +73,23 @@ class DelimiterTokenizer:
         self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        split = [[token for token in line.strip().split(self.delimiter) if token] for line in lines]
+        split = [self.split(line) for line in lines]
         counts = np.fromiter(map(len, split), np.int64, len(split))
         lookup = self.vocabulary.ids.get
         ids = map(lookup, itertools.chain.from_iterable(split), itertools.repeat(int(SpecialTextTokens.UNK_ID)))
         return np.fromiter(ids, np.int32, int(counts.sum())), counts
 
     def decode(self, ids: Iterable[int]) -> str:
+        return self.join(self.tokens_of(ids))
+
+    def split(self, line: str) -> list[str]:
+        return [token for token in line.strip().split(self.delimiter) if token]
+
+    def tokens_of(self, ids: Iterable[int]) -> list[str]:
         unknown = self.vocabulary.tokens[SpecialTextTokens.UNK_ID]
-        tokens = [self.vocabulary.tokens[i] if 0 <= i < self.vocab_size else unknown for i in visible_ids(ids)]
+        return [self.vocabulary.tokens[i] if 0 <= i < self.vocab_size else unknown for i in visible_ids(ids)]
+
+    def join(self, tokens: Sequence[str]) -> str:
         return self.to_text(self.delimiter.join(tokens))
 
     def to_text(self, tokenised: str) -> str:
@@ -109,8 +129,19 @@ class SentencePieceTokenizer:
         return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(counts.sum())), counts
 
     def decode(self, ids: Iterable[int]) -> str:
-        known = [i if 0 <= i < self._pieces else int(SpecialTextTokens.UNK_ID) for i in visible_ids(ids)]
-        return self._processor.decode(known)
+        return self._processor.decode(self._known(ids))
+
+    def _known(self, ids: Iterable[int]) -> list[int]:
+        return [i if 0 <= i < self._pieces else int(SpecialTextTokens.UNK_ID) for i in visible_ids(ids)]
+
+    def split(self, line: str) -> list[str]:
+        return self._processor.encode(line, out_type=str)
+
+    def tokens_of(self, ids: Iterable[int]) -> list[str]:
+        return [self._processor.id_to_piece(i) for i in self._known(ids)]
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return self._processor.decode_pieces(list(tokens))
 
     def to_text(self, line: str) -> str:
         """Returns a line of a file in the form that ``decode`` returns, which is the unchanged line."""

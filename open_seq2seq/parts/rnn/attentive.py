@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.precision import cast_weight
@@ -79,6 +80,7 @@ class AttentiveStack(Module):
                 x = layer(x, lengths, training)
             contexts, weights = self.attention(tf.transpose(x, [1, 0, 2]), memory)
             contexts, weights = tf.transpose(contexts, [1, 0, 2]), tf.transpose(weights, [1, 0, 2])
+        record_attention(tf.transpose(weights, [1, 0, 2])[:, tf.newaxis])
         if not outer:
             return contexts, weights
         if self.delayed:
@@ -139,7 +141,8 @@ class AttentiveStack(Module):
             x, after = _step_layer(layer, x, extra, state.cells[number])
             cells.append(after)
             if number == self.num_inner - 1:
-                context = self.attention(x, memory)[0]
+                context, weights = self.attention(x, memory)
+                record_attention(weights[:, tf.newaxis])
         output = x if len(self.layers) > self.num_inner else context
         return output, AttentiveState(cells, tf.ensure_shape(context, state.context.shape))
 

@@ -1,0 +1,199 @@
+"""Text-to-text models, for translation and other tasks that map token sequences to token sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
+from open_seq2seq.models.text2text.translations import (
+    Alignment,
+    TargetScore,
+    Translation,
+    Translations,
+    aligned,
+    with_unknowns_replaced,
+)
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+class Text2Text(EncoderDecoderModel):
+    """Translation, evaluated with sacreBLEU and chrF on detokenised text; results are written line by line."""
+
+    object_name = "tokens"
+    interactive_hint = "Type a line to translate"
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **EncoderDecoderModel.get_optional_params(),
+            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the data and prints BLEU and chrF.",
+                                     on_change=FREE),
+            "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
+                                  "the decoder's n_best hypotheses, instead of only the best text.", on_change=FREE),
+            **_inference_params(),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer: Any = self.data_layer
+        sizes = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_size": layer.target_vocab_size}
+        return {**sizes, "batch_size": self.params["batch_size_per_gpu"]}
+
+    @property
+    def predicts_in_evaluation(self) -> bool:
+        return self.params["eval_using_bleu"]
+
+    def connect(self) -> None:
+        super().connect()
+        needed = [name for name in ("save_alignments", "replace_unknowns") if self.params[name]]
+        needed += ["data_layer_params/score_file"] if self._scores_targets else []
+        if needed and not isinstance(self.decoder, AutoregressiveDecoder):
+            raise ConfigError([f"'{needed[0]}' needs a decoder derived from AutoregressiveDecoder, but "
+                               f"{type(self.decoder).__name__} is not: leave it out."])
+
+    @property
+    def _scores_targets(self) -> bool:
+        return self.mode == "infer" and bool(self.data_layer.params.get("score_file"))
+
+    @property
+    def _aligns(self) -> bool:
+        return self.mode != "eval" and (self.params["save_alignments"] or self.params["replace_unknowns"])
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns what ``infer`` and ``evaluate`` need.
+
+        Returns:
+          The log probability and the number of tokens of each given translation, ``[batch]``; or the tensors of
+          ``prediction_tensors``, followed by the maximum lengths ``[batch]`` if there are prefixes, and by the
+          attention ``[batch, hypotheses, time, source]`` if it is needed.
+        """
+        encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, False)
+        decoder: Any = self.decoder
+        if self._scores_targets:
+            return list(decoder.score_targets(encoded, batch["target_tensors"]))
+        prefix = batch.get("prefix_tensors")
+        decoded = decoder.decode({"encoder_output": encoded, "ids": batch.get("ids"), "prefix_tensors": prefix}, False)
+        outputs = self.prediction_tensors(decoded)
+        outputs += [decoder.limits(encoded)] if prefix is not None else []
+        return outputs + ([self._attention(encoded, decoded)] if self._aligns else [])
+
+    def _attention(self, encoded: dict[str, Any], decoded: dict[str, Any]) -> tf.Tensor:
+        """Returns the attention of the best hypothesis, or of all if their unknowns are replaced."""
+        ids, lengths, decoder = decoded["beam_ids"], decoded["beam_lengths"], self.decoder
+        assert isinstance(decoder, AutoregressiveDecoder)
+
+        def attention_of(rank: tf.Tensor) -> tf.Tensor:
+            return decoder.attention_of(encoded, ids[:, rank], lengths[:, rank], self.params["alignment_layer"],
+                                        self.params["alignment_heads"])
+
+        ranks = tf.range(tf.shape(ids)[1] if self.params["replace_unknowns"] else 1)
+        return tf.transpose(tf.map_fn(attention_of, ranks, fn_output_signature=tf.float32), [1, 0, 2, 3])
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns ids ``[batch, n_best, length]`` and scores ``[batch, n_best]``, best first."""
+        if "beam_ids" in decoded:
+            return [decoded["beam_ids"], decoded["beam_scores"]]
+        best = decoded["outputs"][0]
+        return [best[:, tf.newaxis], tf.zeros([tf.shape(best)[0], 1])]
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts source and target tokens without padding."""
+        target = batch.get("target_tensors")
+        return int(batch["source_tensors"][1].sum()) + (int(target[1].sum()) if target else 0)
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        layer: Any = self.data_layer
+        reporter.texts({"train_source": layer.source_to_text(batch["source_tensors"][0][0]),
+                        "train_target": layer.ids_to_text(batch["target_tensors"][0][0]),
+                        "train_prediction": layer.ids_to_text(outputs[0][0])})
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
+        """Returns (example, hypothesis, reference) for each sentence of the batch."""
+        layer: Any = self.data_layer
+        return [(int(example), layer.ids_to_text(ids[0]), layer.reference_text(int(example)))
+                for example, ids in zip(input_values["ids"], output_values[0], strict=True)]
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        result = corpus_bleu([row[1] for row in rows], [row[2] for row in rows])
+        deco_print(f"BLEU: {result.bleu:.2f}  ({result.signature})", offset=1)
+        deco_print(f"chrF: {result.chrf:.2f}", offset=1)
+        return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
+        """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``)."""
+        examples = [int(example) for example in input_values["ids"]]
+        if self._scores_targets:
+            return [(example, TargetScore(float(total), int(tokens)))
+                    for example, total, tokens in zip(examples, *output_values, strict=True)]
+        ids, scores, *others = output_values
+        if "prefix_tensors" in input_values:
+            self._check_prefixes(examples, input_values["prefix_tensors"][1], others.pop(0))
+        attention = others[0] if others else [None] * len(examples)
+        return [(example, self._translations(example, *row))
+                for example, *row in zip(examples, ids, scores, attention, strict=True)]
+
+    def _check_prefixes(self, examples: list[int], lengths: np.ndarray, limits: np.ndarray) -> None:
+        """Raises DataError if a prefix is longer than a translation may be."""
+        for example, length, limit in zip(examples, lengths.tolist(), limits.tolist(), strict=True):
+            if length > limit:
+                raise DataError(f"{self.data_layer.describe_example(example)}: the prefix has {length} tokens, but the "
+                                f"translation may have only {limit}: shorten the prefix, or raise the decoder's limit "
+                                "(extra_decode_length or max_length_factor).")
+
+    def _translations(self, example: int, ids: np.ndarray, scores: np.ndarray,
+                      attention: np.ndarray | None) -> Translations:
+        layer: Any = self.data_layer
+        alignments: list[Alignment] = [] if attention is None else [
+            aligned(layer, example, one, weights) for one, weights in zip(ids, attention, strict=False)]
+        if self.params["replace_unknowns"]:
+            texts = [layer.tokens_to_text(with_unknowns_replaced(*pair)) for pair in zip(ids, alignments, strict=True)]
+        else:
+            texts = [layer.ids_to_text(one) for one in ids]
+        found = [Translation(float(score), text) for score, text in zip(scores, texts, strict=True)]
+        return Translations(found, [_length(one) for one in ids], alignments[0] if alignments else None)
+
+    def answer(self, result: Any) -> str:
+        return result[0].text
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        params = self.params
+        if self._scores_targets:
+            return ScoreWriter(output_file)
+        pictures = params["alignment_pictures"] if params["save_alignments"] else None
+        return TranslationWriter(output_file, params["write_scores"], params["save_scores"], pictures)
+
+
+def _length(ids: np.ndarray) -> int:
+    """Returns the number of ids of a hypothesis ``[time]``, including EOS, without padding."""
+    ends = np.flatnonzero(ids == SpecialTextTokens.EOS_ID)
+    return int(ends[0]) + 1 if len(ends) else len(np.trim_zeros(ids, "b"))
+
+
+def _inference_params() -> dict[str, Any]:
+    numbers = (list, type(None))
+    return with_change(FREE, {
+        "save_scores": Param(bool, False, "Whether inference also writes <output>.scores.tsv, with the line, rank, "
+                             "score, number of tokens and text of each of the n_best hypotheses."),
+        "save_alignments": Param(bool, False, "Whether inference also writes the folder <output>.alignments, with the "
+                                 "attention and the hard alignment of each translation as JSON."),
+        "alignment_layer": Param((int, type(None)), None, "Number of the decoder layer, from 0, whose attention gives "
+                                 "the alignment; negative numbers count from the last layer. None for the mean of all "
+                                 "layers."),
+        "alignment_heads": Param(numbers, None, "Numbers of the attention heads, from 0, whose mean gives the "
+                                 "alignment; None for all heads."),
+        "alignment_pictures": Param(int, 10, "With save_alignments: number of alignments that are also drawn as PNG, "
+                                    "from the first line on.", "sentences", minimum=0),
+        "replace_unknowns": Param(bool, False, "Whether inference replaces unknown tokens by the source tokens that "
+                                  "they are aligned to."),
+    })
