@@ -21,7 +21,7 @@ PYTEST = $(BIN)/python -m pytest --timeout=600 --numprocesses=$(TEST_PROCESSES) 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo horovod test test-ranks test-onednn test-all coverage lint docs clean
+.PHONY: help demo horovod test test-long test-ranks test-onednn test-all coverage lint docs clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ horovod: $(VENV)/.installed  ## Build Horovod for the TensorFlow in .venv, and t
 
 test: $(VENV)/.installed-test  ## Run the tests that every change should pass; takes minutes.
 	$(PYTEST)
+
+test-long: $(VENV)/.installed-test  ## Run the tests of whole runs, such as kills and resumes, that take several seconds each.
+	$(PYTEST) -m "long and not slow and not ranks"
 
 test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several processes; most need make horovod first.
 	$(PYTEST) -m "ranks and not slow" tests/integration

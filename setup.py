@@ -44,6 +44,7 @@ setup(
         "numpy",
         "pyyaml",
         "rapidfuzz",
+        "rich",
         "sacrebleu",
         "safetensors",
         "sentencepiece",

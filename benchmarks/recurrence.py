@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.measuring.programs import run_program
+from benchmarks.measuring.torch_process import TorchProcess
 
 Pass = Callable[[], float]
 
@@ -82,25 +82,11 @@ def _tensorflow_pass(options: argparse.Namespace, forward: Callable[[Any], Any],
     return one_pass
 
 
-class TorchProcess:
-    """A process of another interpreter, which makes one pass for each line on its stdin."""
-
-    def __init__(self, options: argparse.Namespace, dtype: str) -> None:
-        program = Path(__file__).parent / "measuring" / "torch_recurrence.py"
-        shape = [options.cell, options.layers, options.hidden, options.input, options.batch, options.steps,
-                 int(not options.unidirectional), options.threads, dtype]
-        self._process = subprocess.Popen([options.torch_python, str(program), *map(str, shape)], text=True,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def __call__(self) -> float:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
-
-    def stop(self) -> None:
-        """Ends the process by closing its stdin."""
-        self._process.communicate()
+def torch_pass(options: argparse.Namespace, dtype: str) -> TorchProcess:
+    """Returns a process that makes passes of PyTorch's layers."""
+    return TorchProcess(options.torch_python, "torch_recurrence.py", [
+        options.cell, options.layers, options.hidden, options.input, options.batch, options.steps,
+        int(not options.unidirectional), options.threads, dtype])
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:
@@ -112,7 +98,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     passes: dict[str, Any] = {f"ours, {dtype}": our_pass(options, dtype) for dtype in options.dtypes}
     if options.cell in ("gru", "lstm"):
         passes["Keras, float32"] = keras_pass(options)
-    torch = [TorchProcess(options, dtype) for dtype in options.dtypes] if options.torch_python else []
+    torch = [torch_pass(options, dtype) for dtype in options.dtypes] if options.torch_python else []
     passes.update(zip((f"PyTorch, {dtype}" for dtype in options.dtypes), torch, strict=False))
     for one_pass in passes.values():  # untimed: traces the functions and fills caches
         one_pass()

@@ -1,10 +1,17 @@
 """A toolkit that trains sequence-to-sequence models from a config file."""
 
+from __future__ import annotations
+
 import importlib.util
+import os
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from open_seq2seq.loading import TrainedModel
 
 __version__ = "0.1.0"
 
@@ -57,3 +64,26 @@ class _LateFinder(MetaPathFinder):
 
 
 sys.meta_path.insert(0, _LateFinder())
+
+
+def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = False) -> TrainedModel:
+    """Loads a trained model from its log directory alone, wherever that has been moved.
+
+    >>> model = open_seq2seq.load("logdir")  # doctest: +SKIP
+    >>> model.translate(["a b c", "d e"])  # doctest: +SKIP
+    ['c b a', 'e d']
+
+    Args:
+      logdir: folder that training has written to, or one of its checkpoints.
+      *arguments: config values as on the command line, such as ``"--decoder_params/beam_size=1"``.
+      trust_code: whether the config in the log directory may import and run code from outside the package.
+
+    Returns:
+      The model, whose methods can be called from any thread.
+
+    Raises:
+      open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or an argument is invalid.
+    """
+    from open_seq2seq import loading
+
+    return loading.load(logdir, *arguments, trust_code=trust_code)

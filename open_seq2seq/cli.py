@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import dataclasses
 import difflib
-import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
-from open_seq2seq import MISSING_TENSORFLOW, __version__
-from open_seq2seq.config.loader import ConfigFile, check_exists, load_config, possible_keys
+from open_seq2seq import __version__
+from open_seq2seq.config.loader import ConfigFile, check_exists, possible_keys
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.overrides import Override, parse_overrides
 from open_seq2seq.config.resolve import MODES, Benchmark, ResolvedConfig, check_mode, resolve
-from open_seq2seq.utils.console import enduring_output, need_output
-from open_seq2seq.utils.environment import (
-    accept_missing_temporary_folder,
-    check_limits,
-    failing_line,
-    problem_of,
-    scratch_file,
-    with_home,
-)
+from open_seq2seq.config.short_forms import EXAMPLES, written_out
+from open_seq2seq.utils.console import deco_print, enduring_output, need_output, print_to_stderr
+from open_seq2seq.utils.environment import accept_missing_temporary_folder, failing_line, problem_of, with_home
 from open_seq2seq.utils.errors import ConfigError, UserError
 from open_seq2seq.utils.launcher import announce, end_all, is_alone, launched_as, let_others_speak, who
-from open_seq2seq.utils.output_file import check_output_file, is_standard_output
+from open_seq2seq.utils.output_file import STANDARD_OUTPUT, check_output_file, is_standard_output
+from open_seq2seq.utils.tensorflow_import import import_tensorflow
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
+REPORT_MODE = "report"
 EXIT_INTERRUPTED = 130
 
 _LONGEST_WORD = 1000  # characters; longer values are shortened in messages
@@ -47,6 +43,7 @@ _SWITCHES = {
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
     "--check": "check config, data and model, then stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
+    "--verbose": "print the config and all variables, which are in the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
 }
 
@@ -106,17 +103,19 @@ def _is_count(text: str) -> bool:
 
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command's own flags; it leaves config values unparsed."""
-    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=_EXAMPLES,
+    parser = _Parser(prog="run.py", usage=_USAGE, allow_abbrev=False, epilog=f"{_EXAMPLES}\n{EXAMPLES}",
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="the config: a Python module or a YAML file")
-    parser.add_argument("--mode", default="train", help="one of " + ", ".join(MODES) + " (default: train)")
+                        help="the config: a Python module or a YAML file; without it, evaluation and inference use "
+                        "that of the checkpoint in --logdir")
+    parser.add_argument("--mode", default="train", help="one of " + ", ".join((*MODES, REPORT_MODE))
+                        + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
-                        help="output file of infer mode (default: infer-out.txt)")
+                        help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
+                        "to stderr")
     parser.add_argument("--infer_files", metavar="FILE", nargs="+",
-                        help="infer mode only: files or folders to read instead of the config's data, or - for stdin; "
-                        "without --config_file, the config of the newest checkpoint in --logdir is used")
+                        help="infer mode only: files or folders to read instead of the config's data, or - for stdin")
     for name, text in _SWITCHES.items():
         parser.add_argument(name, action="store_true", help=text)
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
@@ -234,10 +233,32 @@ def _is_from_tensorflow(error: Exception) -> bool:
 
 
 def _run(arguments: list[str]) -> int:
+    if (folder := _folder_of_report(arguments)) is not None:
+        from open_seq2seq.training.report.page import write_report
+
+        deco_print(f"Report: {write_report(folder)}")
+        return 0
     options = parse_options(arguments)
     from open_seq2seq.training.run import session
 
     return session.run(options)
+
+
+def _folder_of_report(arguments: list[str]) -> Path | None:
+    """Returns the logdir of ``--mode=report``, which needs no config, or None in another mode.
+
+    Raises:
+      UserError: there is no logdir, or another argument.
+    """
+    flags, leftover = make_parser().parse_known_args(_plain_switches(
+        [with_home(argument) for argument in written_out(arguments)]))
+    if flags.mode != REPORT_MODE:
+        return None
+    overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
+    if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
+        raise UserError("--mode=report needs the folder of a run and no config value: "
+                        "run.py --mode=report --logdir=my_run.")
+    return Path(overrides[0].text)
 
 
 def parse_options(arguments: Sequence[str]) -> RunOptions:
@@ -247,15 +268,18 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
       UserError: the command line or the config has a mistake; a ``ConfigError`` lists all mistakes of the config.
     """
     parser = make_parser()
-    flags, leftover = parser.parse_known_args(_plain_switches([with_home(argument) for argument in arguments]))
+    given = [with_home(argument) for argument in written_out(arguments)]
+    flags, leftover = parser.parse_known_args(_plain_switches(given))
     check_mode(flags.mode)
+    if flags.infer_output_file == "-":
+        flags.infer_output_file = STANDARD_OUTPUT
+        if flags.mode == "infer":
+            print_to_stderr()
     need_output(flags.check or flags.benchmark or flags.mode in ("eval", "interactive_infer")
                 or (flags.mode == "infer" and is_standard_output(flags.infer_output_file)))
     if flags.mode == "infer":
         check_output_file(flags.infer_output_file)
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
-    if flags.infer_files is None and flags.config_file is None:
-        raise UserError("The following arguments are required: --config_file. See --help.")
     if flags.infer_files is not None and flags.mode != "infer":
         raise UserError(f"--infer_files is for --mode=infer, but the mode is {flags.mode}.")
     if flags.config_file is not None:
@@ -263,29 +287,14 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
         if (known := possible_keys(flags.config_file)) is not None:
             _misspelt_flags(overrides, known)
     import_tensorflow()
-    file, overrides = _config(flags, overrides)
-    return _options(flags, _resolve(flags, file, overrides), list(arguments))
+    from open_seq2seq.training.run.config_source import config_of_run
 
-
-def _config(flags: argparse.Namespace, overrides: list[Override]) -> tuple[ConfigFile, list[Override]]:
-    """Returns the config and the overrides, including those that ``--infer_files`` implies.
-
-    With ``--infer_files`` but without ``--config_file``, the config is that of the newest checkpoint in the logdir.
-
-    Raises:
-      UserError: there is no config, or the files are missing or unsuitable for the data layer.
-    """
-    trusted = True if flags.trust_code else None
-    if flags.infer_files is None:
-        return load_config(flags.config_file, trusted), overrides
-    from open_seq2seq.training.inference import from_logdir
-
-    if flags.config_file is not None:
-        file = load_config(flags.config_file, trusted)
-    else:
-        file, kept = from_logdir.config_of_logdir("infer", overrides, flags.trust_code)
-        overrides = [*kept, *overrides]
-    return file, [*overrides, *from_logdir.overrides_for(flags.infer_files, file, overrides)]
+    mode = "train" if flags.benchmark else flags.mode
+    source = config_of_run(flags.config_file, mode, overrides, flags.infer_files or (), flags.trust_code,
+                           flags.continue_learning and not flags.benchmark)
+    flags.mode = source.mode
+    options = _options(flags, _resolve(flags, source.file, source.overrides), list(arguments))
+    return dataclasses.replace(options, moved_files=source.moved_files)
 
 
 def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Override]) -> ResolvedConfig:
@@ -294,8 +303,16 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
     if flags.use_xla_jit:
         overrides = [*overrides, Override(None, ("use_xla_jit",), "True")]
     _misspelt_flags(overrides, {key for section in file.sections.values() for key in section})
+    import open_seq2seq.models.builder  # noqa: F401  # registers the names of the package's classes
+    from open_seq2seq.models.missing_files import missing_files
+
     benchmark = Benchmark(flags.bench_steps, flags.bench_start) if flags.benchmark else None
-    return resolve(file, flags.mode, overrides, benchmark, _model_problems)
+
+    def problems(base_model: Any, params: dict[str, Any], section: str, given: dict[str, Any]) -> list[str]:
+        missing = missing_files(base_model, params, section, flags.continue_learning)
+        return [*_model_problems(base_model, params, section, given), *missing]
+
+    return resolve(file, flags.mode, overrides, benchmark, problems)
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
@@ -324,47 +341,7 @@ def _options(flags: argparse.Namespace, config: ResolvedConfig, arguments: list[
         infer_files=flags.infer_files or (),
         continue_learning=flags.continue_learning, no_dir_check=flags.no_dir_check or flags.benchmark,
         benchmark=flags.benchmark, enable_logs=flags.enable_logs, elastic=flags.elastic,
-        check=flags.check, argv=arguments)
-
-
-def import_tensorflow() -> None:
-    """Imports TensorFlow and suppresses its log, including the lines that no TensorFlow setting can suppress.
-
-    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1.
-
-    Raises:
-      UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
-    """
-    if "tensorflow" in sys.modules:
-        return
-    check_limits()
-    quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
-    try:
-        with _stderr_held_back() if quiet else contextlib.nullcontext():
-            import tensorflow  # noqa: F401
-    except ImportError as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
-
-
-@contextlib.contextmanager
-def _stderr_held_back() -> Iterator[None]:
-    """Captures all output to file descriptor 2, including that of C++ code, and shows it only after an error."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with scratch_file() as buffer:
-        os.dup2(buffer.fileno(), 2)
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            if failed:
-                buffer.seek(0)
-                os.write(2, buffer.read())
+        check=flags.check, verbose=flags.verbose, argv=arguments)
 
 
 def load_interactive(arguments: Sequence[str]) -> Any:

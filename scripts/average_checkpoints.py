@@ -4,7 +4,7 @@ usage: python scripts/average_checkpoints.py --logdir=RUN --last=5 --output=AVER
        python scripts/average_checkpoints.py RUN/model.ckpt-900 RUN/model.ckpt-1000 --output=AVERAGED
 
 Writes AVERAGED/model.ckpt-<step>, a complete checkpoint. Evaluate it with
-python run.py --config_file=… --mode=eval --logdir=AVERAGED (or --mode=infer), or start a run from it with load_model.
+python run.py --mode=eval --logdir=AVERAGED (or --mode=infer), or start a run from it with load_model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from open_seq2seq.training.checkpoints import average_checkpoints, write_snapshot
+from open_seq2seq.training.checkpoints import average_checkpoints, of_one_stretch, write_snapshot
 from open_seq2seq.training.checkpoints.folders import LOGS, list_checkpoints
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
@@ -55,6 +55,10 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
     if len(found) < last:
         raise CheckpointError(f"{folder} contains {len(found)} checkpoints but --last is {last}: give a smaller "
                               "--last, or train with a larger num_checkpoints.")
+    used = of_one_stretch(found[:last])
+    if used < last:
+        deco_print(f"WARNING: the learning rate changed after {found[used].name}, so the average may be worse than the "
+                   f"newest checkpoint: compare them, or give --last={used}.")
     return found[:last][::-1]
 
 

@@ -7,7 +7,8 @@ official test set; the last takes are used for validation, the others for traini
   * train.csv, dev.csv and test.csv with single digits;
   * strings-train.csv, strings-dev.csv and strings-test.csv with digit strings and their recordings in strings/: each
     string joins takes of one speaker from the same split;
-  * the alphabet vocab.txt.
+  * the alphabet vocab.txt;
+  * commands-train.txt, commands-dev.txt and commands-test.txt, whose rows are digit,recording, for classification.
 """
 
 from __future__ import annotations
@@ -194,6 +195,8 @@ def main(argv: list[str] | None = None) -> None:
         rows = [(os.path.relpath(take.path, args.output_dir), os.path.getsize(take.path), WORDS[take.digit])
                 for take in members]
         write_csv(os.path.join(args.output_dir, f"{name}.csv"), rows)
+        write_lines(os.path.join(args.output_dir, f"commands-{name}.txt"),
+                    [f"{take.digit},{row[0]}" for take, row in zip(members, rows, strict=True)])
         deco_print(f"{os.path.join(args.output_dir, name)}.csv: {len(rows)} recordings")
     random = np.random.Generator(np.random.Philox(args.seed))
     for name in ("train", "dev", "test"):

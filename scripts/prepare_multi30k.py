@@ -3,7 +3,8 @@
 usage: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 
 FOLDER contains train, val and test_2016_flickr, each as .en and .de, plain or .gz. Writes them to the output folder
-as plain text, together with a SentencePiece model spm8k.model that both languages share.
+as plain text, together with a SentencePiece model spm8k.model that both languages share. With --languages en de fr,
+the output has several target languages, whose lines correspond.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from open_seq2seq.data.sentencepiece_models import train_sentencepiece
 from open_seq2seq.data.text2text.preparation import read_pairs, write_pairs
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import check_no_input
 from open_seq2seq.utils.script import run_script
 
@@ -30,8 +31,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--data_dir", required=True, help="folder with the downloaded files")
     parser.add_argument("--output_dir", default="multi30k", help="folder to write to (default: %(default)s)")
-    parser.add_argument("--languages", nargs=2, default=["en", "de"], metavar=("SOURCE", "TARGET"),
-                        help="suffixes of the files (default: en de)")
+    parser.add_argument("--languages", nargs="+", default=["en", "de"], metavar="LANGUAGE",
+                        help="suffixes of the files, source first (default: en de)")
     parser.add_argument("--vocab_size", type=int, default=8000, help="number of pieces (default: %(default)s)")
     return parser.parse_args(argv)
 
@@ -51,13 +52,18 @@ def find_file(folder: str, name: str) -> str:
 def main(argv: list[str] | None = None) -> None:
     """Writes the text files and the SentencePiece model."""
     args = parse_args(argv)
+    if len(set(args.languages)) < max(2, len(args.languages)):
+        raise UserError(f"--languages is {' '.join(args.languages)}, but must name a source language and at least one "
+                        "target language, each once.")
     inputs = {split: [find_file(args.data_dir, f"{split}.{language}") for language in args.languages]
               for split in SPLITS}
     check_no_input((os.path.join(args.output_dir, f"{split}.{language}") for split in SPLITS
                     for language in args.languages), itertools.chain(*inputs.values()))
-    for split, (source, target) in inputs.items():
+    for split, (source, *targets) in inputs.items():
         outputs = [os.path.join(args.output_dir, f"{split}.{language}") for language in args.languages]
-        deco_print(f"{' and '.join(outputs)}: {write_pairs(read_pairs(source, target), *outputs)} pairs")
+        for target, output in zip(targets, outputs[1:], strict=True):
+            count = write_pairs(read_pairs(source, target), outputs[0], output)
+            deco_print(f"{outputs[0]} and {output}: {count} pairs")
     name = f"spm{args.vocab_size // 1000}k" if args.vocab_size >= 1000 else f"spm{args.vocab_size}"
     train_sentencepiece([os.path.join(args.output_dir, f"train.{language}") for language in args.languages],
                         os.path.join(args.output_dir, name), args.vocab_size, "unigram")

@@ -8,6 +8,8 @@ from typing import Any
 
 # Limits far above what a real config needs. The depth is limited because functions visit a config's values recursively.
 DEEPEST = 50
+DROP = "<drop>"
+"""Value by which a section or the command line removes a key of ``base_params``."""
 _MOST_VALUES = 1_000_000
 
 
@@ -49,8 +51,8 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
                  path: str = "") -> tuple[dict[str, Any], list[str]]:
     """Merges a section into the base: dicts are merged key by key, all other values replace those of the base.
 
-    ``None`` may replace a dict, and a dict may replace ``None``; any other change from a dict to another type, or from
-    another type to a dict, is a mistake.
+    The value ``<drop>`` removes a key. ``None`` may replace a dict, and a dict may replace ``None``; any other change
+    from a dict to another type, or from another type to a dict, is a mistake.
 
     Args:
       base: the parameters that all modes share; not changed.
@@ -65,7 +67,9 @@ def merge_params(base: Mapping[str, Any], section: Mapping[str, Any],
     for key, value in section.items():
         here = f"{path}/{key}" if path else str(key)
         old = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
+        if isinstance(value, str) and value == DROP:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(old, Mapping):
             merged[key], below = merge_params(old, value, here)
             problems += below
         elif old is not None and value is not None and isinstance(value, Mapping) != isinstance(old, Mapping):
@@ -96,10 +100,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the smallest ``section`` with which ``merge_params(base, section)`` is equivalent to ``merged``.
-
-    Keys of ``base`` that ``merged`` lacks are ``None`` in the section, because a section cannot remove a key.
-    """
+    """Returns the smallest ``section`` with which ``merge_params(base, section)`` is equal to ``merged``."""
     section: dict[str, Any] = {}
     for key, value in merged.items():
         if key in base and same(base[key], value):
@@ -108,5 +109,5 @@ def difference(base: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, 
             section[key] = difference(base[key], value)
         else:
             section[key] = copy_nested(value)
-    section.update({key: None for key in base if key not in merged and base[key] is not None})
+    section.update({key: DROP for key in base if key not in merged})
     return section

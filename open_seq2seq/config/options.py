@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.resolve import ResolvedConfig
 
 
@@ -16,14 +17,17 @@ class RunOptions:
       mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``; always ``train`` if ``benchmark``.
       config: the config, merged, overridden and checked for this mode.
       infer_output_file: path of the file that inference writes.
-      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``.
+      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``. In the mode
+        ``interactive_infer``, these are ``-``, whose lines are processed as they arrive.
       continue_learning: whether to resume training from the newest checkpoint in the logdir.
       no_dir_check: whether problems of the logdir are only warnings; implied by ``benchmark``.
       benchmark: whether to measure training speed; ``config`` is then adapted to it.
       enable_logs: whether to save output, config, command line and git state, and checkpoints in ``<logdir>/logs``.
       elastic: whether processes may leave and join during training.
       check: whether to build and check everything and stop before the first step.
+      verbose: whether to print the config and all variables.
       argv: the command-line arguments as given.
+      moved_files: values that replace names of files in the parameters of the models, but not in ``config``.
     """
 
     mode: str
@@ -36,7 +40,9 @@ class RunOptions:
     enable_logs: bool = False
     elastic: bool = False
     check: bool = False
+    verbose: bool = False
     argv: list[str] = field(default_factory=list)
+    moved_files: Sequence[Override] = ()
 
     @property
     def config_file(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from open_seq2seq.config.merge import DEEPEST, copy_nested, merge_params, size_problem
+from open_seq2seq.config.merge import DEEPEST, DROP, copy_nested, merge_params, size_problem
 from open_seq2seq.config.yaml_text import load_yaml_value
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
@@ -123,6 +123,15 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and len(argument) > 1 and not _NUMBER.match(argument)
 
 
+def gives(params: Any, keys: Sequence[str]) -> bool:
+    """Returns whether nested dicts have an entry at a path."""
+    for key in keys:
+        if not isinstance(params, Mapping) or key not in params:
+            return False
+        params = params[key]
+    return True
+
+
 def apply_overrides(params: Mapping[str, Any], overrides: Iterable[Override],
                     sections: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
     """Sets the values from the command line in the merged parameters of a mode.
@@ -145,6 +154,14 @@ def apply_overrides(params: Mapping[str, Any], overrides: Iterable[Override],
     return result, problems
 
 
+def _drop(place: dict[str, Any], override: Override) -> str | None:
+    key = override.keys[-1]
+    if key not in place:
+        return f"'{override.name}' cannot be dropped, because the config does not give it.{did_you_mean(key, place)}"
+    del place[key]
+    return None
+
+
 def _set(params: dict[str, Any], override: Override) -> str | None:
     place = params
     for depth, key in enumerate(override.keys[:-1]):
@@ -156,6 +173,8 @@ def _set(params: dict[str, Any], override: Override) -> str | None:
                     f"give --{path}=value instead.")
         place = place[key]
     key = override.keys[-1]
+    if override.text == DROP:
+        return _drop(place, override)
     old = place.get(key)
     value = typed_like(override.text, old)
     if problem := size_problem(value):

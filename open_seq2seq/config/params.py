@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -236,8 +236,8 @@ def _is_within(value: float, param: Param) -> bool:
             and (param.above is None or value > param.above) and (param.below is None or value < param.below))
 
 
-def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
-                 path: str = "") -> tuple[dict[str, Any], list[str]]:
+def check_params(params: Mapping[str, Any], required: Specs, optional: Specs, path: str = "",
+                 suggest: Callable[[str, Iterable[str]], str] = did_you_mean) -> tuple[dict[str, Any], list[str]]:
     """Checks a params dict against its declarations and coerces the values.
 
     Args:
@@ -245,6 +245,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
       required: specs, by name, of the parameters that must be present.
       optional: specs, by name, of all other parameters.
       path: the dict's path in the config, such as ``encoder_params``, for messages.
+      suggest: (unknown name, known names) → a question that names a similar parameter, or "".
 
     Returns:
       The parameters with defaults filled in, and the problems found, one sentence each.
@@ -255,7 +256,7 @@ def check_params(params: Mapping[str, Any], required: Specs, optional: Specs,
     checked: dict[str, Any] = {}
     for name, value in params.items():
         if name not in known:
-            problems.append(f"Unknown parameter '{prefix}{name}'." + did_you_mean(str(name), known))
+            problems.append(f"Unknown parameter '{prefix}{name}'." + suggest(str(name), known))
             continue
         checked[name], problem = check_value(value, known[name], prefix + name, name in required)
         if name.endswith("_params") and isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):

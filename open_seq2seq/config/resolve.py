@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from open_seq2seq.config.checks import model_problems
+from open_seq2seq.config.known_names import drop_unknown
 from open_seq2seq.config.loader import ConfigFile
-from open_seq2seq.config.merge import copy_nested, difference, merge_params, same
-from open_seq2seq.config.overrides import Override, apply_overrides
+from open_seq2seq.config.merge import DROP, copy_nested, difference, merge_params, same
+from open_seq2seq.config.overrides import Override, apply_overrides, gives
 from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 MODES = ("train", "eval", "train_eval", "infer", "interactive_infer")
@@ -97,10 +98,24 @@ class ResolvedConfig:
         file = self.config_file
         source = _source(file, section)
         params, problems = merge_params(file.sections["base_params"], file.sections.get(source, {}), source)
-        params, more = apply_overrides(params, self.overrides, _names(file, section))
+        params, more = self._overridden(params, _names(file, section))
         if self.benchmark is not None and section == "train":
             _rewrite_for_timing(params, self.benchmark)
         return params, problems + more
+
+    def _overridden(self, params: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+        """Applies the overrides; a class or function given by one loses the parameters that it does not know."""
+        overrides = [one for one in self.overrides if not self._is_dropped_elsewhere(one, params)]
+        changed, problems = apply_overrides(params, overrides, names)
+        applied = [one for one in overrides if one.section is None or one.section in names]
+        with self.config_file.in_use():
+            drop_unknown(self.base_model, changed, params, applied)
+        return changed, problems
+
+    def _is_dropped_elsewhere(self, override: Override, params: dict[str, Any]) -> bool:
+        """Returns whether an override of all sections drops a key that only sections other than this one give."""
+        return override.text == DROP and override.section is None and not gives(params, override.keys) and any(
+            gives(section, override.keys) for section in self.config_file.sections.values())
 
     def as_sections(self) -> dict[str, Any]:
         """Returns an equivalent config with the overrides applied, for ``serialize.write_yaml``.
@@ -108,7 +123,7 @@ class ResolvedConfig:
         Each section contains only the values that differ from ``base_params``.
         """
         file = self.config_file
-        base, _ = apply_overrides(file.sections["base_params"], self.overrides, ())
+        base, _ = self._overridden(file.sections["base_params"], ())
         model_problems(base, "base", self.mode)  # called only to normalize spellings, as in the sections
         result: dict[str, Any] = {"base_model": file.base_model, "base_params": base}
         for section in ("train", "eval", "infer", "interactive_infer"):

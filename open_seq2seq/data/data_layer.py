@@ -46,12 +46,15 @@ class DataLayer(Component):
       contiguous: whether example n + 1 continues example n, as consecutive pieces of one sequence do. Contiguous
         examples are not shuffled: row k of a batch continues in row k of a later batch (``data.contiguous``). May be
         a property.
+      reads_lines: whether the inputs of ``make_interactive_batch`` are lines of text, so that inference can process
+        lines of standard input as they arrive.
       counting_units: values of ``batch_size_unit`` for which every example counts as one.
       length_limit: name of the parameter that excludes long examples, quoted in messages; None if the layer has none.
     """
 
     seed: int = 0
     contiguous: bool = False
+    reads_lines: bool = False
     counting_units: Sequence[str] = ("examples", "sentences", "utterances", "images")
     length_limit: str | None = None
     _fingerprints: Mapping[str, Fingerprint] | None = None
@@ -213,6 +216,14 @@ class DataLayer(Component):
         """Returns a batch of inputs that the user typed, or passed to the Python API."""
         raise NotImplementedError(f"{type(self).__name__} does not support interactive input.")
 
+    def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
+        """Returns the lengths of inputs for ``make_interactive_batch`` ``[inputs]``, by which they are batched.
+
+        They have the unit of ``lengths``. By default all lengths are 1; a layer whose batch size does not count
+        examples should override this.
+        """
+        return np.ones(len(inputs), np.int64)
+
     def describe_example(self, example: int) -> str:
         """Returns how messages refer to an example, such as its file and line."""
         return f"Example {example}"
@@ -246,6 +257,17 @@ class DataLayer(Component):
             if file.kind in (kinds or (DATA, LIST)) and file.value is not None:
                 named.setdefault(asset_name(file), []).append(file.value)
         return {f"{name} {number}": path for name, paths in named.items() for number, path in enumerate(paths)}
+
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns parameters with the paths of files as the layer opens them, and None for files that it does not read.
+
+        Used to find missing files before a run starts. By default, the parameters are returned unchanged.
+
+        Args:
+          params: the parameters of training or evaluation, which may lack defaults.
+        """
+        return params
 
     def example_files(self) -> Sequence[str]:
         """Returns the files that contain one example each, such as the recordings named in a list."""

@@ -6,14 +6,20 @@ from open_seq2seq.config.names import exported, register
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.convs2s_decoder import ConvS2SDecoder
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.decoders.fully_connected import FullyConnectedCTCDecoder
+from open_seq2seq.decoders.image_decoders import FullyConnectedDecoder, FullyConnectedSCDecoder
 from open_seq2seq.decoders.jca_decoder import JointCTCAttentionDecoder
 from open_seq2seq.decoders.las_decoder import ListenAttendSpellDecoder
+from open_seq2seq.decoders.multi_decoder import MultiDecoder
 from open_seq2seq.decoders.rnn_decoder import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
+from open_seq2seq.decoders.softmax_decoder import SoftmaxDecoder
+from open_seq2seq.decoders.time_decoder import FullyConnectedTimeDecoder
 from open_seq2seq.decoders.transformer_decoder import TransformerDecoder
 
-__all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "ConvS2SDecoder", "Decoder",
-           "FullyConnectedCTCDecoder", "JointCTCAttentionDecoder", "ListenAttendSpellDecoder",
-           "RNNDecoderWithAttention", "TransformerDecoder"]
+__all__ = ["AutoregressiveDecoder", "BeamSearchRNNDecoderWithAttention", "ConvS2SDecoder", "Decoder", "FakeDecoder",
+           "FullyConnectedCTCDecoder", "FullyConnectedDecoder", "FullyConnectedSCDecoder", "FullyConnectedTimeDecoder",
+           "JointCTCAttentionDecoder", "ListenAttendSpellDecoder", "MultiDecoder", "RNNDecoderWithAttention",
+           "SoftmaxDecoder", "TransformerDecoder"]
 
 register("decoder", exported(sys.modules[__name__]), base=Decoder)

@@ -17,11 +17,10 @@ from open_seq2seq.decoding.diverse_search import diverse_beam_search
 from open_seq2seq.decoding.hypothesis_scores import WU
 from open_seq2seq.decoding.prefix import Prefix, with_prefix
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
+from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.parts.attention_record import mean_attention, recording_attention
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import ConfigError
-
-_SAMPLING = ("sampling_top_k", "sampling_top_p")
 
 
 class PrefixScorer(Protocol):
@@ -35,22 +34,6 @@ class PrefixScorer(Protocol):
 
     def follow(self, state: Any, symbols: tf.Tensor) -> Any:
         """Returns the state after the hypotheses are extended by the ids ``symbols`` ``[batch, beam]``."""
-
-
-def sampling_params() -> dict[str, Any]:
-    """Returns the sampling parameters that all autoregressive decoders have."""
-    return with_change(FREE, {
-        "sampling_temperature": Param(
-            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses from the model's "
-            "distribution instead of searching for the best. Logits are divided by this temperature first; 1.0 keeps "
-            "the model's probabilities.", above=0.0),
-        "sampling_top_k": Param((int, type(None)), None, "With sampling_temperature: draw only from the k most likely "
-                                "ids.", "ids", minimum=1),
-        "sampling_top_p": Param((float, type(None)), None, "With sampling_temperature: draw only from the most likely "
-                                "ids whose total probability reaches p (nucleus sampling). Faster together with "
-                                "sampling_top_k.", above=0.0, maximum=1.0),
-        "sampling_seed": Param(int, 0, "Seed of sampling; samples also depend on the example's number."),
-    })
 
 
 def search_params() -> dict[str, Any]:
@@ -107,8 +90,7 @@ class AutoregressiveDecoder(Decoder):
         problems = beam_problems(params, path, self.beam_size_param)
         if params["sampling_temperature"] is not None:
             return problems
-        problems += [f"'{path}/{name}' is {params[name]}, but sampling is off: set sampling_temperature too (1.0 keeps "
-                    "the model's probabilities)." for name in _SAMPLING if params[name] is not None]
+        problems += sampling_problems(params, path)
         beam = params[self.beam_size_param]
         if params["n_best"] is not None and not 1 <= params["n_best"] <= beam:
             problems.append(f"'{path}/n_best' must be from 1 to {self.beam_size_param} ({beam}), got "

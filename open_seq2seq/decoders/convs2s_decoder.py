@@ -8,10 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.convs2s.attention import SourceAttention, SourceMemory
 from open_seq2seq.parts.convs2s.conv_layer import ConvLayer, ConvSettings, drop_and_mask

@@ -8,8 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.keys import lengths_of

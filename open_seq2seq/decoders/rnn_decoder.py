@@ -8,16 +8,19 @@ from typing import Any
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.beam_params import beam_params, coverage_params, limits_by_factor
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
+from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.attention import GlobalAttention
 from open_seq2seq.parts.rnn.attentive import AttentiveStack, AttentiveState
-from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params
+from open_seq2seq.parts.rnn.bridge import StateBridge, encoder_state_sizes
+from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params, old_layer_params
+from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
 from open_seq2seq.parts.rnn.residual import ResidualLayer
 from open_seq2seq.utils.errors import ConfigError
 
@@ -43,9 +46,10 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     """Recurrent layers that attend to the source.
 
     With ``bahdanau`` and ``luong``, the last layer's output is the query, and the logits are computed from the context
-    alone. With ``gnmt`` and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the first layer's output is
-    the query of normalised ``bahdanau`` attention; the layers above read the output of the layer below and the context,
-    of the step before in ``gnmt``, of the same step in ``gnmt_v2``.
+    alone; ``bahdanau_monotonic`` and ``luong_monotonic`` only move forward (see ``parts.rnn.monotonic``). With ``gnmt``
+    and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the first layer's output is the query of
+    normalised ``bahdanau`` attention; the layers above read the output of the layer below and the context, of the step
+    before in ``gnmt``, of the same step in ``gnmt_v2``.
 
     By ``input_feeding``, the first layer also reads the context of the step before. Without it, training computes whole
     layers over time and all steps of the attention at once.
@@ -70,8 +74,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "tgt_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
             "attention_layer_size": Param(int, doc="Size of the space in which keys and queries are compared; for "
                                           "luong, num_units.", minimum=1),
-            "attention_type": Param(["bahdanau", "luong", "gnmt", "gnmt_v2"], doc="Kind of attention.",
-                                    on_change=REFUSE),
+            "attention_type": Param(["bahdanau", "luong", "gnmt", "gnmt_v2", "bahdanau_monotonic", "luong_monotonic"],
+                                    doc="Kind of attention.", on_change=REFUSE),
             "core_cell": core_cell_params()["core_cell"],
             "decoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
             "decoder_use_skip_connections": Param(
@@ -85,15 +89,21 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Decoder.get_optional_params(),
-            "core_cell_params": Param(dict, {}, "Arguments of the cell: num_units (required), and for LSTMs optionally "
-                                      "forget_bias."),
+            "core_cell_params": Param(dict, {}, "Arguments of the cell, with num_units (required)."),
             "bahdanau_normalize": Param(bool, False, "Whether bahdanau has a learned norm and bias.",
                                         on_change=REFUSE),
             "luong_scale": Param(bool, False, "Whether luong multiplies the scores by a learned number.",
                                  on_change=REFUSE),
+            "sigmoid_noise": Param(float, 0.0, "With monotonic attention: standard deviation of noise that training "
+                                   "adds to the scores, so that they become decisive.", minimum=0.0),
+            "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the number that is added "
+                                     "to the scores.", on_change=FREE),
             "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the step before, as "
                                    "in the original toolkit. Without it, training computes whole layers over time; "
                                    "with gnmt_v2, this is the form of NVIDIA's GNMT v2 in PyTorch.", on_change=REFUSE),
+            "encoder_state": Param([None, "copy", "dense"], None, "Initial states of the layers: zeros (None), the "
+                                   "final states of the encoder's layers (copy), or linear functions of them (dense).",
+                                   on_change=REFUSE),
             "decoder_dp_input_keep_prob": Param(float, 1.0, "Keep probability of dropout before each layer.",
                                                 above=0.0, maximum=1.0),
             "decoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
@@ -106,10 +116,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                   "output_size.", minimum=1),
             "PAD_SYMBOL": Param(int, 0, "Accepted for old configs; has no effect, because lengths mark padding.",
                                 on_change=FREE),
-            "time_major": Param(bool, False, "Accepted for old configs; has no effect, because the layout does not "
-                                "change the results.", on_change=FREE),
-            "use_swap_memory": Param(bool, False, "Accepted for old configs; has no effect, because the loop keeps "
-                                     "little in memory.", on_change=FREE),
+            **old_layer_params(),
             **_search_params(),
         }
 
@@ -119,11 +126,14 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         self._begin_with_start = targets_begin_with_start(model)
         cell_params, problems = checked_cell_params(params, self.params_path)
         size: Any = params["encoder_size"] or getattr(getattr(model, "encoder", None), "output_size", None)
-        problems = problems or self._problems(cell_params["num_units"], size)
+        problems = problems or self._problems(params["core_cell"].output_size(cell_params), size)
         if problems:
             raise ConfigError(problems)
         self._initializer, self._regularizer = self.make_initializer(), self.make_regularizer()
         self.stack = self._make_stack(cell_params, size)
+        self.bridge = None if params["encoder_state"] is None else StateBridge(
+            params["encoder_state"], encoder_state_sizes(model, f"{self.params_path}/encoder_state"),
+            self.stack.state_sizes, f"{self.params_path}/encoder_state", self._initializer, self._regularizer)
         table = [params["tgt_vocab_size"], params["tgt_emb_size"]]
         if not params["share_source_embedding"]:
             self.embedding = self.weight(table, self._initializer)
@@ -132,7 +142,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                              regularizer=self._regularizer)
 
     def _problems(self, units: int, memory_size: int | None) -> list[str]:
-        """Returns the problems in combinations of valid parameters, one sentence each."""
+        """Returns the problems in combinations of valid parameters, one sentence each; ``units`` is the cell's size."""
         params, path = self.params, self.params_path
         kind, layers = params["attention_type"], params["decoder_layers"]
         problems = []
@@ -143,13 +153,15 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                      for name in ("GO_SYMBOL", "END_SYMBOL") if params[name] >= ids]
         if kind in _GNMT and layers < 2:
             problems.append(f"'{path}/decoder_layers' must be at least 2 with attention_type {kind}, got {layers}.")
-        if kind == "luong" and units != params["attention_layer_size"]:
-            problems.append(f"'{path}/attention_layer_size' must be num_units ({units}) with attention_type luong, got "
-                            f"{params['attention_layer_size']}.")
-        for name, wanted in (("bahdanau_normalize", "bahdanau"), ("luong_scale", "luong")):
-            if params[name] and kind != wanted and not (kind in _GNMT and wanted == "bahdanau"):
+        if kind.startswith("luong") and units != params["attention_layer_size"]:
+            problems.append(f"'{path}/attention_layer_size' must be the cell's size ({units}) with attention_type "
+                            f"{kind}, got {params['attention_layer_size']}.")
+        allowed = ("bahdanau_normalize",) if kind in _GNMT else ()
+        for name, wanted in (("bahdanau_normalize", "bahdanau"), ("luong_scale", "luong"),
+                             ("sigmoid_noise", "monotonic"), ("score_bias_init", "monotonic")):
+            if params[name] and wanted not in kind and name not in allowed:
                 problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or choose "
-                                f"{wanted}.")
+                                f"{'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
         if params["weight_tied"] and kind not in _GNMT and memory_size not in (None, params["tgt_emb_size"]):
             problems.append(f"'{path}/tgt_emb_size' must be {memory_size} with weight_tied, got "
                             f"{params['tgt_emb_size']}: with {kind} attention, the logits are computed from the "
@@ -157,7 +169,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return problems
 
     def _make_stack(self, cell_params: dict[str, Any], memory_size: int) -> AttentiveStack:
-        params, layers, units = self.params, [], cell_params["num_units"]
+        params, layers, cell = self.params, [], self.params["core_cell"]
+        units = cell.output_size(cell_params)
         is_gnmt = params["attention_type"] in _GNMT
         num_inner = 1 if is_gnmt else params["decoder_layers"]
         drops = (1.0 - params["decoder_dp_input_keep_prob"], 1.0 - params["decoder_dp_output_keep_prob"])
@@ -165,19 +178,25 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         for number in range(params["decoder_layers"]):
             last = number == params["decoder_layers"] - 1
             size += memory_size if number >= num_inner else 0
-            own = {**cell_params, "num_units": params["tgt_emb_size"]} if last and is_gnmt and params["weight_tied"] \
-                else cell_params
-            direction = params["core_cell"].layer(own, size, self._initializer, self._regularizer)
-            skips = params["decoder_use_skip_connections"] and direction.hidden_size == units
+            own = cell.with_output_size(cell_params, params["tgt_emb_size"]) \
+                if last and is_gnmt and params["weight_tied"] else cell_params
+            direction = cell.layer(own, size, self._initializer, self._regularizer)
+            skips = params["decoder_use_skip_connections"] and direction.output_size == units
             layers.append(ResidualLayer(direction, skips and number >= (2 if is_gnmt else 1), *drops))
-            size = direction.hidden_size
+            size = direction.output_size
         normalized = is_gnmt or params["bahdanau_normalize"] or params["luong_scale"]
-        kind = "luong" if params["attention_type"] == "luong" else "bahdanau"
-        attention = GlobalAttention(
-            kind, memory_size, layers[num_inner - 1].output_size, params["attention_layer_size"], normalized,
-            self._initializer, self._regularizer)
+        attention = self._make_attention(memory_size, layers[num_inner - 1].output_size, normalized)
         return AttentiveStack(layers, attention, num_inner, memory_size, params["input_feeding"],
                               params["attention_type"] == "gnmt")
+
+    def _make_attention(self, memory_size: int, query_size: int, normalized: bool) -> GlobalAttention:
+        params, kind = self.params, self.params["attention_type"]
+        arguments = {"kind": "luong" if kind.startswith("luong") else "bahdanau", "memory_size": memory_size,
+                     "query_size": query_size, "units": params["attention_layer_size"], "normalized": normalized,
+                     "initializer": self._initializer, "regularizer": self._regularizer}
+        if not kind.endswith("monotonic"):
+            return GlobalAttention(**arguments)
+        return MonotonicAttention(params["sigmoid_noise"], params["score_bias_init"], **arguments)
 
     def _table(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
         """Returns the table of the embeddings, ``[ids, tgt_emb_size]`` FP32.
@@ -205,6 +224,10 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             return tf.cast(tf.transpose(table), self.compute_dtype)
         return cast_weight(self.output_kernel, self.compute_dtype)
 
+    def _first_states(self, encoder_output: Mapping[str, Any]) -> list[list[tf.Tensor]] | None:
+        """Returns the initial states of each layer's cell, ``[batch, size]`` FP32; None for zeros."""
+        return None if self.bridge is None else self.bridge(encoder_output["state"], self.dtype_of("recurrence"))
+
     def _memory(self, encoder_output: Mapping[str, Any]) -> Any:
         source = tf.cast(encoder_output["outputs"], self.dtype_of("recurrence"))
         return self.stack.memory(source, lengths_of(encoder_output))
@@ -214,7 +237,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         inputs = decoder_inputs(ids, self.params["GO_SYMBOL"], self._begin_with_start)
         table = self._table(encoder_output)
         x, weights = self.stack(self._embed(table, tf.transpose(inputs)), lengths, self._memory(encoder_output),
-                                self.training)
+                                self.training, self._first_states(encoder_output))
         hidden = tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype)
         logits = times_matrix(hidden, self._projection(table))
         return {"logits": logits, "outputs": [tf.argmax(logits, -1, tf.int32)],
@@ -225,17 +248,19 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return limits_by_factor(lengths_of(encoder_output), self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the memory of the source, the table of the embeddings, and the cast projection."""
+        """Returns the memory of the source, the table of the embeddings, and cast weights."""
         table = self._table(encoder_output)
-        return {"memory": self._memory(encoder_output), "table": table, "projection": self._projection(table)}
+        return {"memory": self._memory(encoder_output), "table": table, "projection": self._projection(table),
+                "layers": self.stack.prepare(self.dtype_of("recurrence"))}
 
     def initial_cache(self, encoder_output: Mapping[str, Any], beam_size: int) -> AttentiveState:
         source = tf.cast(encoder_output["outputs"], self.dtype_of("recurrence"))
-        return self.stack.initial_state(source, beam_size)
+        return self.stack.initial_state(source, beam_size, self._first_states(encoder_output))
 
     def step(self, ids: tf.Tensor, step: tf.Tensor, cache: AttentiveState,
              prepared: dict[str, Any]) -> tuple[tf.Tensor, AttentiveState]:
-        output, state = self.stack.step(self._embed(prepared["table"], ids), cache, prepared["memory"])
+        output, state = self.stack.step(self._embed(prepared["table"], ids), cache, prepared["memory"],
+                                        prepared["layers"])
         return times_matrix(tf.cast(output, self.compute_dtype), prepared["projection"]), state
 
     def _outputs(self, result: Any) -> list[tf.Tensor]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder, sampling_params
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoding.beam_search import BeamResult
+from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.keys import lengths_of
+from open_seq2seq.parts.output_layer import OutputProjection
 from open_seq2seq.parts.recompute import recomputed
 from open_seq2seq.parts.transformer.attention import CrossAttention, SelfAttention
 from open_seq2seq.parts.transformer.embedding import SharedEmbedding, mask_extra_ids
@@ -28,20 +30,6 @@ from open_seq2seq.utils.errors import ConfigError
 _START_ID = 0  # embedded as zeros, so sequences start with a zero vector
 
 
-class OutputProjection(NamedTuple):
-    """The factors of the logits, for a loss that computes the logits in chunks.
-
-    Attributes:
-      hidden: ``[batch, time, hidden]`` in the compute dtype.
-      table: ``[rows, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
-      training: whether gradients are needed.
-    """
-
-    hidden: tf.Tensor
-    table: tf.Tensor
-    training: bool
-
-
 class DecoderLayer(Module):
     """Self-attention, attention to the source, and feed-forward, each with a residual connection.
 
@@ -50,16 +38,18 @@ class DecoderLayer(Module):
       norm_params: the checked ``norm_params``.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
+      source_size: number of channels of the source.
     """
 
-    def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any) -> None:
+    def __init__(self, params: Any, norm_params: dict[str, Any], initializer: Any, regularizer: Any,
+                 source_size: int) -> None:
         super().__init__(name="decoder_layer")
         hidden_size, heads, rate = params["hidden_size"], params["num_heads"], params["attention_dropout"]
         self.post_dropout = params["layer_postprocess_dropout"]
         self.self_attention_norm = make_norm(hidden_size, norm_params)
         self.self_attention = SelfAttention(hidden_size, heads, rate, initializer, regularizer)
         self.cross_attention_norm = make_norm(hidden_size, norm_params)
-        self.cross_attention = CrossAttention(hidden_size, heads, rate, initializer, regularizer)
+        self.cross_attention = CrossAttention(hidden_size, heads, rate, initializer, regularizer, source_size)
         self.feed_forward_norm = make_norm(hidden_size, norm_params)
         self.feed_forward = FeedForward(
             hidden_size, params["filter_size"], params["relu_dropout"], initializer, regularizer)
@@ -72,7 +62,7 @@ class DecoderLayer(Module):
           x: ``[batch, time, hidden]``.
           mask: boolean ``[batch, time]``, False at padding.
           bias: ``[1, 1, time, time]``, -1e9 at later positions.
-          encoded: ``[batch, source time, hidden]``.
+          encoded: ``[batch, source time, source_size]``.
           source_bias: ``[batch, 1, 1, source time]``, -1e9 at padding.
           training: whether to apply dropout.
         """
@@ -111,8 +101,10 @@ class DecoderLayer(Module):
 class TransformerDecoder(AutoregressiveDecoder):
     """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
 
-    The encoder's embedding table is also used for target embeddings and the output projection. Targets are shifted
-    right and start with a zero vector, so no start symbol is needed.
+    The encoder's embedding table is also used for target embeddings and the output projection; with
+    ``share_source_embedding: False``, the decoder has a table of its own. Any encoder will do: sources of another size
+    are projected by the attention. Targets are shifted right and start with a zero vector, so no start symbol is
+    needed.
 
     Targets are ids ``[batch, time]`` that end with EOS. With targets, the decoder returns ``logits``
     ``[batch, time, rows of the table]``, ``outputs`` (the most likely ids ``[batch, time]``), and ``projection``, from
@@ -160,6 +152,9 @@ class TransformerDecoder(AutoregressiveDecoder):
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),
+            "share_source_embedding": Param(bool, True, "Whether to use the encoder's embedding table; source and "
+                                            "target then need the same vocabulary. Otherwise, the decoder has its own "
+                                            "table.", on_change=REFUSE),
             "recompute": Param(bool, False, "Whether to use gradient checkpointing; see TransformerEncoder.",
                                on_change=FREE),
             "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
@@ -177,8 +172,11 @@ class TransformerDecoder(AutoregressiveDecoder):
         self._check(params, path)
         norm_params = check_norm_params(params["norm_params"], f"{path}/norm_params")
         initializer, regularizer = self.make_initializer(), self.make_regularizer()
-        self.layers = [
-            DecoderLayer(params, norm_params, initializer, regularizer) for _ in range(params["num_hidden_layers"])]
+        source_size = getattr(getattr(model, "encoder", None), "output_size", None) or params["hidden_size"]
+        self.embedding = None if params["share_source_embedding"] else SharedEmbedding(
+            params["tgt_vocab_size"], params["hidden_size"])
+        self.layers = [DecoderLayer(params, norm_params, initializer, regularizer, source_size)
+                       for _ in range(params["num_hidden_layers"])]
         self.output_norm = make_norm(params["hidden_size"], norm_params)
 
     @staticmethod
@@ -197,21 +195,24 @@ class TransformerDecoder(AutoregressiveDecoder):
         return self.params["EOS_ID"]
 
     def _embedding(self, encoder_output: Mapping[str, Any]) -> SharedEmbedding:
-        """Returns the embedding that encoder and decoder share.
+        """Returns the embedding, by default the one that encoder and decoder share.
 
         Raises:
           ConfigError: the encoder's output has no embedding, or one with another hidden size or too few rows.
         """
+        if self.embedding is not None:
+            return self.embedding
         embedding: SharedEmbedding | None = encoder_output.get("embedding_softmax_layer")
         if embedding is None:
             raise ConfigError(["TransformerDecoder needs the encoder's embedding table: the encoder must return a "
-                               "parts.transformer.embedding.SharedEmbedding as 'embedding_softmax_layer'."])
+                               "parts.transformer.embedding.SharedEmbedding as 'embedding_softmax_layer', or set "
+                               f"'{self.params_path}/share_source_embedding' to False."])
         if embedding.hidden_size != self.params["hidden_size"] or embedding.rows < self.params["tgt_vocab_size"]:
             raise ConfigError([
                 f"'{self.params_path}' has {self.params['tgt_vocab_size']} ids and hidden_size "
                 f"{self.params['hidden_size']}, but the encoder's embedding table, which the decoder shares, has "
                 f"{embedding.rows} ids and hidden_size {embedding.hidden_size}: set the same vocabulary and "
-                "hidden_size for both."])
+                "hidden_size for both, or share_source_embedding to False."])
         return embedding
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:

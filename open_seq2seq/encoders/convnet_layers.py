@@ -71,7 +71,16 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
         if params["type"] == "conv2d" and any(entry.kind != "conv2d" for entry in entries):
             problems.append(f"'{place}/type' must not be 'conv2d' after other kinds, because their output has no "
                             "frequencies.")
-    return entries, problems
+    return entries, problems + _dense_problems(entries, path)
+
+
+def _dense_problems(entries: Sequence[ConvnetEntry], path: str) -> list[str]:
+    """Returns a message if dense residual connections lead from blocks of conv2d to blocks of other kinds."""
+    dense = [entry.kind == "conv2d" for entry in entries if entry.residual_dense]
+    if any(dense) and not all(dense):
+        return [f"'{path}' sets residual_dense both for conv2d and for other kinds of blocks, but the outputs of only "
+                "one of them have frequencies."]
+    return []
 
 
 def _sizes(value: Any) -> list[Any]:
@@ -102,8 +111,6 @@ def _combination_problems(params: Mapping[str, Any], place: str) -> list[str]:
         problems.append(f"'{place}/residual' needs a stride of 1 and the padding SAME, because the block's input and "
                         "output "
                         "must have the same number of frames.")
-    if params["residual"] and params["type"] == "conv2d":
-        problems.append(f"'{place}/residual' is not supported for conv2d.")
     if params["residual_dense"] and not params["residual"]:
         problems.append(f"'{place}/residual_dense' needs residual: set both to True.")
     return problems

@@ -6,22 +6,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.encoders.encoder import Encoder
-from open_seq2seq.parts.rnn.core_cells import checked_cell_params, core_cell_params
-from open_seq2seq.parts.rnn.layers import permute_steps, reversing_order
-from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers
+from open_seq2seq.parts.rnn.core_cells import (
+    CoreCell,
+    CudnnCompatibleGRUCell,
+    CudnnCompatibleLSTMCell,
+    checked_cell_params,
+    core_cell_params,
+    old_layer_params,
+)
+from open_seq2seq.parts.rnn.layers import permute_steps, reversing_order, zero_padding
+from open_seq2seq.parts.rnn.residual import ResidualLayer, run_layers, run_with_states
 from open_seq2seq.utils.errors import ConfigError
-
-
-def layout_params() -> dict[str, Any]:
-    """Returns the parameters of recurrent layers that configs for the TensorFlow 1 toolkit contain."""
-    return {
-        "time_major": Param(bool, False, "Accepted for old configs; has no effect, because the layout does not change "
-                            "the results.", on_change=FREE),
-        "use_swap_memory": Param(bool, False, "Accepted for old configs; has no effect, because the loop keeps little "
-                                 "in memory.", on_change=FREE),
-    }
 
 
 class RNNEncoderWithEmbedding(Encoder):
@@ -29,9 +26,12 @@ class RNNEncoderWithEmbedding(Encoder):
 
     Attributes:
       output_size: number of channels of the outputs.
+      returns_state: whether the output contains the final states, which a decoder may ask for (see
+        ``parts.rnn.bridge``).
     """
 
     output_size: int
+    returns_state = False
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -54,18 +54,22 @@ class RNNEncoderWithEmbedding(Encoder):
                                                 above=0.0, maximum=1.0),
             "encoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
                                                  above=0.0, maximum=1.0),
-            **layout_params(),
+            **old_layer_params(),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        self._cell_params, problems = checked_cell_params(self.params, self.params_path)
+        self._cell, self._cell_params, problems = self._checked_cell()
         problems = problems + self._problems()
         if problems:
             raise ConfigError(problems)
         self._initializer, self._regularizer = self.make_initializer(), self.make_regularizer()
         self.embedding = self.weight([self.params["src_vocab_size"], self.params["src_emb_size"]], self._initializer)
         self._build()
+
+    def _checked_cell(self) -> tuple[type[CoreCell], dict[str, Any], list[str]]:
+        """Returns the cell, its checked parameters, and the problems found in them."""
+        return self.params["core_cell"], *checked_cell_params(self.params, self.params_path)
 
     def _problems(self) -> list[str]:
         return []
@@ -74,19 +78,28 @@ class RNNEncoderWithEmbedding(Encoder):
         """Creates the layers and sets ``output_size``."""
         raise NotImplementedError("A recurrent encoder must implement _build().")
 
+    @property
+    def state_sizes(self) -> list[list[int]]:
+        """Number of columns of each layer's final states."""
+        raise NotImplementedError("A recurrent encoder must implement state_sizes.")
+
     def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Returns the outputs ``[time, batch, output_size]`` for embeddings ``[time, batch, src_emb_size]``."""
         raise NotImplementedError("A recurrent encoder must implement _run(x, lengths).")
+
+    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+        """Returns the outputs, and the final states of each layer, ``[batch, size]`` FP32."""
+        raise NotImplementedError("A recurrent encoder must implement _run_with_states(x, lengths).")
 
     def _layers(self, input_size: int, count: int, skips: bool) -> list[ResidualLayer]:
         """Returns a stack; ``skips`` applies to layers whose input and output have the same size."""
         params, layers = self.params, []
         for _ in range(count):
-            direction = params["core_cell"].layer(self._cell_params, input_size, self._initializer, self._regularizer)
+            direction = self._cell.layer(self._cell_params, input_size, self._initializer, self._regularizer)
             layers.append(ResidualLayer(
-                direction, skips and input_size == direction.hidden_size,
-                1.0 - params["encoder_dp_input_keep_prob"], 1.0 - params["encoder_dp_output_keep_prob"]))
-            input_size = direction.hidden_size
+                direction, skips and input_size == direction.output_size,
+                1.0 - params.get("encoder_dp_input_keep_prob", 1.0), 1.0 - params["encoder_dp_output_keep_prob"]))
+            input_size = direction.output_size
         return layers
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
@@ -98,21 +111,25 @@ class RNNEncoderWithEmbedding(Encoder):
         Returns:
           A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype, which are zeros at padding,
           ``outputs_length`` and ``src_lengths`` ``[batch]``, ``encoder_input`` (the ids), ``embedding_table`` (FP32
-          ``[ids, src_emb_size]``), and ``state`` (None).
+          ``[ids, src_emb_size]``), and ``state``: with ``returns_state``, for each layer the states after each
+          sentence's last word, ``[batch, size]`` FP32; otherwise None.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         steps = tf.transpose(ids)  # makes each step contiguous in memory
         table = tf.convert_to_tensor(self.embedding)
-        x = self._run(tf.cast(tf.gather(table, steps), self.dtype_of("recurrence")), lengths)
-        held = tf.range(tf.shape(steps)[0])[:, tf.newaxis] < lengths
-        x = tf.transpose(tf.where(held[:, :, tf.newaxis], x, tf.zeros([], x.dtype)), [1, 0, 2])
+        embedded, states = tf.cast(tf.gather(table, steps), self.dtype_of("recurrence")), None
+        if self.returns_state:
+            x, states = self._run_with_states(embedded, lengths)
+        else:
+            x = self._run(embedded, lengths)
+        x = tf.transpose(zero_padding(x, lengths), [1, 0, 2])
         return {
             "outputs": tf.cast(x, self.compute_dtype),
             "outputs_length": lengths,
             "src_lengths": lengths,
             "encoder_input": ids,
             "embedding_table": table,
-            "state": None,
+            "state": states,
         }
 
 
@@ -125,8 +142,15 @@ class UnidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
                                    params["encoder_use_skip_connections"])
         self.output_size = self.layers[-1].output_size
 
+    @property
+    def state_sizes(self) -> list[list[int]]:
+        return [layer.direction.state_sizes for layer in self.layers]
+
     def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         return run_layers(self.layers, x, lengths, self.training)
+
+    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+        return run_with_states(self.layers, x, lengths, self.training)
 
 
 class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
@@ -138,11 +162,23 @@ class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
         self.forward, self.backward = self._layers(*stack), self._layers(*stack)
         self.output_size = self.forward[-1].output_size + self.backward[-1].output_size
 
+    @property
+    def state_sizes(self) -> list[list[int]]:
+        return [[2 * size for size in layer.direction.state_sizes] for layer in self.forward]
+
     def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         order = reversing_order(lengths, tf.shape(x)[0])
         forward = run_layers(self.forward, x, lengths, self.training)
         backward = run_layers(self.backward, permute_steps(x, order), lengths, self.training)
         return tf.concat([forward, permute_steps(backward, order)], -1)
+
+    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+        order = reversing_order(lengths, tf.shape(x)[0])
+        forward, states = run_with_states(self.forward, x, lengths, self.training)
+        backward, others = run_with_states(self.backward, permute_steps(x, order), lengths, self.training)
+        joined = [[tf.concat(both, -1) for both in zip(one, other, strict=True)]
+                  for one, other in zip(states, others, strict=True)]
+        return tf.concat([forward, permute_steps(backward, order)], -1), joined
 
 
 class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
@@ -168,10 +204,47 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
 
     def _build(self) -> None:
         params = self.params
-        self.bidirectional = params["core_cell"].bidirectional_layer(
+        self.bidirectional = self._cell.bidirectional_layer(
             self._cell_params, params["src_emb_size"], self._initializer, self._regularizer)
         self.layers = self._layers(self.bidirectional.output_size, params["encoder_layers"] - 1, True)
         self.output_size = self.layers[-1].output_size
 
+    @property
+    def state_sizes(self) -> list[list[int]]:
+        first = [2 * size for size in self.bidirectional.forward.state_sizes]
+        return [first, *(layer.direction.state_sizes for layer in self.layers)]
+
     def _run(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        return run_layers(self.layers, self.bidirectional(x, lengths), lengths, self.training)
+        return run_layers(self.layers, self.bidirectional(x, lengths, self.training), lengths, self.training)
+
+    def _run_with_states(self, x: tf.Tensor, lengths: tf.Tensor) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+        x, first = self.bidirectional.with_final_states(x, lengths, self.training)
+        x, others = run_with_states(self.layers, x, lengths, self.training)
+        return x, [first, *others]
+
+
+class GNMTLikeEncoderWithEmbedding_cuDNN(GNMTLikeEncoderWithEmbedding):  # noqa: N801  # the name in old configs
+    """``GNMTLikeEncoderWithEmbedding`` with the cells of cuDNN and with parameters of its own.
+
+    In contrast to the original, outputs do not depend on padding.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        required = GNMTLikeEncoderWithEmbedding.get_required_params()
+        return {
+            **{name: required[name] for name in ("src_vocab_size", "src_emb_size", "encoder_layers")},
+            "encoder_cell_units": Param(int, doc="Number of units in each layer and direction.", minimum=1,
+                                        maximum=10**6),
+            "encoder_cell_type": Param(["lstm", "gru"], doc="Kind of cell.", on_change=REFUSE),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        optional = GNMTLikeEncoderWithEmbedding.get_optional_params()
+        return {name: spec for name, spec in optional.items()
+                if name not in ("encoder_dp_input_keep_prob", *old_layer_params())}
+
+    def _checked_cell(self) -> tuple[type[CoreCell], dict[str, Any], list[str]]:
+        cell = CudnnCompatibleLSTMCell if self.params["encoder_cell_type"] == "lstm" else CudnnCompatibleGRUCell
+        return cell, {"num_units": self.params["encoder_cell_units"]}, []

@@ -63,6 +63,9 @@ class TDNNEncoder(SpeechEncoder):
             "use_conv_mask": Param(bool, True, "Whether to set padding to zero before each convolution and exclude it "
                                    "from statistics. If False, results depend on the other utterances in the batch.",
                                    on_change=REFUSE),
+            "features_as_channels": Param(bool, False, "Whether conv2d takes the features as the channels of images "
+                                          "one pixel wide, instead of as frequencies; set from the data layer.",
+                                          derived=True),
             "drop_block_prob": Param(float, 0.0, "Probability in training that a residual block is dropped, except for "
                                      "its residual connection.", minimum=0.0, below=1.0),
             "drop_block_index": Param(int, -1, "Index of a residual block that is dropped in evaluation and inference, "
@@ -87,7 +90,7 @@ class TDNNEncoder(SpeechEncoder):
 
     def _build(self, settings: BlockSettings) -> None:
         width, channels = self.params["num_audio_features"], 1
-        if self._entries[0].kind != "conv2d":
+        if self._entries[0].kind != "conv2d" or self.params["features_as_channels"]:
             width, channels = 1, width
         dense: list[int] = []
         for entry in self._entries:
@@ -119,17 +122,22 @@ class TDNNEncoder(SpeechEncoder):
         """Encodes features.
 
         Args:
-          input_dict: a dict whose ``source_tensors`` are features ``[batch, time, num_audio_features]`` and lengths
-            ``[batch]`` int32 in frames.
+          input_dict: a dict whose ``source_tensors`` are features ``[batch, time, num_audio_features]``, or
+            ``[batch, time, 1, num_audio_features]`` with ``features_as_channels``, and lengths ``[batch]`` int32 in
+            frames.
 
         Returns:
           A dict with ``outputs`` ``[batch, time', output_size]`` in the compute dtype, and ``src_length`` and
           ``outputs_length`` ``[batch]``, the numbers of output frames.
         """
+        as_channels = self.params["features_as_channels"]
+        if as_channels:
+            values, *others = input_dict["source_tensors"]
+            input_dict = {"source_tensors": [tf.squeeze(values, 2), *others]}
         x, lengths = audio_features(input_dict, self.params["num_audio_features"], self.dtype_of("convolution"),
                                     self.params["use_conv_mask"])
         if self._entries[0].kind == "conv2d":
-            x = x[..., tf.newaxis]
+            x = x[:, :, tf.newaxis] if as_channels else x[..., tf.newaxis]
         x, lengths = self._run_blocks(x, lengths)
         return {"outputs": tf.cast(_flat(x), self.compute_dtype), "src_length": lengths, "outputs_length": lengths}
 

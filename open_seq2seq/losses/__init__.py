@@ -3,6 +3,7 @@
 import sys
 
 from open_seq2seq.config.names import exported, register
+from open_seq2seq.losses.cross_entropy_loss import CrossEntropyLoss
 from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.losses.multi_task_loss import MultiTaskCTCEntropyLoss
@@ -12,7 +13,7 @@ from open_seq2seq.losses.sequence_loss import (
     PaddedCrossEntropyLossWithSmoothing,
 )
 
-__all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm", "MultiTaskCTCEntropyLoss",
-           "PaddedCrossEntropyLossWithSmoothing"]
+__all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm",
+           "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing"]
 
 register("loss", exported(sys.modules[__name__]), base=Loss)

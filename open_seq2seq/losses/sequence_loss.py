@@ -51,17 +51,25 @@ class BasicSequenceLoss(Loss):
         """Whether position t of the logits is compared with target t + 1."""
         return self.params["offset_target_by_one"]
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the sum of the loss term is minus the log likelihood of the targets in evaluation."""
+        return self.params["do_mask"] and type(self)._targets is BasicSequenceLoss._targets
+
     def _targets(self, vocab_size: int) -> SoftTargets:
         return SoftTargets(1.0, 0.0)
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
-        logits = input_dict["decoder_output"]["logits"]
+        output = input_dict["decoder_output"]
+        # Chunks of logits, which are the largest activations, are computed from their factors if there are any.
+        projection = output.get("projection")
+        values = output["logits"] if projection is None else projection.hidden
         ids, lengths = input_dict["target_tensors"][:2]
         if self.params["offset_target_by_one"]:
-            logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
-        _check_vocabulary(self, logits, self.params["tgt_vocab_size"])
+            values, ids, lengths = values[:, :-1], ids[:, 1:], lengths - 1
+        _check_vocabulary(self, output["logits"], self.params["tgt_vocab_size"])
         # Logits and targets may be padded differently.
-        length = tf.minimum(tf.shape(logits)[1], tf.shape(ids)[1])
+        length = tf.minimum(tf.shape(values)[1], tf.shape(ids)[1])
         ids = ids[:, :length]
         if self.params["do_mask"]:
             weights = tf.sequence_mask(lengths, length, tf.float32)
@@ -69,12 +77,25 @@ class BasicSequenceLoss(Loss):
             weights = tf.ones(tf.shape(ids))
         examples = example_weights(input_dict)
         weights *= examples[:, tf.newaxis]
-        total = weighted_cross_entropy(
-            tf.reshape(logits[:, :length], [-1, logits.shape[-1]]), tf.reshape(ids, [-1]), tf.reshape(weights, [-1]),
-            self._targets(logits.shape[-1]))
+        rows = tf.reshape(values[:, :length], [-1, values.shape[-1]])
+        total = self._total(output, rows, tf.reshape(ids, [-1]), tf.reshape(weights, [-1]))
         if self.params["average_across_timestep"]:
             return LossTerm(total, tf.reduce_sum(weights), unit="token")
         return LossTerm(total, tf.reduce_sum(examples), unit="example")
+
+    def _total(self, output: Any, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Returns the weighted sum of the rows' cross-entropies, an FP32 scalar.
+
+        Args:
+          output: the decoder's output.
+          rows: ``[rows, …]``, rows of the hidden states if the output has a ``projection``, else of the logits.
+          labels: ``[rows]`` int32.
+          weights: ``[rows]`` FP32.
+        """
+        targets, projection = self._targets(output["logits"].shape[-1]), output.get("projection")
+        if projection is None:
+            return weighted_cross_entropy(rows, labels, weights, targets)
+        return projected_cross_entropy(rows, projection.table, labels, weights, targets, projection.training)
 
 
 class CrossEntropyWithSmoothing(BasicSequenceLoss):

@@ -49,3 +49,10 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> BleuRes
     ratio = bleu_score.sys_len / max(bleu_score.ref_len, 1)
     return BleuResult(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()),
                       bleu_score.bp, ratio)
+
+
+def sentence_chrf(hypothesis: str, reference: str) -> float:
+    """Returns chrF2 of one sentence, from 0 to 100."""
+    from sacrebleu import sentence_chrf as score
+
+    return float(score(hypothesis, [reference]).score)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
 
 from open_seq2seq import decoders, encoders, losses, optimizers
+from open_seq2seq.config.known_names import suggest_for
 from open_seq2seq.config.names import resolve_name, resolve_names
-from open_seq2seq.config.params import as_param, check_params
+from open_seq2seq.config.params import as_param, check_params, shown
 from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.data_layer import DataLayer
@@ -60,8 +61,9 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     """
     cls = resolve_name(base_model, "model", "base_model")
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
-    problems = _resolve_model_names(spec)
-    checked, own_problems = check_params(spec.params, *cls.declared_params())
+    problems = _list_problems(spec.params) + _resolve_model_names(spec)
+    suggest = suggest_for(cls, spec.params)
+    checked, own_problems = check_params(spec.params, *cls.declared_params(), suggest=suggest)
     problems += own_problems
     if mode == "train" and not problems:
         problems += optimizers.argument_problems(checked)
@@ -70,7 +72,7 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     for name, part in cls.all_parts().items():
         part_class, part_params = spec.params.get(name), spec.params.get(f"{name}_params") or {}
         if inspect.isclass(part_class) and issubclass(part_class, part.base) and isinstance(part_params, Mapping):
-            problems += _part_problems(spec, name, part_class)
+            problems += _part_problems(spec, name, part_class, suggest)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return spec
@@ -115,6 +117,15 @@ def description_problems(base_model: Any, params: Mapping[str, Any], mode: str, 
     return []
 
 
+def _list_problems(params: dict[str, Any]) -> list[str]:
+    """Removes hooks that are not a list, and returns the problem."""
+    if "hooks" not in params or isinstance(params["hooks"], (list, tuple)):
+        return []
+    given = params.pop("hooks")
+    listed = f", such as [{given!r}]" if isinstance(given, str) else ""
+    return [f"'hooks' is {shown(given)} but has to be a list of hook classes or their names{listed}."]
+
+
 def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
     if not isinstance(params.get("summaries"), list):
         return []
@@ -139,7 +150,8 @@ def _part_params(spec: ModelSpec, part: str, part_class: Any) -> dict[str, Any]:
     return params
 
 
-def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
+def _part_problems(spec: ModelSpec, part: str, part_class: Any,
+                   suggest: Callable[[str, Iterable[str]], str]) -> list[str]:
     """Resolves names in a part's parameters and checks them; returns problems."""
     required, optional = part_class.declared_params()
     params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
@@ -148,7 +160,7 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any) -> list[str]:
     derived = {name: value for name, value in required.items()
                if as_param(value).derived or name in _customarily_derived(issubclass(part_class, DataLayer))}
     needed = {name: value for name, value in required.items() if name not in derived}
-    return problems + check_params(params, needed, {**optional, **derived}, f"{part}_params")[1]
+    return problems + check_params(params, needed, {**optional, **derived}, f"{part}_params", suggest)[1]
 
 
 @functools.cache

@@ -27,8 +27,11 @@ from open_seq2seq.parts.randomness import LARGEST_SEED
 SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
              "variable_norm", "larc_summaries", "loss_scale", "skipped_updates", "gradient_overflows",
              "gradient_underflow")
+# Defaults of the parameters by which checkpoints are compared.
+BEST_METRIC, BEST_METRIC_MODE = "val_loss", "min"
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
+_HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (None, None), "end": (None,)}
 # Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
@@ -49,11 +52,14 @@ class Model(Component):
     Attributes:
       object_name: what ``num_objects`` counts, for messages about speed.
       interactive_hint: what the user should type at the prompt of interactive inference.
+      verb: the method of ``open_seq2seq.load``'s result that gives ``answer`` for each input, such as ``translate``;
+        None if only its method ``infer`` suits the model.
     """
 
     data_layer: DataLayer
     object_name = "objects"
     interactive_hint = "Type a line"
+    verb: str | None = None
 
     def __init__(self, params: Mapping[str, Any], mode: str = "train") -> None:
         super().__init__(params, None, "model", mode)
@@ -174,6 +180,18 @@ class Model(Component):
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         """Prints and returns the metrics of an evaluation pass."""
         return {}
+
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        """Returns the examples with the worst results of an evaluation, worst first, for the report of a run.
+
+        Args:
+          results_per_batch: the results of ``evaluate``.
+          count: maximum number of examples.
+
+        Returns:
+          One dict of texts per example, such as its name, score, target and prediction; by default none.
+        """
+        return []
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
         """Converts the outputs for one batch to pairs (example number, result) for the writer of ``open_results``."""
@@ -330,11 +348,16 @@ def _reporting_params() -> dict[str, Any]:
         "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
                                  minimum=1),
         "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
-        "best_metric": Param(str, "val_loss", "Metric that determines the best checkpoints: val_loss, or a metric that "
-                             "the model's evaluation returns."),
-        "best_metric_mode": Param(["min", "max"], "min", "Whether a smaller or a larger metric is better."),
+        "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
+                             "that the model's evaluation returns."),
+        "best_metric_mode": Param(["min", "max"], BEST_METRIC_MODE, "Whether a smaller or a larger metric is better."),
+        "stop_after_evals_without_gain": Param(_STEPS, None, "Number of evaluations in a row without a gain in "
+                                               "best_metric after which training ends; None disables this.",
+                                               "evaluations", minimum=1),
         "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
-                                     "of training; evaluation and inference then use the average.", minimum=1),
+                                     "of training, without those from before a change of the learning rate. "
+                                     "Evaluation and inference then use the newest, the best or the averaged "
+                                     "checkpoint, whichever has the best best_metric.", minimum=1),
         "bench_start": Param(int, 10, "First step that is timed.", "updates", minimum=0),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
                                   "gradient_overflows", "gradient_underflow"],
@@ -344,9 +367,22 @@ def _reporting_params() -> dict[str, Any]:
 
 def _is_hook(value: Any) -> bool:
     made = value.func if isinstance(value, functools.partial) else value
-    return callable(made) if not inspect.isclass(made) else all(
-        callable(getattr(made, method, None)) for method in ("begin", "after_step", "end"))
+    return callable(value) and _accepts(value, train_model=None, eval_model=None) and (
+        not inspect.isclass(made) or all(_accepts(getattr(made, method, None), None, *arguments)
+                                         for method, arguments in _HOOK_METHODS.items()))
 
 
-register("hook", fits=_is_hook, wanted="a class with the methods begin, after_step and end, such as a subclass of "
+def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:
+    """Returns whether a function can be called with these arguments, as far as that is known."""
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in without a signature
+        return callable(function)
+    return True
+
+
+register("hook", fits=_is_hook, wanted="a class that is created as Hook(train_model=…, eval_model=…) and has the "
+         "methods begin(trainer), after_step(trainer, results) and end(trainer), such as a subclass of "
          "open_seq2seq.training.hooks.Hook, or the name of one")

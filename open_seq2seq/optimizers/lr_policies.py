@@ -50,17 +50,22 @@ def piecewise_constant(global_step: tf.Tensor, learning_rate: float, boundaries:
 
 
 def exp_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, decay_rate: float,
-              use_staircase_decay: bool, begin_decay_at: int = 0, min_lr: float = 0.0) -> tf.Tensor:
+              use_staircase_decay: bool, begin_decay_at: int = 0, min_lr: float = 0.0,
+              warmup_steps: int = 0) -> tf.Tensor:
     """Multiplies the rate by ``decay_rate`` every ``decay_steps`` steps from ``begin_decay_at`` on.
 
     The rate is ``max(min_lr, learning_rate · decay_rate^(t / decay_steps))`` with ``t = step - begin_decay_at``. With
-    ``use_staircase_decay``, the exponent is rounded down.
+    ``use_staircase_decay``, the exponent is rounded down. During the first ``warmup_steps`` the rate is
+    ``learning_rate · step / warmup_steps``.
     """
     exponent = _as_float(global_step - begin_decay_at) / decay_steps
     if use_staircase_decay:
         exponent = tf.floor(exponent)
     decayed = tf.maximum(min_lr, learning_rate * tf.pow(tf.constant(decay_rate, tf.float32), exponent))
-    return tf.where(global_step < begin_decay_at, learning_rate, decayed)
+    rate = tf.where(global_step < begin_decay_at, learning_rate, decayed)
+    if warmup_steps > 0:
+        rate = tf.where(global_step < warmup_steps, learning_rate * _as_float(global_step) / warmup_steps, rate)
+    return rate
 
 
 def poly_decay(global_step: tf.Tensor, learning_rate: float, decay_steps: int, power: float = 1.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from open_seq2seq.optimizers.larc import Larc, LarcInfo
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
+from open_seq2seq.optimizers.rate_changes import checksum_of_rates, has_jump
 from open_seq2seq.optimizers.weight_average import WeightAverage
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 from open_seq2seq.parts.component import Module
@@ -127,6 +129,19 @@ class MixedPrecisionOptimizer(Module):
     def learning_rate(self) -> tf.Tensor:
         """The learning rate of the next update, an FP32 scalar."""
         return self._schedule(self.updates.read_value()) * self.rate_factor
+
+    @property
+    def rates(self) -> str:
+        """A value that changes only with the schedule of the learning rate, or with ``rate_factor``."""
+        return f"{self._rates} {float(self.rate_factor.numpy()):g}"
+
+    @functools.cached_property
+    def _rates(self) -> str:
+        return checksum_of_rates(self._schedule)
+
+    def rate_jumps(self, first: int, last: int) -> bool:
+        """Returns whether the schedule has a jump between two numbers of updates; see ``rate_changes.has_jump``."""
+        return has_jump(self._schedule, first, last)
 
     def scale(self, loss: tf.Tensor) -> tf.Tensor:
         """Returns the loss, cast to FP32, times the loss scale; ``update`` expects the gradients of this product."""

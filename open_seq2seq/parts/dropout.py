@@ -102,3 +102,20 @@ def add_dropped(x: tf.Tensor, update: tf.Tensor, rate: float, training: bool) ->
     if not training or rate == 0.0:
         return x + update
     return _add_masked(x, update, keep_mask(tf.shape(x), rate))
+
+
+def locked_dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
+    """Dropout with the same mask at all steps of a sequence (Gal and Ghahramani 2016, variational dropout).
+
+    See https://arxiv.org/abs/1512.05287.
+
+    Args:
+      x: ``[time, batch, channels]``.
+      rate: see ``dropout``.
+      training: see ``dropout``.
+    """
+    scale = keep_scale(rate, training)
+    if not training or rate == 0.0:
+        return x
+    keep = keep_mask(tf.concat([[1], tf.shape(x)[1:]], 0), rate)
+    return x * tf.where(keep, tf.cast(scale, x.dtype), tf.zeros([], x.dtype))

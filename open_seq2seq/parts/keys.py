@@ -39,7 +39,7 @@ class EncoderOutput(TypedDict, total=False):
       outputs_length: number of valid outputs, ``[batch]`` int32.
       src_length: alias of ``outputs_length``.
       src_lengths: alias of ``outputs_length``.
-      state: final state of recurrent layers, or None.
+      state: for each recurrent layer, its final states ``[batch, size]`` FP32, the output first; or None.
       inputs_attention_bias: FP32 ``[batch, 1, 1, time]``, -1e9 at padding.
       embedding_softmax_layer: the ``SharedEmbedding``, which ``TransformerDecoder`` also uses.
       encoder_input: the source ids ``[batch, time]``.

@@ -61,6 +61,40 @@ def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 
     return tf.stack([tf.fill(tf.shape(second), tf.constant((seed << 20) + draw, tf.int64)), second], axis=-1)
 
 
+def example_uniforms(seed: int, examples: tf.Tensor, epoch: tf.Tensor, count: int, draw: int = 0) -> tf.Tensor:
+    """Returns random numbers for each of many examples, different in each epoch.
+
+    This is faster than a stateless operation for each example. The numbers are those of the generator SplitMix64
+    (Steele et al. 2014, https://doi.org/10.1145/2714064.2660195), one sequence for each seed of ``example_seeds``.
+
+    Args:
+      seed: see ``example_seeds``, as for the other arguments.
+      examples: numbers of the examples, int64 ``[batch]``.
+      epoch: int64 scalar.
+      count: number of random numbers for each example.
+      draw: number of the operation.
+
+    Returns:
+      FP32 ``[batch, count]``, at least 0 and below 1.
+    """
+    words = tf.bitcast(example_seeds(seed, examples, epoch, draw), tf.uint64)
+    state = _mixed(_mixed(words[:, 0]) + words[:, 1])
+    steps = tf.constant([_STEP * (number + 1) % 2**64 for number in range(count)], tf.uint64)
+    bits = tf.bitwise.right_shift(_mixed(state[:, tf.newaxis] + steps), tf.constant(40, tf.uint64))
+    return tf.cast(tf.cast(bits, tf.int32), tf.float32) / 2.0**24
+
+
+_STEP = 0x9E3779B97F4A7C15
+
+
+def _mixed(x: tf.Tensor) -> tf.Tensor:
+    """Returns the output function of SplitMix64 for uint64 states."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(shift, tf.uint64)))
+        x = x * tf.constant(factor, tf.uint64)
+    return tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, tf.constant(31, tf.uint64)))
+
+
 class Draws(NamedTuple):
     """A position in the sequence of seeds.
 

@@ -22,7 +22,24 @@ class Hook:
         """Called once before the first update."""
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
-        """Called after each update; ``results`` contains tensors, and reading one waits for the device."""
+        """Called after each update.
+
+        Args:
+          trainer: the trainer; ``trainer.step`` is the number of the update, ``trainer.last_step`` that of the last
+            one, and ``trainer.epoch`` is counted from 0. ``trainer.state_variables`` are the weights and the
+            optimizer's variables by name, ``trainer.evaluate()`` returns the metrics, and
+            ``trainer.save_checkpoint()`` saves.
+          results: scalar tensors by name; ``float(results["loss"])`` waits for the device.
+
+            * ``loss``: loss of the update's batches; ``finite_loss``: whether it is finite
+            * ``learning_rate``: rate of this update
+            * ``grad_norm``, ``clipped_grad_norm``: global norm of the gradient before and after clipping
+            * ``applied``: whether the update was made; ``skipped``: number of updates skipped so far
+            * ``loss_scale``: loss scale of this update; ``overflows``: number of overflows so far
+
+            Other entries are dicts: ``larc`` has LARC's values by variable, and ``gradients`` the gradients, if
+            ``summaries`` asks for them.
+        """
 
     def end(self, trainer: Trainer) -> None:
         """Called once after the last update."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.progress import hide_bars
 
 
 def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
@@ -20,6 +21,7 @@ def deco_print(line: str, offset: int = 0, end: str = "\n") -> None:
       offset: indentation in steps of three spaces.
       end: printed after the text.
     """
+    hide_bars()
     prefix = "*** " + "   " * offset
     text = ("\n" + prefix).join(line.split("\n"))
     sys.stdout.write(prefix + text + end)
@@ -121,6 +123,12 @@ def need_output(needed: bool) -> None:
     """Sets whether stdout is the purpose of the command, as for results, but not for the progress of training."""
     if isinstance(sys.stdout, EnduringStream):
         sys.stdout.needed = needed
+
+
+def print_to_stderr() -> None:
+    """Makes this process print everything to stderr from now on, so that stdout contains only results."""
+    sys.stdout.flush()
+    sys.stdout = sys.stderr
 
 
 def _fill_closed_descriptors() -> None:

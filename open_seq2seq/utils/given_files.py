@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from open_seq2seq.utils import disk
@@ -18,6 +18,7 @@ from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened
 from open_seq2seq.utils.errors import DataError, UserError
 
 STANDARD_INPUT = "-"
+_BLOCK_BYTES = 1 << 16
 _PATIENCE = 5.0
 """Seconds within which a writer must open a named pipe."""
 
@@ -49,6 +50,54 @@ def spooled_input(name: str, flag: str = "--infer_files") -> str:
         if not out.tell():
             raise UserError(f"{flag} - reads from standard input, but standard input is empty.")
     return path
+
+
+def is_live_input() -> bool:
+    """Returns whether standard input is a pipe, a socket or a terminal, whose lines may arrive one at a time."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed, or not a real stream
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and sys.stdin.isatty())
+
+
+def arriving_lines(most: int) -> Iterator[list[str]]:
+    """Yields the lines of standard input in lists: those that have arrived, as soon as there is one.
+
+    Lines end with a line feed, which is removed, as in text files.
+
+    Args:
+      most: maximum number of lines in a list.
+
+    Raises:
+      DataError: a line is not UTF-8 or too long.
+    """
+    name, number, rest, ended = "standard input", 0, b"", False
+    descriptor = sys.stdin.fileno()
+    while not ended:
+        lines: list[bytes] = []
+        while not ended and (not lines or (len(lines) < most and select.select([descriptor], [], [], 0)[0])):
+            block = os.read(descriptor, _BLOCK_BYTES)
+            ended = not block
+            *more, rest = (rest + block).split(b"\n")
+            lines += more
+            if len(rest) > MOST_LINE_BYTES:
+                raise too_long(name, number + len(lines) + 1)
+        if ended and rest:
+            lines.append(rest)
+        for start in range(0, len(lines), most):
+            yield _decoded(lines[start:start + most], name, number + start)
+        number += len(lines)
+
+
+def _decoded(lines: Sequence[bytes], name: str, before: int) -> list[str]:
+    found = []
+    for number, line in enumerate(lines, before + 1):
+        try:
+            found.append((line.removeprefix(BOM) if number == 1 else line).decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise not_utf8(name, number) from error
+    return found
 
 
 def _new_name(name: str) -> str:

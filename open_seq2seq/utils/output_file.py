@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from typing import IO, Any
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
+
+STANDARD_OUTPUT = "/dev/stdout"
+"""Path of this process's stdout, for which ``-`` stands on the command line."""
 
 MARK = ".open_seq2seq-results"
 """Name of a file in each folder of results; a folder with other content and without this file is never replaced."""
@@ -274,9 +278,14 @@ class OutputFiles:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Context manager that converts system errors, such as a full disk, to a UserError."""
+        """Context manager that converts system errors, such as a full disk, to a UserError.
+
+        If the reader of a pipe is gone, as after ``| head``, the process ends silently instead.
+        """
         try:
             yield
+        except BrokenPipeError:
+            raise SystemExit(128 + signal.SIGPIPE) from None
         except OSError as error:
             raise UserError(f"The results cannot be written to {', '.join(self._names)}: "
                             f"{error.strerror or error}.") from error

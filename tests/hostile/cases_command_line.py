@@ -94,7 +94,7 @@ INFERENCE = {
     ("--infer_files", "-", "-"): "twice", ("--infer_files", "\udcff"): "which does not exist",
     ("--infer_files", "/dev/zero"): "is a device", ("--mode=train", "--infer_files", "nix"): "mode is train",
     ("--logdir=nix",): "nix does not exist", ("--logdir=vocab.txt",): "is a file", ("--elastic",): "leave it out",
-    ("--enable_logs",): "leave out --enable_logs", ("--restore_best_checkpoint=maybe",): "True or False",
+    ("--restore_best_checkpoint=maybe",): "True or False",
 }
 
 
@@ -116,12 +116,13 @@ def _cases() -> Iterator[Case]:
     for arguments, words in INFERENCE.items():
         yield refused(f"inference is given {' '.join(map(shown, arguments))}", (*INFER, *arguments), words)
     others: dict[tuple[str, ...], Expectation] = {
-        (): Refused("required: --config_file"), ("--config_file=",): Refused("is a folder"),
+        (): Refused("required: --config_file"), (*INFER, "--enable_logs"): Works(),
+        ("--config_file=",): Refused("is a folder"),
         ("--config_file=nix",): Refused("does not exist"), ("--config_file=vocab.txt",): Refused("has to end in .py"),
         ("--config_file=run",): Refused("is a folder"), ("--config_file=" + "x" * 5000 + ".py",): Refused("xxx"),
         ("--config_file=\udcff.py",): Refused("does not exist"), ("--config_file=config.py/x",): Refused("not exist"),
         (CONFIG, "--mode=eval", "--mode=trian"): Refused("'trian'"), ("--config=nix.py", *NEW): Works(),
-        ("--mode=infer", "--infer_files", "dev.src"): Refused("--infer_files needs a trained model"),
+        ("--mode=infer", "--infer_files", "dev.src"): Refused("neither a config nor a trained model"),
         ("--mode=infer", "--logdir=nix", "--infer_files", "dev.src"): Refused("has no checkpoint"),
         (CONFIG, "--continue_learning", "--logdir=nix"): Refused("is empty or missing"),
         (CONFIG, "--mode=train"): Refused("run is not empty"), (*OF_LOGDIR, "x" * 5000): Refused("does not exist"),

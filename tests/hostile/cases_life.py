@@ -266,7 +266,7 @@ def signals() -> list[Case]:
              fault=hook("os.kill(os.getpid(), signal.SIGPIPE)"), shell=redirected("training", "")),
         Case("SIGTERM after the last step", (*TRAIN_ANEW, "--hooks=['trouble.py:Trouble']"), Ended(128 + TERM),
              fault=hook("os.kill(os.getpid(), signal.SIGTERM)", 20)),
-        Case("SIGTERM while it starts", LONG, Ended(-TERM), meanwhile=after("Training config", send_signal(TERM))),
+        Case("SIGTERM while it starts", LONG, Ended(-TERM), meanwhile=after("Training", send_signal(TERM))),
     ]
     return cases
 

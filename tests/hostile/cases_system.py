@@ -91,7 +91,7 @@ def access_rights() -> Iterator[Case]:
     yield Case("rights to the logdir are taken away while it trains", LONG, Refused(DENIED),
                meanwhile=after("lobal step 5:", rights("new", 0o555)), ordinary=True)
     yield Case("rights to the data are taken away while it starts", TRAIN_ANEW, Refused("train.src", DENIED),
-               meanwhile=after("Training config", rights("train.src", 0)), ordinary=True)
+               meanwhile=after("Training", rights("train.src", 0)), ordinary=True)
 
 
 LONG = (CONFIG, "--mode=train_eval", "--logdir=new", "--max_steps=200000", "--print_loss_steps=5",

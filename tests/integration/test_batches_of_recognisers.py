@@ -35,6 +35,7 @@ def rates(output: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 def test_no_batch_size_and_no_number_of_towers_changes_a_result(trained, tmp_path, capfd):
     judged, written = [], []
     for size, towers in ((1, 1), (7, 1), (16, 1), (3, 2)):

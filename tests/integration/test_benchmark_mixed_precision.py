@@ -69,6 +69,7 @@ def test_table_of_a_config(workspace: Path):
         assert row["largest batch"] == "below 8" and float(row["peak MB"].replace(",", "")) > 100
 
 
+@pytest.mark.long
 def test_a_mistake_ends_with_exit_code_2(workspace: Path):
     result = run_benchmark(workspace, "--largest_batch")
     assert result.returncode == 2 and "--limit_mb" in result.stderr and "Traceback" not in result.stderr

@@ -31,6 +31,7 @@ def test_the_parts_of_a_step_are_found(workspace: Path):
     assert "| mixed_bfloat16, plain Keras ms | share | mixed_bfloat16 ms | share | quicker |" in result.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "mixed_bfloat16"])
 def test_the_plain_network_has_as_many_weights_and_learns(workspace, dtype):
     trainer = make_trainer(str(workspace / "config.py"), [f"--dtype={dtype}"])

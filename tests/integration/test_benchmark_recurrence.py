@@ -3,9 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 def test_the_table_has_a_row_for_each_subject():
     shape = ["--hidden", "4", "--input", "3", "--batch", "2", "--steps", "5", "--layers", "1", "--rounds", "2"]
     done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "recurrence.py"), *shape], capture_output=True,

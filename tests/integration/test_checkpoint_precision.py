@@ -34,6 +34,7 @@ def trainers(workspace: Path) -> dict[str, Trainer]:
     return made
 
 
+@pytest.mark.long
 def test_each_loads_into_each(workspace, trainers):
     saved = {}
     for dtype, trainer in trainers.items():

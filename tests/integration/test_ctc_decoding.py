@@ -50,6 +50,7 @@ def trained(tmp_path_factory) -> Path:
     return root
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_search_of_evaluation_inference_and_decode_py_is_one(trained, capfd, kind):
     lm, lm_type = lm_of(kind)

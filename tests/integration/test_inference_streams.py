@@ -59,6 +59,7 @@ def test_samples_are_in_the_log_directory(trained):
     assert main([f"--config_file={trained}/config.py", "--mode=train"]) == 2  # the folder is no empty one
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_and_a_killed_run_leaves_no_output(trained, tmp_path):
     dying = start_process(trained, *infers(tmp_path / "killed.txt", 20_000, (), "--dies_at=10000"))
     whole = start_process(trained, *infers(tmp_path / "whole.txt", 100_000, (20_000, 100_000)))

@@ -71,6 +71,7 @@ def test_five_kills_end_in_the_same_bits(workspace, dtype, monkeypatch):
         assert whole.read_bytes() == parts.read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("signum", "code"), [
     (signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)])
 def test_a_signal_saves_and_stops(workspace, signum, code):

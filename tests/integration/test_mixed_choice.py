@@ -47,6 +47,7 @@ def files_of(logdir, step):
             for file in ("weights.safetensors", "optimizer.safetensors")]
 
 
+@pytest.mark.long
 def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache, runs):
     for name, dtype in (("half", "mixed_bfloat16"), ("whole", "float32")):
         ran(command, "--mode=train", f"--dtype={dtype}", f"--logdir={workspace}/{name}")
@@ -56,6 +57,7 @@ def test_mixed_is_bfloat16_or_float32_to_the_bit(workspace, command, cache, runs
         assert files_of(workspace / name, 12) == files_of(logdir, 12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("gains", "said"), [
     pytest.param(ALL_GAIN, BFLOAT16, id="all"), pytest.param(NONE_GAINS, FLOAT32, id="none", marks=pytest.mark.slow)])
 def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, command, cache, runs, gains, said):
@@ -72,6 +74,7 @@ def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, com
     assert files_of(whole, 12) == files_of(workspace / "parts", 12)
 
 
+@pytest.mark.long
 def test_evaluation_and_inference_choose_anew(workspace, command, cache, runs):
     logdir, output = at_once(command, cache, runs, ALL_GAIN)
     assert BFLOAT16 in output
@@ -92,6 +95,7 @@ def test_a_mistake_in_the_choice_is_explained(command):
     assert code == 2 and "'products'" in errors and "Did you mean 'product'" in errors
 
 
+@pytest.mark.long
 def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
     (workspace / "file").write_text("")
     environment = {**os.environ, "XDG_CACHE_HOME": f"{workspace}/file", "TF_NUM_INTRAOP_THREADS": "1"}

@@ -19,6 +19,7 @@ def files(logdir: Path, step: int) -> list[bytes]:
             for name in ("weights.safetensors", "optimizer.safetensors")]
 
 
+@pytest.mark.long
 def test_evaluation_and_inference_use_the_average_and_training_the_weights(workspace, command):
     code, plain, error = command("--mode=train_eval", f"--logdir={workspace}/plain")
     assert code == 0, error

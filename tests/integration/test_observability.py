@@ -31,12 +31,13 @@ def read_events(folder):
     return scalars, histograms
 
 
+@pytest.mark.long
 def test_a_float16_run_writes_every_summary(workspace, command):
     code, out, err = command(
         "--mode=train", "--dtype=mixed_float16", "--loss_scaling=Backoff", "--loss_scaling_params={scale_max: 1e12}",
         "--save_summaries_steps=4", f"--summaries=[{', '.join(NAMES)}]", "--max_steps=8", "--max_grad_norm=1.0")
     assert code == 0, err
-    assert re.search(r"train loss [\d.]+, loss scale [\d.e+]+, skipped [1-9]\d*, time per step", out)
+    assert re.search(r"Step \d+: loss [\d.]+, rate [\d.e-]+, loss scale [\d.e+]+, skipped [1-9]\d*, epoch ", out)
     scalars, histograms = read_events(workspace / "run")
     plain = {"train_loss", "learning_rate", "loss_scale", "skipped_updates", "gradient_overflows",
              "global_gradient_norm", "global_clipped_gradient_norm"}
@@ -52,6 +53,34 @@ def test_a_float16_run_writes_every_summary(workspace, command):
     assert scales[max(scales)] < scales[min(scales)] <= 1e12
     halvings = [round(math.log2(1e12 / scale)) for scale in scales.values()]  # before the step itself
     assert all(count - halved in (0, 1) for count, halved in zip(skipped.values(), halvings, strict=True))
+
+
+def test_the_line_and_tensorboard_show_the_same_mean_loss_and_nothing_comes_twice(workspace, command):
+    code, out, err = command("--mode=train_eval", "--save_summaries_steps=4", "--print_loss_steps=4", "--max_steps=8",
+                             "--eval_steps=4")
+    assert code == 0, err
+    printed = {int(step): float(loss) for step, loss in re.findall(r"Step (\d+): loss ([\d.]+)", out)}
+    assert printed.keys() == {1, 4, 8}
+    shown = read_events(workspace / "run")[0]["train_loss"]
+    assert shown.keys() == {4, 8} and shown[8] == pytest.approx(printed[8], abs=1e-4)
+    lines = [line for line in out.replace(f"{workspace}/", "").splitlines()
+             if not re.search(r"evaluation on a|Validation loss|BLEU|chrF", line)]
+    assert len(lines) == len(set(lines)) and len(lines) < 14 and max(map(len, lines)) <= 80, out
+    assert "benchmarking" not in out and "encoder/layer_0" not in out
+
+
+def test_the_config_and_the_variables_are_in_the_logdir_and_with_verbose_on_the_screen(trained, command):
+    (kept,) = (trained / "run").glob("overview.txt*")
+    text = kept.read_text()
+    for words in ("Training config:", "optimizer: LazyAdam", "encoder/layer_0", "Total trainable parameters: 5,600"):
+        assert words in text
+    kept.write_text("mine")  # a file that is not the run's stays
+    code, out, _ = command("--mode=train", "--continue_learning", "--max_steps=3", "--verbose")
+    assert code == 0 and "Training config:" in out and "encoder/layer_0" in out
+    assert kept.read_text() == "mine" and "max_steps: 3" in (trained / "run" / "overview.txt-2").read_text()
+    code, out, _ = command("--mode=infer", f"--infer_output_file={trained}/out.txt")
+    assert code == 0 and "Data: 20 examples; Parameters: 5,600" in out
+    assert "benchmarking" not in out and "encoder/layer_0" not in out and "optimizer:" not in out
 
 
 def test_a_float32_run_foretells_float16_and_keeps_its_line_short(workspace, command):
@@ -96,3 +125,31 @@ def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, com
     code, out, err = command("--mode=train", "--max_steps=6", "--continue_learning")
     assert code == 0 and "Resuming training at step 4" in out, err
     assert int(load_file(workspace / "run" / "model.ckpt-6" / "optimizer.safetensors")["overflows"]) == 0
+
+
+def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, command):
+    from open_seq2seq.cli import main
+
+    settings = ("--mode=train_eval", "--eval_steps=2", "--max_steps=40", "--stop_after_evals_without_gain=2",
+                "--lr_policy=fixed_lr", "--lr_policy_params/learning_rate=0.0", "--print_samples_steps=4")
+    code, out, err = command(*settings)
+    assert code == 0, err
+    assert "Training ended early, at step 6: 2 evaluations in a row brought no gain in val_loss" in out
+    assert (workspace / "run" / "model.ckpt-6").is_dir()
+    code, out, _ = command(*settings, "--continue_learning")
+    assert code == 0 and "Nothing left to do: 2 evaluations" in out
+    rows = (workspace / "run" / "metrics.csv").read_text().splitlines()
+    assert rows[0] == "step,epoch,name,value"
+    assert sum(",val_loss," in row for row in rows) == 3 and sum(",train_loss," in row for row in rows) >= 1
+    assert main(["--mode=report", f"--logdir={workspace}/run"]) == 0
+    page = (workspace / "run" / "report.html").read_text()
+    for words in ("<svg", "Eval_BLEU_Score", "train_prediction", "Worst examples", "chrF", "lr_policy: fixed_lr"):
+        assert words in page, words
+
+
+def test_a_report_needs_a_logdir(command, capfd):
+    from open_seq2seq.cli import main
+
+    for arguments in (["--mode=report"], ["--mode=report", "--logdir=nowhere"], ["--mode=report", "--lgdir=x"]):
+        assert main(arguments) == 2
+        assert capfd.readouterr().err.count("Error: ") == 1

@@ -117,6 +117,7 @@ def test_it_learns_evaluates_and_infers(task, run):
         assert float(judged(forgets, name)[1].split(": ")[1]) > value + 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", SLOW_TOO, indirect=True)
 def test_towers_are_iter_size_2(task, run):
     name, folder = task
@@ -146,6 +147,7 @@ def test_ranks_are_iter_size_2(task, run):
     assert (folder / "out-1.txt").read_bytes() == (folder / "out-2.txt").read_bytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", SLOW_TOO, indirect=True)
 def test_a_killed_run_ends_in_the_same_bits(task):
     _, folder = task

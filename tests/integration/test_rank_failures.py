@@ -148,7 +148,7 @@ def both_launchers(*default: tuple[str, int]) -> list:
 @pytest.mark.parametrize(("launcher", "victim"), both_launchers(("mpiexec", 1)))
 def test_a_killed_rank_ends_all(workspace, launcher, victim):
     with started(workspace, launcher, "--save_checkpoint_steps=null") as ranks:
-        ranks.wait_for(lambda: "Global step 10:" in ranks.output)
+        ranks.wait_for(lambda: "Step 10:" in ranks.output)
         os.kill(ranks.pids()[victim], signal.SIGKILL)
         ranks.end(SECONDS)
         said = re.findall(rf"Error: rank {victim} on host \S+ died\. Its last heartbeat came at step \d+, on examples",
@@ -160,7 +160,7 @@ def test_a_killed_rank_ends_all(workspace, launcher, victim):
 @pytest.mark.parametrize(("launcher", "victim"), both_launchers(("mpiexec", 0)))
 def test_a_stopped_rank_ends_all_and_is_killed(workspace, launcher, victim):
     with started(workspace, launcher, "--save_checkpoint_steps=null", "--watchdog_seconds=5") as ranks:
-        ranks.wait_for(lambda: "Global step 10:" in ranks.output)
+        ranks.wait_for(lambda: "Step 10:" in ranks.output)
         os.kill(ranks.pids()[victim], signal.SIGSTOP)
         assert ranks.end(SECONDS) > 4.0
         said = re.findall(rf"Error: rank {victim} on host \S+ has sent no heartbeat for 5 s\. Its last heartbeat came "
@@ -188,7 +188,7 @@ def test_an_error_on_one_rank_is_reported_by_that_rank(workspace, launcher, hook
     with open(workspace / "config.py", "a", encoding="utf-8") as config:
         config.write(f'base_params["hooks"] = [{hook}]\n')
     with started(workspace, launcher, "--save_checkpoint_steps=null") as ranks:
-        ranks.wait_for(lambda: "Global step 3:" in ranks.output)
+        ranks.wait_for(lambda: "Step 3:" in ranks.output)
         ranks.end(SECONDS)
         output = ranks.output
     what = {"NoMemory": "The process ran out of memory (unable to allocate 9 GiB)",

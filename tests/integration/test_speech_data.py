@@ -38,6 +38,7 @@ def prepare(root: Path, train: int) -> str:
     return f"--config_file={root}/config.py"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("backend", "cached"), [("librosa", True), pytest.param("tf", False, marks=pytest.mark.slow)])
 def test_a_resumed_run_draws_what_the_whole_one_drew(tmp_path, backend, cached):
     config = prepare(tmp_path, 24)  # three batches an epoch

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import open_seq2seq
 from open_seq2seq.cli import main
+from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 
 RECIPE = Path(__file__).parents[2] / "example_configs/speech2text/toy-w2l.py"
@@ -47,10 +49,25 @@ def check_a_logdir_is_enough(root: Path, capfd: pytest.CaptureFixture[str]) -> N
     with open(root / "few.csv", encoding="utf-8", newline="") as file:
         assert [row["wav_filename"] for row in csv.DictReader(file)] == recordings
     capfd.readouterr()
+    assert main(["transcribe", f"{root}/run", *recordings]) == 0
+    assert capfd.readouterr().out == (root / "few.csv").read_text(encoding="utf-8")
+    check_a_model_in_python(root, recordings)
+    capfd.readouterr()
     assert main(["--mode=infer", f"--logdir={root}/run", output, "--infer_files", f"{root}/none.wav"]) == 2
     assert "none.wav, which does not exist" in capfd.readouterr().err
     assert main(["--mode=infer", f"--logdir={root}/wav", output, "--infer_files", *recordings]) == 2
     assert "has no checkpoint" in capfd.readouterr().err
+
+
+def check_a_model_in_python(root: Path, recordings: list[str]) -> None:
+    with open(root / "few.csv", encoding="utf-8", newline="") as file:
+        expected = [row["predicted_transcript"] for row in csv.DictReader(file)]
+    for arguments in ([], ["--batch_size_per_gpu=3", "--data_layer_params/batch_size_unit=seconds"]):
+        model = open_seq2seq.load(f"{root}/run", *arguments)
+        audio = [(read_audio(name, 16000), 16000) for name in recordings]
+        assert model.transcribe([*recordings, *audio, recordings[0]])[:2] == expected
+        assert model.transcribe(recordings[1]) == expected[1]
+        assert isinstance(model.transcribe(audio[0]), str)
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ def workspace(workspace):
 
 
 # Clipping is tried by the processes of a cluster below, and by the unit tests of towers.
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [
     pytest.param(("--max_grad_norm=1.0",), marks=pytest.mark.slow),
     ("--larc_params={larc_eta: 0.001}", "--ema_decay=0.9", "--decoupled_weight_decay=0.1"),
@@ -177,6 +178,7 @@ def test_a_process_of_a_cluster_that_dies_ends_the_others(workspace, victim):
     assert f"rank {victim} on host" in outputs[1 - victim] and " died. " in outputs[1 - victim]
 
 
+@pytest.mark.long
 def test_check(command):
     assert "The config can be run" in ran(command, "--max_steps=1", "--num_cpu_towers=2", "--check")
 

@@ -38,6 +38,7 @@ def lines_with(text: str, *words: str) -> list[str]:
     return [line for line in text.splitlines() if all(word in line for word in words)]
 
 
+@pytest.mark.long
 def test_nothing_is_said_where_nothing_has_changed(trained, command):
     code, out, _ = command(*RESUME, "--decoder_params/beam_size=3", "--num_checkpoints=2", "--print_loss_steps=1")
     assert code == 0 and CHANGED not in out and "WARNING" not in out
@@ -66,6 +67,7 @@ def test_weights_that_would_mean_another_thing_are_refused_in_all_modes(trained,
     assert code == 0 and "WARNING: The config does not fit the checkpoint" in out
 
 
+@pytest.mark.long
 def test_other_lines_are_said(trained, command):
     for name, change in (("train.src", lambda lines: lines[1:] + lines[:1]), ("dev.tgt", lambda lines: lines[::-1])):
         lines = (trained / name).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -118,6 +120,7 @@ def two_checkpoints(trained: Path, command) -> Path:
     return trained
 
 
+@pytest.mark.long
 def test_a_checkpoint_is_taken_or_left_as_a_whole(two_checkpoints, capfd):
     newest = two_checkpoints / "run" / "model.ckpt-4"
     arguments = [f"--logdir={two_checkpoints}/run", "--infer_files", f"{two_checkpoints}/dev.src"]

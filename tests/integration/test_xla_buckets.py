@@ -56,6 +56,7 @@ def like_multi30k(workspace: Path) -> Path:
     return workspace
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("iter_size, norm", [
     (1, "layernorm_L2"), pytest.param(2, "batch_norm", marks=pytest.mark.slow)])
 def test_compilations_are_bounded_and_losses_are_those_of_the_plain_step(like_multi30k, iter_size, norm):
@@ -85,6 +86,7 @@ def test_compilations_are_bounded_and_losses_are_those_of_the_plain_step(like_mu
     assert result["lines"][0].startswith(f"XLA buckets: {result['planned']} shapes")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments, end", [
     (["--check"], "The config can be run."),
     pytest.param(["--print_samples_steps=1"], "Train prediction:", marks=pytest.mark.slow)])

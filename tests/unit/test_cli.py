@@ -103,7 +103,7 @@ def test_mistakes_on_the_command_line(config, ran, capsys, arguments, text):
 
 
 def test_an_output_file_that_cannot_be_written_is_known_before_decoding(config, ran, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(cli.os, "access", lambda *_: False)
+    monkeypatch.setattr("os.access", lambda *_: False)
     assert cli.main([config, "--mode=infer", f"--infer_output_file={tmp_path}/new/out.txt"]) == 2
     assert f"but {tmp_path} cannot be written" in capsys.readouterr().err and ran.options == []
 

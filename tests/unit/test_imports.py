@@ -19,6 +19,7 @@ LAYERS = (
     ("runners", "models"),
     ("training",),
     ("cli",),
+    ("loading",),
     ("__main__",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
@@ -71,7 +72,9 @@ def test_package_itself_imports_nothing_of_its_own():
                for alias in node.names}
     modules |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not modules & {"tensorflow", "keras"}
-    assert list(imported_rooms(init.read_text(encoding="utf-8"), init)) == []
+    executed = [node for node in tree.body if not isinstance(node, ast.FunctionDef)
+                and ast.unparse(node).split(":")[0] != "if TYPE_CHECKING"]
+    assert list(imported_rooms("\n".join(map(ast.unparse, executed)), init)) == []
 
 
 @pytest.mark.parametrize(("statement", "room"), [

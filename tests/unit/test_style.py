@@ -17,12 +17,12 @@ MAX_LINES = 400
 
 # Rooms that serve every task; folders in them that are named for a task are the task's own.
 GENERAL = ("cli.py", "config", "optimizers", "runners", "training", "utils", "data/*.py", "models/*.py")
-TASKS = ("speech2text", "text2text")
+TASKS = ("image2label", "speech2text", "speech_commands", "text2label", "text2text")
 TASK_WORDS = re.compile(r"speech|audio|transcri|utterance|translat|recogni[sz]er|phoneme|speaker|spoken|"
                         r"\brecordings?\b|\bsentences\b", re.IGNORECASE)
 # Modules of a task that lie in a general room, and names that configs give or documentation imports.
 OF_TASKS = ("data/__init__.py", "models/__init__.py", "models/speech2text.py",
-            "models/logit_stream.py", "models/transcript_files.py", "training/frame_asr.py")
+            "models/logit_stream.py", "models/transcript_files.py", "training/frame_asr.py", "config/short_forms.py")
 TASK_NAMES = {("data/data_layer.py", "sentences"), ("data/data_layer.py", "utterances"),
               ("data/data_layer.py", "Unit of the batch size: sentences, or tokens of the longer side, padding "
                                      "included."),
@@ -108,6 +108,7 @@ def undocumented(tree: ast.Module, classes: dict[str, ast.ClassDef]) -> list[str
         if isinstance(node, ast.ClassDef):
             missing += [f"{node.name}.{method.name}" for method in node.body
                         if isinstance(method, ast.FunctionDef) and not method.name.startswith("_")
+                        and "overload" not in map(ast.unparse, method.decorator_list)
                         and not ast.get_docstring(method) and not inherits(node, method.name, classes)]
     return missing
 

@@ -42,4 +42,10 @@ model/           checkpoints, best_models/, the resolved config; TensorBoard: te
 evaluation.txt   the results on the test set
 ten.*.txt        the ten sentences
 The recipe is $config.
+
+Next, your own sentence pairs: a table pairs.tsv with a source sentence, a tab and its translation in each line.
+  ${python#"$repository/"} scripts/prepare_text.py --tsv=pairs.tsv --languages es en --output_dir=own_text
+  ${python#"$repository/"} run.py --config_file=example_configs/text2text/own-text.py --mode=train_eval
+  ${python#"$repository/"} run.py --mode=infer --logdir=own-text-model --infer_files mine.es --infer_output_file=mine.en
+docs/own-text.md describes each step.
 END

@@ -14,6 +14,7 @@ import numpy as np
 from open_seq2seq.data.audio.audio_files import AudioError, AudioInfo, read_info
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.progress import tracked
 from open_seq2seq.utils.sealed import read_sealed, sealed
 
 _REMEMBERED_FROM = 1000
@@ -60,7 +61,7 @@ class AudioIndex:
             table[number] = (*(stamp or (0,) * _STAMP), info.samples, info.rate, info.channels)
 
         with ThreadPoolExecutor(threads, "audio-index") as pool:
-            for _ in pool.map(look, range(len(paths)), chunksize=64):
+            for _ in tracked(pool.map(look, range(len(paths)), chunksize=64), len(paths), "Reading audio headers"):
                 pass
         self.samples, self.rates, self.channels = table[:, _STAMP:].T
         if folder is not None and (known is None or not np.array_equal(table, known)):

@@ -51,6 +51,27 @@ def _slaney_hz(mel: np.ndarray) -> np.ndarray:
                     _SLANEY_BREAK * np.exp(_SLANEY_STEP * (np.maximum(mel, break_mel) - break_mel)))
 
 
+def htk_mel_filters(rate: int, points: int, count: int, pitch: float = 1.0) -> np.ndarray:
+    """Returns triangular filters of height 1 on the mel scale 2595·log10(1 + f/700), from 0 Hz to half the rate.
+
+    The filters are those of ``librosa.filters.mel`` with ``htk=True`` and ``norm=None``.
+
+    Args:
+      rate: sampling rate in Hz.
+      points: number of points of the Fourier transform.
+      count: number of filters.
+      pitch: factor by which the frequencies of the signal are multiplied before they are filtered.
+
+    Returns:
+      ``[count, points // 2 + 1]``.
+    """
+    frequencies = np.arange(points // 2 + 1) * (pitch * rate / points)
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), count + 2) / 2595) - 1)
+    rising = (frequencies - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    falling = (edges[2:, None] - frequencies) / np.diff(edges)[1:, None]
+    return np.maximum(0, np.minimum(rising, falling))
+
+
 def psf_mel_filters(rate: int, points: int, count: int) -> np.ndarray:
     """Returns triangular filters of height 1, with corners rounded to bins as in ``python_speech_features``.
 

@@ -276,6 +276,10 @@ class Speech2TextDataLayer(DataLayer):
         items = [self._pipeline.from_audio(self._heard(given), None) for given in inputs]
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
+    def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
+        samples = np.asarray([len(self._heard(given)) for given in inputs], np.int64)
+        return samples if self._in_graph is not None else self.settings.num_frames(samples)
+
     def _heard(self, given: Any) -> np.ndarray:
         rate = self.settings.sample_freq
         try:

@@ -35,6 +35,7 @@ from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import BOM, MOST_LINE_BYTES, not_utf8, opened_data, read_data, too_long
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import Bar
 
 # Tokenising smaller files takes at most about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
@@ -80,6 +81,11 @@ class TokenCorpus:
         """Number of tokens in each sentence ``[sentences]``, int32."""
         return np.diff(self.offsets).astype(np.int32)
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of the text in bytes; 0 for lines in memory."""
+        return int(self._arrays.line_starts[-1])
+
     def line(self, number: int) -> str:
         """Returns a line of the file by its number (from 0), without white space at its ends."""
         begin, end = self._arrays.line_starts[number:number + 2].tolist()
@@ -96,8 +102,8 @@ class TokenCorpus:
             file.seek(begin)
             return file.read(end - begin)
 
-    def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True,
-               multiple: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True, multiple: int = 1,
+               keep_end: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Gathers sentences, appends EOS to each, and pads them to a common length.
 
         Args:
@@ -105,27 +111,30 @@ class TokenCorpus:
           max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
           start_token: whether to put the start token before each sentence.
           multiple: the padded length is a multiple of this value.
+          keep_end: whether the beginning of a longer sentence is cut off, instead of its end.
 
         Returns:
           (ids ``[batch, time]``, lengths ``[batch]``), both int32; lengths include special tokens, but not padding.
         """
         lead = int(start_token)
         offsets = self.offsets
-        begin = offsets[sentences]
-        counts = np.minimum(offsets[sentences + 1] - begin, max_tokens)
+        begin, end = offsets[sentences], offsets[sentences + 1]
+        counts = np.minimum(end - begin, max_tokens)
+        begin = end - counts if keep_end else begin
         lengths = (counts + lead + 1).astype(np.int32)
         width = rounded_up(int(lengths.max(initial=1)), multiple)
         ids = np.full((len(sentences), width), SpecialTextTokens.PAD_ID, np.int32)
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
         places = (begin[:, np.newaxis] + columns)[filled]
-        ids[:, lead:lead + len(columns)][filled] = self._tokens_at(places)
+        ids[:, lead:lead + len(columns)][filled] = self.tokens_at(places)
         if start_token:
             ids[:, 0] = SpecialTextTokens.S_ID
         ids[np.arange(len(sentences)), lengths - 1] = SpecialTextTokens.EOS_ID
         return ids, lengths
 
-    def _tokens_at(self, places: np.ndarray) -> np.ndarray:
+    def tokens_at(self, places: np.ndarray) -> np.ndarray:
+        """Returns the tokens at some positions ``[n]`` in ``tokens``, after verifying those of an index."""
         return self._source.tokens[places] if isinstance(self._source, IndexArrays) else self._source.tokens_at(places)
 
 
@@ -317,12 +326,15 @@ def _write_index(index: str, path: str, tokenizer: Tokenizer, threads: int) -> N
 def _write_arrays(out: BinaryIO, path: str, tokenizer: Tokenizer, threads: int, identity: dict[str, Any]) -> int:
     """Writes the content of an index and returns the number of sentences."""
     writer, digest, counts, starts, token_type = IndexWriter(out), TextDigest(), [], [], "uint16"
+    bar = Bar(identity["size"])
     with opened_data(path, "The text file") as file:
         for chunk in _chunks(file, path, tokenizer, threads, digest):
             writer.write_tokens(chunk.tokens)
+            bar.update(int(chunk.starts[-1]) if len(chunk.starts) else 0, f"Tokenising {os.path.basename(path)}")
             counts.append(chunk.counts.astype(np.int32))
             starts.append(chunk.starts)
             token_type = chunk.tokens.dtype.name
+    bar.hide()
     offsets = _offsets(np.concatenate(counts))
     writer.finish(offsets, np.concatenate(starts), {**identity, "token_type": token_type, "digest": str(digest)})
     return len(offsets) - 1

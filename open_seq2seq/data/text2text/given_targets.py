@@ -10,7 +10,7 @@ import numpy as np
 
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, Param, with_change
-from open_seq2seq.data.text2text.corpus import TokenCorpus
+from open_seq2seq.data.text2text.corpus import TokenCorpus, load_corpus
 from open_seq2seq.data.text2text.tokenizers import Tokenizer
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.errors import DataError
@@ -71,6 +71,34 @@ def column_of(line: str, column: int) -> str:
     return columns[column].strip() if column < len(columns) else ""
 
 
+def load_given_targets(params: Mapping[str, Any], source: TokenCorpus, tokenizer: Tokenizer, max_tokens: int,
+                       how: tuple[Any, ...]) -> tuple[TokenCorpus | None, TokenCorpus | None]:
+    """Returns (translations to score, prefixes), at most one of which is not None.
+
+    Args:
+      params: the data layer's parameters.
+      source: the source sentences.
+      tokenizer: tokenizer of the target side.
+      max_tokens: maximum number of tokens of a text.
+      how: further arguments of ``load_corpus``.
+
+    Raises:
+      DataError: a file cannot be read, or its texts do not fit; see ``check_given_targets``.
+    """
+    if params["score_file"]:
+        given = load_corpus(params["score_file"], tokenizer, *how)
+        check_given_targets(given, source, max_tokens, "translation")
+        return given, None
+    if not params["prefix_file"] and not params["prefix_column"]:
+        return None, None
+    if params["prefix_file"]:
+        given = load_corpus(params["prefix_file"], tokenizer, *how)
+    else:
+        given = load_corpus(params["source_file"], ColumnTokenizer(tokenizer, 1), *how)
+    check_given_targets(given, source, max_tokens, "prefix")
+    return None, given
+
+
 def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int, what: str) -> None:
     """Checks the texts of one kind.
 
@@ -88,8 +116,8 @@ def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int
                         f"the {what} for line n of the source.")
     long = np.flatnonzero(given.counts > max_tokens)
     if len(long):
-        raise DataError(f"{given.path}:{long[0] + 1}: the {what} has {given.counts[long[0]]} tokens, but max_length "
-                        f"allows {max_tokens}: set a larger max_length for inference.")
+        raise DataError(f"{given.path or 'input'}:{long[0] + 1}: the {what} has {given.counts[long[0]]} tokens, but "
+                        f"max_length allows {max_tokens}: set a larger max_length for inference.")
 
 
 def prefixes(corpus: TokenCorpus, lines: np.ndarray) -> list[np.ndarray]:

@@ -21,6 +21,7 @@ from open_seq2seq.data.text2text.given_targets import (
     column_of,
     given_target_params,
     given_target_problems,
+    load_given_targets,
     prefixes,
 )
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
@@ -39,7 +40,8 @@ class ParallelTextDataLayer(DataLayer):
 
     A sentence becomes ``[S] + tokens + [EOS]``, without S if ``use_start_token`` is False. In training, pairs are
     dropped if a side is empty or has more than ``max_length`` ids. In evaluation and inference, no pair is dropped:
-    longer sentences are truncated, and empty ones become special tokens only. Inference needs no target file.
+    longer sentences are truncated, and empty ones become special tokens only, for which models return empty results.
+    Inference needs no target file.
 
     Lengths in a batch include special tokens, but not padding. The whole data set is shuffled, as a permutation of
     example numbers (see ``data.batching``).
@@ -50,6 +52,7 @@ class ParallelTextDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -60,7 +63,8 @@ class ParallelTextDataLayer(DataLayer):
         self._source: TokenCorpus | None = None
         self._target: TokenCorpus | None = None
         self._prefix: TokenCorpus | None = None
-        self._typed: list[str] = []
+        self._newest_lines: list[str] = []
+        self._num_empty_sources = 0
         if self.mode != "interactive_infer":
             self._load()
 
@@ -88,15 +92,19 @@ class ParallelTextDataLayer(DataLayer):
                                      on_change=REFUSE),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return params if params.get("use_targets", True) else {**params, "target_file": None}
+
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         """Returns the parameters after deriving some from others; for subclasses to override."""
         return params
 
     def _check(self) -> None:
         params, path, problems = self.params, self.params_path, []
-        if params["max_length"] < 2 + self._num_special:
+        if params["max_length"] < 2 + self.num_special:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be at least "
-                            f"{2 + self._num_special}, special tokens included.")
+                            f"{2 + self.num_special}, special tokens included.")
         if params["pad_lengths_to_eight"] and params["max_length"] % 8:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be a multiple of 8, because "
                             "lengths are padded to multiples of 8.")
@@ -112,12 +120,13 @@ class ParallelTextDataLayer(DataLayer):
         return self.params["use_targets"] and self.mode in ("train", "eval")
 
     @property
-    def _num_special(self) -> int:
+    def num_special(self) -> int:
+        """Number of special tokens in each sentence; a source sentence of this length is empty."""
         return 1 + int(self.params["use_start_token"])
 
     @property
     def _max_tokens(self) -> int:
-        return self.params["max_length"] - self._num_special
+        return self.params["max_length"] - self.num_special
 
     def _load(self, thorough: bool = False) -> None:
         params, _ = self.params, self.fingerprints  # taken before the files are read
@@ -125,7 +134,8 @@ class ParallelTextDataLayer(DataLayer):
         how = params["index_dir"], threads, thorough
         self._source = load_corpus(params["source_file"], self._of_column(self._source_tokenizer, 0), *how)
         if self.mode == "infer":
-            self._load_given_targets(how)
+            self._target, self._prefix = load_given_targets(
+                params, self._source, self._target_tokenizer, self._max_tokens, how)
         elif self._reads_targets:
             self._target = load_corpus(params["target_file"], self._target_tokenizer, *how)
         else:
@@ -135,19 +145,6 @@ class ParallelTextDataLayer(DataLayer):
                             f"{len(self._target)}: line n of one file must be the translation of line n of the other.")
         sides = [corpus for corpus in (self._source, self._target, self._prefix) if corpus is not None]
         self._select(np.stack([corpus.counts for corpus in sides], axis=1))
-
-    def _load_given_targets(self, how: tuple[Any, ...]) -> None:
-        """Reads the prefixes, or the translations to score, that inference has been given."""
-        params, tokenizer = self.params, self._target_tokenizer
-        if params["score_file"]:
-            self._target = load_corpus(params["score_file"], tokenizer, *how)
-            check_given_targets(self._target, self._corpus(), self._max_tokens, "translation")
-        elif params["prefix_file"]:
-            self._prefix = load_corpus(params["prefix_file"], tokenizer, *how)
-        elif params["prefix_column"]:
-            self._prefix = load_corpus(params["source_file"], self._of_column(tokenizer, 1), *how)
-        if self._prefix is not None:
-            check_given_targets(self._prefix, self._corpus(), self._max_tokens, "prefix")
 
     @property
     def _has_prefix_column(self) -> bool:
@@ -164,6 +161,7 @@ class ParallelTextDataLayer(DataLayer):
         """
         empty, long = counts.min(axis=1) == 0, counts.max(axis=1) > self._max_tokens
         self._num_cut = int(long.sum()) if self.mode != "train" else 0
+        self._num_empty_sources = int((counts[:, 0] == 0).sum())
         self._num_empty = self._num_long = 0
         # Line number (from 0) of each example; None if all lines are examples.
         self._lines: np.ndarray | None = None
@@ -176,7 +174,7 @@ class ParallelTextDataLayer(DataLayer):
             raise DataError(f"All {self._num_empty + self._num_long} sentence pairs of {self.params['source_file']} "
                             f"were dropped: {self._num_empty} have an empty side, {self._num_long} are longer than "
                             f"max_length {self.params['max_length']}.")
-        lengths = np.minimum(counts, self._max_tokens) + np.int32(self._num_special)
+        lengths = np.minimum(counts, self._max_tokens) + np.int32(self.num_special)
         lengths = -(-lengths // self._multiple) * self._multiple
         self._lengths = lengths[:, 0] if lengths.shape[1] == 1 else lengths
 
@@ -202,6 +200,11 @@ class ParallelTextDataLayer(DataLayer):
         """
         self._corpus()
         return self._lengths
+
+    @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        """The tokenizers of source and target; the same object twice if they use the same file."""
+        return self._source_tokenizer, self._target_tokenizer
 
     @property
     def source_vocab_size(self) -> int:
@@ -235,18 +238,25 @@ class ParallelTextDataLayer(DataLayer):
         Raises:
           DataError: there are no sentences, or one is not a string.
         """
-        lines = [inputs] if isinstance(inputs, str) else list(inputs)
-        if not lines or not all(isinstance(line, str) for line in lines):
-            raise DataError("The input of interactive inference must be a non-empty list of strings.")
-        self._typed = [" ".join(line.split("\n")) for line in lines]
-        corpus = corpus_of_lines(self._typed, self._of_column(self._source_tokenizer, 0))
+        corpus = self._typed(inputs)
+        self._num_empty_sources += int((corpus.counts == 0).sum())
         numbers = np.arange(len(corpus))
         batch = {"source_tensors": self._side(corpus, numbers), "ids": numbers}
         if self._has_prefix_column:
-            given = corpus_of_lines(self._typed, self._of_column(self._target_tokenizer, 1))
+            given = corpus_of_lines(self._newest_lines, self._of_column(self._target_tokenizer, 1))
             check_given_targets(given, corpus, self._max_tokens, "prefix")
             batch["prefix_tensors"] = prefixes(given, numbers)
         return batch
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        return np.minimum(self._typed(inputs).counts, self._max_tokens) + self.num_special
+
+    def _typed(self, inputs: Sequence[str]) -> TokenCorpus:
+        lines = [inputs] if isinstance(inputs, str) else list(inputs)
+        if not lines or not all(isinstance(line, str) for line in lines):
+            raise DataError("The input of interactive inference must be a non-empty list of strings.")
+        self._newest_lines = [" ".join(line.split("\n")) for line in lines]
+        return corpus_of_lines(self._newest_lines, self._of_column(self._source_tokenizer, 0))
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -273,13 +283,16 @@ class ParallelTextDataLayer(DataLayer):
         """Returns the text of source ids ``[time]`` up to EOS, without special tokens."""
         return self._source_tokenizer.decode(ids)
 
-    def source_tokens(self, example: int) -> list[str]:
+    def source_tokens(self, example: int, row: int) -> list[str]:
         """Returns the tokens of a source sentence as they stand in its line, as many as ``max_length`` allows.
 
-        These are also the tokens that the vocabulary does not contain. In interactive inference, the example is that of
-        the newest batch.
+        Tokens that the vocabulary does not contain are returned too.
+
+        Args:
+          example: number of the example.
+          row: for interactive inference, the row in the newest batch.
         """
-        line = self._typed[example] if self._source is None else self._source.line(self.line_number(example) - 1)
+        line = self._newest_lines[row] if self._source is None else self._source.line(self.line_number(example) - 1)
         line = column_of(line, 0) if self._has_prefix_column else line
         return self._source_tokenizer.split(line)[:self._max_tokens]
 
@@ -320,6 +333,11 @@ class ParallelTextDataLayer(DataLayer):
         """Number of pairs that are truncated to ``max_length``; 0 in training, which drops them instead."""
         return self._num_cut
 
+    @property
+    def num_empty_sources(self) -> int:
+        """Number of source sentences without a token; in interactive inference, of those passed so far."""
+        return self._num_empty_sources
+
     def assets(self) -> dict[str, str]:
         """Returns a dict of asset name → path of the vocabulary files or of the SentencePiece models."""
         pieces = (self.params["tokenizer"] or {}).get("type") == "sentencepiece"
@@ -347,11 +365,11 @@ class ParallelTextDataLayer(DataLayer):
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
 
 
-def max_length_param() -> dict[str, Any]:
-    """Returns the parameter ``max_length``, which every text-to-text layer requires."""
-    return {"max_length": Param(int, doc="Maximum length of a sentence, special tokens included. Training drops pairs "
-                                "with a longer sentence; evaluation and inference truncate it.", unit="tokens",
-                                minimum=1, maximum=10**6)}
+def max_length_param(what: str = "sentence", longer: str = "Training drops pairs with a longer sentence; evaluation "
+                     "and inference truncate it.") -> dict[str, Any]:
+    """Returns the parameter ``max_length``, which every layer of text requires."""
+    return {"max_length": Param(int, doc=f"Maximum length of a {what}, special tokens included. {longer}",
+                                unit="tokens", minimum=1, maximum=10**6)}
 
 
 def shared_params() -> dict[str, Any]:

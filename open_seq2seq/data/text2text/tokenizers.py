@@ -27,6 +27,7 @@ class Tokenizer(Protocol):
     Attributes:
       vocab_size: number of ids.
       fingerprint: digest of everything that the ids depend on.
+      tokens: the token of each id.
     """
 
     vocab_size: int
@@ -70,6 +71,7 @@ class DelimiterTokenizer:
             raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
         self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
         self.vocab_size = len(vocabulary)
+        self.tokens = list(vocabulary.tokens)
         self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -122,6 +124,13 @@ class SentencePieceTokenizer:
         self._pieces = self._processor.get_piece_size()
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         self.fingerprint = hashlib.sha256(content).hexdigest()
+        self.tokens = [self._processor.id_to_piece(i) for i in range(self._pieces)]
+        self.tokens += [f"<${i}$>" for i in range(self.vocab_size - self._pieces)]
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The pieces in the order of their ids."""
+        return tuple(self._processor.id_to_piece(list(range(self._pieces))))
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         encoded = self._processor.encode(list(lines), out_type=int, num_threads=threads)
@@ -170,6 +179,18 @@ def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") 
       ConfigError: a parameter is missing or unknown.
       DataError: a file cannot be used.
     """
+    source, target = _files_of(params, path, ("source", "target"))
+    first = _made(source, params)
+    return first, first if os.path.abspath(source) == os.path.abspath(target) else _made(target, params)
+
+
+def make_tokenizer(params: Mapping[str, Any], path: str = "data_layer_params", side: str = "source") -> Any:
+    """Returns the tokenizer of one side, ``source`` or ``target``; see ``make_tokenizers``."""
+    return _made(_files_of(params, path, (side,))[0], params)
+
+
+def _files_of(params: Mapping[str, Any], path: str, sides: Sequence[str]) -> list[str]:
+    """Returns the vocabulary file or the SentencePiece model of each side."""
     settings = dict(params["tokenizer"] or {"type": "delimiter"})
     kind = settings.pop("type", None)
     if kind not in _KINDS:
@@ -179,32 +200,22 @@ def make_tokenizers(params: Mapping[str, Any], path: str = "data_layer_params") 
                                       f"{path}/tokenizer")
     if problems:
         raise ConfigError(problems)
-    make = _sentencepiece_pair if kind == "sentencepiece" else _delimiter_pair
-    return make(params, settings, path)
-
-
-def _sentencepiece_pair(params: Mapping[str, Any], settings: Mapping[str, Any], path: str) -> tuple[Any, Any]:
-    source = settings.get("source_model") or settings.get("model")
-    target = settings.get("target_model") or settings.get("model")
-    if not source or not target:
-        raise ConfigError([f"'{path}/tokenizer' names no SentencePiece model: set 'model', or 'source_model' and "
-                           "'target_model'."])
-    if os.path.abspath(source) == os.path.abspath(target):
-        both = SentencePieceTokenizer(source, params["pad_vocab_to_eight"])
-        return both, both
-    return tuple(SentencePieceTokenizer(p, params["pad_vocab_to_eight"]) for p in (source, target))  # type: ignore
-
-
-def _delimiter_pair(params: Mapping[str, Any], settings: Mapping[str, Any], path: str) -> tuple[Any, Any]:
+    if kind == "sentencepiece":
+        files = [settings.get(f"{side}_model") or settings.get("model") or "" for side in sides]
+        if not all(files):
+            raise ConfigError([f"'{path}/tokenizer' names no SentencePiece model: set 'model', or 'source_model' and "
+                               "'target_model'."])
+        return files
+    names = [{"source": "src_vocab_file", "target": "tgt_vocab_file"}[side] for side in sides]
     missing = [f"'{path}/{name}' is missing: name the vocabulary file, or set a 'tokenizer' of type 'sentencepiece'."
-               for name in ("src_vocab_file", "tgt_vocab_file") if not params[name]]
+               for name in names if not params[name]]
     if missing:
         raise ConfigError(missing)
+    return [params[name] for name in names]
 
-    def tokenizer(file: str) -> DelimiterTokenizer:
-        vocabulary = Vocabulary.load(file, params["special_tokens_already_in_vocab"], params["pad_vocab_to_eight"])
-        return DelimiterTokenizer(vocabulary, params["delimiter"], params["detokenize"])
 
-    source = tokenizer(params["src_vocab_file"])
-    same = os.path.abspath(params["src_vocab_file"]) == os.path.abspath(params["tgt_vocab_file"])
-    return source, source if same else tokenizer(params["tgt_vocab_file"])
+def _made(file: str, params: Mapping[str, Any]) -> Any:
+    if (params["tokenizer"] or {}).get("type") == "sentencepiece":
+        return SentencePieceTokenizer(file, params["pad_vocab_to_eight"])
+    vocabulary = Vocabulary.load(file, params["special_tokens_already_in_vocab"], params["pad_vocab_to_eight"])
+    return DelimiterTokenizer(vocabulary, params["delimiter"], params.get("detokenize", False))

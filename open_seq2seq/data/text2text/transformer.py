@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from open_seq2seq.config.files import DATA
@@ -50,6 +50,12 @@ class TransformerDataLayer(ParallelTextDataLayer):
             "batch_in_tokens": Param(bool, True, "Whether the batch size counts tokens of the longer side, padding "
                                      "included; if False, it counts sentences."),
         }
+
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        folder = params.get("data_dir") or ""
+        given = {side: params[side] for side in ("source_file", "target_file") if isinstance(params.get(side), str)}
+        return {**params, **{side: os.path.join(folder, path) for side, path in given.items() if path}}
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
         if not params["source_file"] and self.mode != "interactive_infer":

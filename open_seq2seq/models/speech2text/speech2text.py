@@ -53,6 +53,7 @@ class Speech2Text(EncoderDecoderModel):
 
     object_name = "audio frames"
     interactive_hint = "Type the name of a recording"
+    verb = "transcribe"
     data_layer: Speech2TextDataLayer
     _search: CtcDecoder | None = None
     _warned = False
@@ -182,6 +183,14 @@ class Speech2Text(EncoderDecoderModel):
         for line in report(rates):
             deco_print("Validation " + line if line.startswith(("WER", "CER")) else line, offset=1)
         return {"Eval WER": rates.wer, "Eval CER": rates.cer}
+
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        if not rows:
+            return []
+        _, names, references, hypotheses = zip(*rows, strict=True)
+        return [{"example": one.name, "WER": f"{one.words.rate:.0%}", "target": one.reference,
+                 "prediction": one.hypothesis} for one in error_rates(references, hypotheses, names, count).worst]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Recognition]]:
         """Returns (example, recognition) for each utterance of the batch."""

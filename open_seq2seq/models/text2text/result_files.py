@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,13 @@ class TranslationWriter(ResultWriter):
       scores: whether to write ``<output>.scores.tsv``.
       pictures: number of alignments to draw; None for no alignments at all. They are written to a folder,
         ``<output>.alignments``.
+      count_empty: returns the number of empty source lines, which is printed at the end.
     """
 
-    def __init__(self, output_file: str, in_lines: bool, scores: bool, pictures: int | None) -> None:
+    def __init__(self, output_file: str, in_lines: bool, scores: bool, pictures: int | None,
+                 count_empty: Callable[[], int]) -> None:
         super().__init__()
+        self._count_empty = count_empty
         self._name, self._in_lines, self._with_scores, self._pictures = output_file, in_lines, scores, pictures
         self._line = 0
 
@@ -69,6 +73,8 @@ class TranslationWriter(ResultWriter):
     def finish(self) -> None:
         if self._pictures is not None:
             self._alignments.close()
+        if count := self._count_empty():
+            deco_print(f"Empty lines, whose results are empty too: {count:,}")
 
 
 def _figure_class() -> Any:

@@ -10,8 +10,8 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param, with_change
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
-from open_seq2seq.metrics.bleu import corpus_bleu
-from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.metrics.bleu import corpus_bleu, sentence_chrf
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
@@ -32,6 +32,7 @@ class Text2Text(EncoderDecoderModel):
 
     object_name = "tokens"
     interactive_hint = "Type a line to translate"
+    verb = "translate"
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -54,12 +55,18 @@ class Text2Text(EncoderDecoderModel):
         return self.params["eval_using_bleu"]
 
     def connect(self) -> None:
-        super().connect()
+        problems = self.option_problems()
+        if problems:
+            raise ConfigError(problems)
+
+    def option_problems(self) -> list[str]:
+        """Returns which options need another decoder, one sentence each."""
         needed = [name for name in ("save_alignments", "replace_unknowns") if self.params[name]]
         needed += ["data_layer_params/score_file"] if self._scores_targets else []
-        if needed and not isinstance(self.decoder, AutoregressiveDecoder):
-            raise ConfigError([f"'{needed[0]}' needs a decoder derived from AutoregressiveDecoder, but "
-                               f"{type(self.decoder).__name__} is not: leave it out."])
+        if not needed or isinstance(self.decoder, AutoregressiveDecoder):
+            return []
+        return [f"'{name}' needs a decoder derived from AutoregressiveDecoder, but {type(self.decoder).__name__} is "
+                "not: leave it out." for name in needed]
 
     @property
     def _scores_targets(self) -> bool:
@@ -77,7 +84,7 @@ class Text2Text(EncoderDecoderModel):
           ``prediction_tensors``, followed by the maximum lengths ``[batch]`` if there are prefixes, and by the
           attention ``[batch, hypotheses, time, source]`` if it is needed.
         """
-        encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, False)
+        encoded = self.encoder.encode(encoder_input(batch), False)
         decoder: Any = self.decoder
         if self._scores_targets:
             return list(decoder.score_targets(encoded, batch["target_tensors"]))
@@ -120,8 +127,8 @@ class Text2Text(EncoderDecoderModel):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
         """Returns (example, hypothesis, reference) for each sentence of the batch."""
         layer: Any = self.data_layer
-        return [(int(example), layer.ids_to_text(ids[0]), layer.reference_text(int(example)))
-                for example, ids in zip(input_values["ids"], output_values[0], strict=True)]
+        return [(example, found[0].text, layer.reference_text(example))
+                for example, found in self._hypotheses(input_values, [values[:, :1] for values in output_values])]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -130,36 +137,61 @@ class Text2Text(EncoderDecoderModel):
         deco_print(f"chrF: {result.chrf:.2f}", offset=1)
         return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
 
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = [(sentence_chrf(found, reference), example, found, reference)
+                for batch in results_per_batch for example, found, reference in batch if reference]
+        layer: Any = self.data_layer
+        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
+                 "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
+
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
-        """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``)."""
-        examples = [int(example) for example in input_values["ids"]]
+        """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``).
+
+        The translations of a sentence are a list of pairs (score, text), best first. An empty sentence has a single
+        translation, which is empty and has the score 0.
+        """
         if self._scores_targets:
-            return [(example, TargetScore(float(total), int(tokens)))
-                    for example, total, tokens in zip(examples, *output_values, strict=True)]
-        ids, scores, *others = output_values
-        if "prefix_tensors" in input_values:
-            self._check_prefixes(examples, input_values["prefix_tensors"][1], others.pop(0))
-        attention = others[0] if others else [None] * len(examples)
-        return [(example, self._translations(example, *row))
-                for example, *row in zip(examples, ids, scores, attention, strict=True)]
+            return [(int(example), TargetScore(float(total), int(tokens)))
+                    for example, total, tokens in zip(input_values["ids"], *output_values, strict=True)]
+        return self._hypotheses(input_values, output_values)
 
-    def _check_prefixes(self, examples: list[int], lengths: np.ndarray, limits: np.ndarray) -> None:
+    def text_of(self, ids: np.ndarray) -> str:
+        """Returns the text of a hypothesis ``[time]``."""
+        layer: Any = self.data_layer
+        return layer.ids_to_text(ids)
+
+    def _hypotheses(self, batch: dict[str, Any], outputs: list[np.ndarray]) -> list[tuple[int, Translations]]:
+        ids, scores, *others = outputs
+        if "prefix_tensors" in batch:
+            self._check_prefixes(batch["ids"], batch["prefix_tensors"][1], others.pop(0))
+        attention = others[0] if others else [None] * len(ids)
+        empty = np.asarray(batch["source_tensors"][1]) <= getattr(self.data_layer, "num_special", 0)
+        found = []
+        for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
+            nothing = Translations([Translation(0.0, "")], [0], None)
+            found.append((example, nothing if empty[row] else
+                          self._translations(example, row, ids[row], scores[row], attention[row])))
+        return found
+
+    def _check_prefixes(self, examples: np.ndarray, lengths: np.ndarray, limits: np.ndarray) -> None:
         """Raises DataError if a prefix is longer than a translation may be."""
-        for example, length, limit in zip(examples, lengths.tolist(), limits.tolist(), strict=True):
-            if length > limit:
-                raise DataError(f"{self.data_layer.describe_example(example)}: the prefix has {length} tokens, but the "
-                                f"translation may have only {limit}: shorten the prefix, or raise the decoder's limit "
-                                "(extra_decode_length or max_length_factor).")
+        for row in np.flatnonzero(lengths > limits)[:1].tolist():
+            place = f"Line {row + 1}" if self.mode == "interactive_infer" else (
+                self.data_layer.describe_example(int(examples[row])))
+            raise DataError(f"{place}: the prefix has {lengths[row]} tokens, but the translation may have only "
+                            f"{limits[row]}: shorten the prefix, or raise the decoder's limit (extra_decode_length or "
+                            "max_length_factor).")
 
-    def _translations(self, example: int, ids: np.ndarray, scores: np.ndarray,
+    def _translations(self, example: int, row: int, ids: np.ndarray, scores: np.ndarray,
                       attention: np.ndarray | None) -> Translations:
         layer: Any = self.data_layer
         alignments: list[Alignment] = [] if attention is None else [
-            aligned(layer, example, one, weights) for one, weights in zip(ids, attention, strict=False)]
-        if self.params["replace_unknowns"]:
+            aligned(layer, layer.source_tokens(example, row), one, weights)
+            for one, weights in zip(ids, attention, strict=False)]
+        if alignments and self.params["replace_unknowns"]:
             texts = [layer.tokens_to_text(with_unknowns_replaced(*pair)) for pair in zip(ids, alignments, strict=True)]
         else:
-            texts = [layer.ids_to_text(one) for one in ids]
+            texts = [self.text_of(one) for one in ids]
         found = [Translation(float(score), text) for score, text in zip(scores, texts, strict=True)]
         return Translations(found, [_length(one) for one in ids], alignments[0] if alignments else None)
 
@@ -171,7 +203,8 @@ class Text2Text(EncoderDecoderModel):
         if self._scores_targets:
             return ScoreWriter(output_file)
         pictures = params["alignment_pictures"] if params["save_alignments"] else None
-        return TranslationWriter(output_file, params["write_scores"], params["save_scores"], pictures)
+        return TranslationWriter(output_file, params["write_scores"], params["save_scores"], pictures,
+                                 lambda: getattr(self.data_layer, "num_empty_sources", 0))
 
 
 def _length(ids: np.ndarray) -> int:

@@ -78,17 +78,16 @@ class TargetScore(NamedTuple):
             return math.inf
 
 
-def aligned(layer: Any, example: int, ids: np.ndarray, attention: np.ndarray) -> Alignment:
+def aligned(layer: Any, words: list[str], ids: np.ndarray, attention: np.ndarray) -> Alignment:
     """Returns the alignment of a hypothesis.
 
     Args:
       layer: the data layer.
-      example: number of the example.
+      words: tokens of the source, without special tokens.
       ids: the hypothesis, ``[time]``.
       attention: ``[time, source]``.
     """
     starts = [_START] if layer.params["use_start_token"] else []
-    words = layer.source_tokens(example)
     source = [*starts, *words, _END]
     held = attention[positions_of_text(ids), :len(source)]
     inner = held[:, len(starts):len(starts) + len(words)]

@@ -101,7 +101,8 @@ class ConvBlock(Module):
         self.layers = [
             ConvLayer(shape.kind, in_channels if number == 0 else shape.channels, shape.channels, shape.windows,
                       settings, settings.regularizer) for number in range(shape.repeat)]
-        self.residuals = [ConvLayer("conv1d", channels, shape.channels, [Window(1)], settings, None)
+        kind, windows = ("conv2d", [Window(1)] * 2) if shape.kind == "conv2d" else ("conv1d", [Window(1)])
+        self.residuals = [ConvLayer(kind, channels, shape.channels, windows, settings, None)
                           for channels in residual_channels]
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor, residuals: Sequence[tf.Tensor] = (), training: bool = False,

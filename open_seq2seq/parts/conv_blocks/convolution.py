@@ -131,7 +131,7 @@ class Convolution2D(Module):
         """Returns ``[batch, time', frequency', out_channels]`` in the dtype of ``x``."""
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
-        y = _convolved(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
+        y = convolve_on_device(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
                        [time.dilation, frequency.dilation])
         # In a graph, padding by a computed number of frames loses the static shape.
         return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
@@ -155,7 +155,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     """
     if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
         padding = "SAME" if window.is_plain_same else "VALID"
-        return _convolved(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
+        return convolve_on_device(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     wide, kernel = tf.cast(x, tf.float32), tf.cast(kernel, tf.float32)
     if window.stride == 1:
         y = convolve_1d(wide, kernel, Steps(1, window.dilation, window.pads(window.span)))
@@ -164,8 +164,11 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     return tf.cast(y, x.dtype)
 
 
-def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str, dilations: list[int]) -> tf.Tensor:
-    """Convolves ``[batch, time, channels]`` or ``[batch, time, frequency, channels]``.
+def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], padding: str,
+                       dilations: Sequence[int]) -> tf.Tensor:
+    """Convolves ``[batch, time, channels]``, ``[batch, time, frequency, channels]`` or images.
+
+    The arguments are those of ``primitives.convolve``.
 
     With a dilation, TensorFlow's convolution rearranges the input into a larger batch. Its kernels with dilation are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
@@ -174,8 +177,8 @@ def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: list[int], padding: str
     30 times slower on such CPUs.
     """
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
-        return tf.cast(_convolved(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations),
-                       x.dtype)
+        wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
+        return tf.cast(wide, x.dtype)
     return convolve(x, kernel, strides, padding, dilations)
 
 

@@ -193,7 +193,12 @@ class GlobalAttention(Module):
       kind: ``bahdanau`` or ``luong``.
       units: size of the space in which keys and queries are compared; for ``luong``, ``query_size``.
       normalized: whether ``bahdanau`` is normalised or ``luong`` scaled.
+
+    Attributes:
+      is_monotonic: whether the weights of a step depend on those of the step before; see ``monotonic``.
     """
+
+    is_monotonic = False
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, normalized: bool = False,
                  initializer: Any = None, regularizer: Any = None) -> None:
@@ -236,22 +241,42 @@ class GlobalAttention(Module):
         bias = tf.convert_to_tensor(self.bias) if self.normalized else tf.zeros([self.units])
         return cast_weight(self.query_kernel, dtype), bias, self.direction()
 
-    def __call__(self, queries: tf.Tensor, memory: Memory) -> tuple[tf.Tensor, tf.Tensor]:
+    def scores(self, queries: tf.Tensor, memory: Memory) -> tf.Tensor:
+        """Returns the scores ``[batch, queries, source]`` FP32 of queries ``[batch, queries, query_size]``."""
+        queries = self.project(queries)
+        if self.is_additive:
+            return additive_scores(queries, memory.keys, self.direction())
+        return tf.cast(tf.matmul(queries, memory.keys, transpose_b=True), tf.float32)
+
+    def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:
+        """Returns the attention weights ``[batch, queries, source]`` FP32 of one step of each hypothesis.
+
+        Args:
+          queries: one query for each hypothesis, ``[batch, queries, query_size]`` in the compute dtype.
+          memory: the source.
+          before: the weights of the step before, if ``is_monotonic``.
+        """
+        return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
+
+    def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
+        """Returns the attention weights ``[batch, queries, source]`` FP32 of one query for each step."""
+        return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
+
+    def __call__(self, queries: tf.Tensor, memory: Memory, training: bool = False,
+                 before: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Attends once for each query.
 
         Args:
           queries: ``[batch, queries, query_size]`` in the compute dtype.
           memory: the source.
+          training: whether this is a training step.
+          before: if the queries belong to hypotheses instead of steps, the weights of the step before,
+            ``[batch, queries, source]`` FP32.
 
         Returns:
           (contexts ``[batch, queries, memory_size]``, attention weights ``[batch, queries, source]`` FP32).
         """
-        queries = self.project(queries)
-        if self.is_additive:
-            scores = additive_scores(queries, memory.keys, self.direction())
-        else:
-            scores = tf.cast(tf.matmul(queries, memory.keys, transpose_b=True), tf.float32)
-        weights = masked_softmax(scores, memory.held[:, tf.newaxis])
+        weights = self.all_steps(queries, memory, training) if before is None else self.step(queries, memory, before)
         return tf.matmul(tf.cast(weights, memory.values.dtype), memory.values), weights
 
 

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
-from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 from open_seq2seq.parts.rnn.fed_recurrence import FedLayer, FedWeights, fed_recurrence
+from open_seq2seq.parts.rnn.monotonic import MonotonicAttention
 from open_seq2seq.parts.rnn.residual import ResidualLayer
+
+CellStates = Sequence[Sequence[tf.Tensor]]
 
 
 class AttentiveState(NamedTuple):
     """State that one step passes to the next.
 
     Attributes:
-      cells: the states of each layer's cell, ``[batch, beam, hidden]`` FP32 each.
+      cells: the states of each layer's cell, ``[batch, beam, size]`` FP32 each.
       context: the context of the step, ``[batch, beam, memory_size]`` in the compute dtype.
+      weights: the attention weights of the step, ``[batch, beam, source]`` FP32, if the attention is monotonic;
+        otherwise without columns.
     """
 
     cells: list[list[tf.Tensor]]
     context: tf.Tensor
+    weights: tf.Tensor
 
 
 class AttentiveStack(Module):
@@ -58,8 +63,13 @@ class AttentiveStack(Module):
         """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
         return self.attention.memory(source, lengths)
 
-    def __call__(self, embedded: tf.Tensor, lengths: tf.Tensor, memory: Memory,
-                 training: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+    @property
+    def state_sizes(self) -> list[list[int]]:
+        """Number of columns of each layer's states."""
+        return [layer.direction.state_sizes for layer in self.layers]
+
+    def __call__(self, embedded: tf.Tensor, lengths: tf.Tensor, memory: Memory, training: bool = False,
+                 states: CellStates | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Runs over given symbols (teacher forcing).
 
         Args:
@@ -67,65 +77,96 @@ class AttentiveStack(Module):
           lengths: their number, ``[batch]``; outputs after it are arbitrary.
           memory: the source.
           training: whether to apply dropout.
+          states: initial states of each layer's cell, ``[batch, size]`` FP32; zeros by default.
 
         Returns:
           (outputs ``[time, batch, output_size]``, attention weights ``[time, batch, source]`` FP32).
         """
+        first: Sequence[Any] = [None] * len(self.layers) if states is None else states
         inner, outer = self.layers[:self.num_inner], self.layers[self.num_inner:]
         if self.input_feeding:
-            x, contexts, weights = self._fed(embedded, memory, training)
+            x, contexts, weights = self._fed(embedded, memory, training, first)
         else:
             x = embedded
-            for layer in inner:
-                x = layer(x, lengths, training)
-            contexts, weights = self.attention(tf.transpose(x, [1, 0, 2]), memory)
+            for layer, own in zip(inner, first[:self.num_inner], strict=True):
+                x = layer(x, lengths, training, states=own)
+            contexts, weights = self.attention(tf.transpose(x, [1, 0, 2]), memory, training)
             contexts, weights = tf.transpose(contexts, [1, 0, 2]), tf.transpose(weights, [1, 0, 2])
         record_attention(tf.transpose(weights, [1, 0, 2])[:, tf.newaxis])
         if not outer:
             return contexts, weights
         if self.delayed:
             contexts = tf.pad(contexts, [[1, 0], [0, 0], [0, 0]])[:-1]
-        for layer in outer:
-            x = layer(x, lengths, training, contexts)
+        for layer, own in zip(outer, first[self.num_inner:], strict=True):
+            x = layer(x, lengths, training, contexts, own)
         return x, weights
 
-    def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
+             states: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Runs the layers before the attention, and the attention, step by step."""
         dtype, inner = embedded.dtype, self.layers[:self.num_inner]
-        first = inner[0].direction
+        directions = [layer.direction for layer in inner]
         size = embedded.shape[-1]
-        kernel = cast_weight(first.kernel, dtype)
+        kernel, *others = [direction.input_kernel(dtype, training) for direction in directions]
         x = dropout(embedded, inner[0].drop_input, training)
-        x = tf.reshape(x, [-1, size])
-        x = first.with_bias(tf.matmul(x, kernel[:size]))
+        x = directions[0].with_bias(tf.matmul(tf.reshape(x, [-1, size]), kernel[:size]))
         x = tf.reshape(x, tf.concat([tf.shape(embedded)[:2], [kernel.shape[1]]], 0))
-        sizes = [self.memory_size, *(layer.output_size for layer in inner)]
-        layers = [FedLayer(layer.direction.cell, layer.residual,
-                           _factors(embedded, sizes[number], layer.drop_input, training),
-                           _factors(embedded, sizes[number + 1], layer.drop_output, training))
-                  for number, layer in enumerate(inner)]
-        others = [layer.direction for layer in inner[1:]]
+        batch = tf.shape(embedded)[1]
+        first = [direction.initial_states(batch) if own is None else own
+                 for direction, own in zip(directions, states[:self.num_inner], strict=True)]
         weights = FedWeights(
-            x, memory.keys, memory.values, self.attention.weights(dtype),
-            (kernel[size:], *(cast_weight(other.kernel, dtype) for other in others)),
-            tuple(other.bias_or_zeros() for other in others),
-            tuple(tuple(layer.direction.step_weights(dtype)) for layer in inner))
-        return fed_recurrence(layers, weights, memory.held)
+            x, memory.keys, memory.values, self.attention.weights(dtype), (kernel[size:], *others),
+            tuple(direction.bias_or_zeros() for direction in directions[1:]),
+            tuple(tuple(direction.step_weights(dtype, training)) for direction in directions),
+            tuple(tuple(own) for own in first), ())
+        noise, bias = None, ()
+        if isinstance(self.attention, MonotonicAttention):
+            shape = tf.concat([tf.shape(embedded)[:2], tf.shape(memory.held)[1:]], 0)
+            noise, bias = self.attention.noise(shape, training), (tf.convert_to_tensor(self.attention.score_bias),)
+        return fed_recurrence(self._loop_layers(embedded, training), weights._replace(score_bias=bias), memory.held,
+                              noise)
 
-    def initial_state(self, source: tf.Tensor, beam_size: int) -> AttentiveState:
-        """Returns a state of zeros for ``beam_size`` hypotheses for each row of ``source`` ``[batch, …]``."""
+    def _loop_layers(self, embedded: tf.Tensor, training: bool) -> list[FedLayer]:
+        """Returns the layers before the attention with the random numbers of this forward pass."""
+        layers, size = [], self.memory_size
+        for layer in self.layers[:self.num_inner]:
+            cell, masks = layer.direction.cell_and_masks(embedded, training)
+            layers.append(FedLayer(cell, layer.residual, _factors(embedded, size, layer.drop_input, training),
+                                   _factors(embedded, layer.output_size, layer.drop_output, training), masks))
+            size = layer.output_size
+        return layers
+
+    def initial_state(self, source: tf.Tensor, beam_size: int, states: CellStates | None = None) -> AttentiveState:
+        """Returns the state before the first step, for ``beam_size`` hypotheses for each row of ``source``.
+
+        Args:
+          source: ``[batch, source, memory_size]`` in the compute dtype.
+          beam_size: number of hypotheses.
+          states: initial states of each layer's cell, ``[batch, size]`` FP32; zeros by default.
+        """
         batch = tf.shape(source)[0]
-        cells = [[tf.zeros([batch, beam_size, layer.output_size]) for _ in range(layer.direction.cell.num_states)]
-                 for layer in self.layers]
-        return AttentiveState(cells, tf.zeros([batch, beam_size, self.memory_size], source.dtype))
+        if states is None:
+            cells = [[tf.zeros([batch, beam_size, size]) for size in sizes] for sizes in self.state_sizes]
+        else:
+            cells = [[tf.repeat(state[:, tf.newaxis], beam_size, 1) for state in own] for own in states]
+        weights = tf.zeros([batch, beam_size, 0])
+        if isinstance(self.attention, MonotonicAttention):
+            weights = self.attention.first_weights([batch, beam_size], tf.shape(source)[1])
+        return AttentiveState(cells, tf.zeros([batch, beam_size, self.memory_size], source.dtype), weights)
 
-    def step(self, embedded: tf.Tensor, state: AttentiveState, memory: Memory) -> tuple[tf.Tensor, AttentiveState]:
+    def prepare(self, dtype: tf.DType) -> list[tuple[tf.Tensor, list[tf.Tensor]]]:
+        """Returns each layer's matrix of the input and weights for ``step``, computed once for all steps."""
+        return [(layer.direction.input_kernel(dtype), layer.direction.step_weights(dtype)) for layer in self.layers]
+
+    def step(self, embedded: tf.Tensor, state: AttentiveState, memory: Memory,
+             prepared: Sequence[tuple[tf.Tensor, list[tf.Tensor]]]) -> tuple[tf.Tensor, AttentiveState]:
         """Advances every hypothesis by one symbol.
 
         Args:
           embedded: embedded symbols, ``[batch, beam, input]`` in the compute dtype.
           state: state after the previous step.
           memory: the source.
+          prepared: result of ``prepare``.
 
         Returns:
           (output ``[batch, beam, output_size]``, new state).
@@ -134,17 +175,20 @@ class AttentiveStack(Module):
         before = tf.ensure_shape(state.context, [None, None, self.memory_size])
         cells: list[list[tf.Tensor]] = []
         x = context = embedded
+        weights = state.weights
         for number, layer in enumerate(self.layers):
             extra = before if number == 0 and self.input_feeding else None
             if number >= self.num_inner:
                 extra = before if self.delayed else context
-            x, after = _step_layer(layer, x, extra, state.cells[number])
+            x, after = _step_layer(layer, x, extra, state.cells[number], prepared[number])
             cells.append(after)
             if number == self.num_inner - 1:
-                context, weights = self.attention(x, memory)
+                context, weights = self.attention(x, memory, before=state.weights)
                 record_attention(weights[:, tf.newaxis])
+        weights = weights if self.attention.is_monotonic else state.weights
         output = x if len(self.layers) > self.num_inner else context
-        return output, AttentiveState(cells, tf.ensure_shape(context, state.context.shape))
+        return output, AttentiveState(cells, tf.ensure_shape(context, state.context.shape),
+                                      tf.ensure_shape(weights, state.weights.shape))
 
 
 def _factors(like: tf.Tensor, size: int, rate: float, training: bool) -> tf.Tensor | None:
@@ -155,15 +199,15 @@ def _factors(like: tf.Tensor, size: int, rate: float, training: bool) -> tf.Tens
     return tf.ensure_shape(tf.where(kept, tf.cast(keep_scale(rate), like.dtype), 0.0), [None, None, size])
 
 
-def _step_layer(layer: ResidualLayer, x: tf.Tensor, extra: tf.Tensor | None,
-                states: Sequence[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Advances a layer by one step; returns its output ``[batch, beam, hidden]`` and new states."""
-    direction, beams = layer.direction, tf.shape(x)[:2]
+def _step_layer(layer: ResidualLayer, x: tf.Tensor, extra: tf.Tensor | None, states: Sequence[tf.Tensor],
+                prepared: tuple[tf.Tensor, list[tf.Tensor]]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Advances a layer by one step; returns its output ``[batch, beam, output_size]`` and new states."""
+    direction, beams, (kernel, weights) = layer.direction, tf.shape(x)[:2], prepared
     joined = x if extra is None else tf.concat([x, extra], -1)
-    rows = direction.project(tf.reshape(joined, [-1, joined.shape[-1]]))
-    before = tuple(tf.reshape(state, [-1, layer.output_size]) for state in states)
-    after, _ = direction.cell.step(rows, before, direction.step_weights(x.dtype))
-    shape = tf.concat([beams, [layer.output_size]], 0)
-    new = [tf.ensure_shape(tf.reshape(part, shape), old.shape) for part, old in zip(after, states, strict=True)]
+    rows = direction.with_bias(tf.matmul(tf.reshape(joined, [-1, joined.shape[-1]]), kernel))
+    before = tuple(tf.reshape(state, [-1, size]) for state, size in zip(states, direction.state_sizes, strict=True))
+    after, _ = direction.step_cell().step(rows, before, weights)
+    new = [tf.ensure_shape(tf.reshape(part, tf.concat([beams, [size]], 0)), old.shape)
+           for part, old, size in zip(after, states, direction.state_sizes, strict=True)]
     y = tf.ensure_shape(tf.cast(new[0], x.dtype), [None, None, layer.output_size])
     return (y + x if layer.residual else y), new

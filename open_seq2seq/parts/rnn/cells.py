@@ -9,7 +9,7 @@ over all steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
@@ -41,17 +41,22 @@ class Cell(Protocol):
       name: name of the cell type in configs.
       gates: number of gates; the projected input has ``gates · hidden`` columns.
       num_states: 1, or 2 if there is an inner state besides the output.
-      saved: for each saved tensor, (columns / ``hidden``, whether it is FP32 instead of the compute dtype).
-      num_rows: number of ``rows`` in a ``StepGradient``, with ``hidden`` columns each.
+      num_rows: number of ``rows`` in a ``StepGradient``, with as many columns as the output.
       num_sums: number of ``sums`` in a ``StepGradient``, which are the gradients of the last weights.
     """
 
     name: str
     gates: int
     num_states: int
-    saved: Sequence[tuple[int, bool]]
     num_rows: int
     num_sums: int
+
+    def saved_sizes(self, sizes: Sequence[int]) -> list[tuple[int, bool]]:
+        """Returns (columns, whether it is FP32 instead of the compute dtype) for each tensor that ``step`` saves.
+
+        Args:
+          sizes: number of columns of each state.
+        """
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes one step.
@@ -93,12 +98,26 @@ def product(states: tf.Tensor, matrix: tf.Tensor, transpose: bool = False) -> tf
     return tf.cast(tf.matmul(tf.cast(states, matrix.dtype), matrix, transpose_b=transpose), tf.float32)
 
 
-def _all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+def all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     """Returns ``leftᵀ · right`` over all rows; the sum is accumulated in FP32 even in half precision."""
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 
-class Lstm:
+class UnitsCell:
+    """Base of cells whose saved tensors have multiples of ``hidden`` columns.
+
+    Attributes:
+      saved: for each saved tensor, (columns / ``hidden``, whether it is FP32 instead of the compute dtype).
+    """
+
+    saved: Sequence[tuple[int, bool]] = ()
+
+    def saved_sizes(self, sizes: Sequence[int]) -> list[tuple[int, bool]]:
+        """Returns the sizes of the saved tensors; see ``Cell``."""
+        return [(columns * sizes[-1], wide) for columns, wide in self.saved]
+
+
+class Lstm(UnitsCell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
     The gates are input, forget, output and cell. The weights are the recurrent matrix ``[hidden, 4 · hidden]``.
@@ -129,10 +148,10 @@ class Lstm:
         return StepGradient(dx, (product(dx, weights[0], True), d_inner * f))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
-        return (_all_steps(outputs_before, dx),)
+        return (all_steps(outputs_before, dx),)
 
 
-class Gru:
+class Gru(UnitsCell):
     """Gated recurrent unit whose reset gate is applied after the matrix product, as in cuDNN.
 
     See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 1. The gates are update, reset and candidate. The
@@ -176,10 +195,10 @@ class Gru:
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         hidden = outputs_before.shape[-1]
         du = tf.concat([dx[:, :2 * hidden], tf.cast(rows[0], dx.dtype)], -1)
-        return _all_steps(outputs_before, du), sum_over_rows(rows[0])
+        return all_steps(outputs_before, du), sum_over_rows(rows[0])
 
 
-class ClassicGru:
+class ClassicGru(UnitsCell):
     """Gated recurrent unit whose reset gate is applied to the state before the matrix product.
 
     See Cho et al. 2014, https://arxiv.org/abs/1406.1078, version 3; this is TensorFlow 1's ``GRUCell``. Each step has
@@ -215,11 +234,11 @@ class ClassicGru:
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
         hidden = outputs_before.shape[-1]
         reset = saved[0][:, hidden:]
-        return (_all_steps(outputs_before, dx[:, :2 * hidden]),
-                _all_steps(outputs_before * reset, dx[:, 2 * hidden:]))
+        return (all_steps(outputs_before, dx[:, :2 * hidden]),
+                all_steps(outputs_before * reset, dx[:, 2 * hidden:]))
 
 
-class LayerNormLstm:
+class LayerNormLstm(UnitsCell):
     """LSTM with layer normalisation of each gate's pre-activation and of the inner state (Ba et al. 2016, §3.1).
 
     As in TensorFlow 1's ``LayerNormBasicLSTMCell``, there are no biases, and the inner state that is passed on is the
@@ -235,12 +254,15 @@ class LayerNormLstm:
         z = tf.cast(x, tf.float32) + product(states[0], weights[0])
         return self._from_sums(z, states[1], weights[1], weights[2]), (z,)
 
-    def _from_sums(self, z: tf.Tensor, inner: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor) -> Tensors:
+    def _from_sums(self, z: tf.Tensor, inner: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor,
+                   factors: tf.Tensor | None = None) -> Tensors:
+        """Returns the new states for the sums ``z`` of products; ``factors`` multiply the candidate, if given."""
         hidden = inner.shape[-1]
         normed = [_normalised(part, self.epsilon) for part in tf.split(z, 4, axis=-1)]
         z = tf.concat(normed, -1) * scale[:4 * hidden] + offset[:4 * hidden]
         i, f, o = tf.split(tf.sigmoid(z[:, :3 * hidden]), 3, axis=-1)
-        inner = f * inner + i * tf.tanh(z[:, 3 * hidden:])
+        candidate = tf.tanh(z[:, 3 * hidden:])
+        inner = f * inner + i * (candidate if factors is None else candidate * factors)
         inner = _normalised(inner, self.epsilon) * scale[4 * hidden:] + offset[4 * hidden:]
         return o * tf.tanh(inner), inner
 
@@ -254,12 +276,9 @@ class LayerNormLstm:
         return StepGradient(dz, (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
 
     def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
-        return (_all_steps(outputs_before, dx),)
+        return (all_steps(outputs_before, dx),)
 
 
 def _normalised(x: tf.Tensor, epsilon: float) -> tf.Tensor:
     centered = x - tf.reduce_mean(x, -1, keepdims=True)
     return centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon)
-
-
-CELLS: dict[str, Any] = {cell.name: cell for cell in (Lstm(), Gru(), ClassicGru(), LayerNormLstm())}

@@ -6,18 +6,37 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from open_seq2seq.config.names import register
-from open_seq2seq.config.params import Param, check_params
+from open_seq2seq.config.params import FREE, Param, check_params
+from open_seq2seq.parts.rnn.factored import FactoredDirection, GroupedDirection
 from open_seq2seq.parts.rnn.layers import Direction, RecurrentLayer
+from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 
 _UNITS = Param(int, doc="Number of units.", minimum=1, maximum=10**6)
 _FORGET = Param(float, 1.0, "Initial bias of the forget gate, which is trained like all biases.")
+_PROJECTION = Param((int, type(None)), None, "Number of output channels; without it, num_units and no projection.",
+                    minimum=1, maximum=10**6)
+
+
+def weight_drop_params() -> dict[str, Any]:
+    """Returns the keep probabilities of weight drop and of recurrent dropout."""
+    return {name: Param(float, 1.0, doc, above=0.0, maximum=1.0) for name, doc in (
+        ("recurrent_keep_prob", "Keep probability of what an LSTM adds to its inner state at each step."),
+        ("input_weight_keep_prob", "Keep probability of the elements of the input's matrices (weight drop)."),
+        ("recurrent_weight_keep_prob", "Keep probability of the elements of the recurrent matrices (weight drop)."))}
+
+
+def weight_drop_rates(params: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the arguments of ``WeightDropDirection`` for the parameters of ``weight_drop_params``."""
+    return {"candidate_rate": 1.0 - params["recurrent_keep_prob"],
+            "input_weight_rate": 1.0 - params["input_weight_keep_prob"],
+            "recurrent_weight_rate": 1.0 - params["recurrent_weight_keep_prob"]}
 
 
 class CoreCell:
     """Base of the cells: the parameters of ``core_cell_params`` and the kind of layer that they make.
 
     Attributes:
-      kind: name of the cell in ``parts.rnn.cells.CELLS``.
+      kind: name of the cell in ``parts.rnn.lstm_variants.CELLS``.
       gate_bias: initial bias of the gates that keep the state, if ``core_cell_params`` has no ``forget_bias``.
     """
 
@@ -32,12 +51,28 @@ class CoreCell:
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         """Returns the specs of the optional parameters by name."""
-        return {}
+        return {"zoneout_prob": Param(float, 0.0, "Probability with which an element of a state keeps its value of the "
+                                      "step before (zoneout).", minimum=0.0, below=1.0)}
 
     @classmethod
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the specs of all parameters by name: (required, optional)."""
         return cls.get_required_params(), cls.get_optional_params()
+
+    @classmethod
+    def problems(cls, params: Mapping[str, Any], path: str) -> list[str]:
+        """Returns the problems in combinations of valid parameters, one sentence each."""
+        return []
+
+    @classmethod
+    def output_size(cls, params: Mapping[str, Any]) -> int:
+        """Returns the number of output channels."""
+        return params.get("num_proj") or params["num_units"]
+
+    @classmethod
+    def with_output_size(cls, params: Mapping[str, Any], size: int) -> dict[str, Any]:
+        """Returns the parameters of the same cell with another number of output channels."""
+        return {**params, "num_proj" if params.get("num_proj") else "num_units": size}
 
     @classmethod
     def layer(cls, params: Mapping[str, Any], input_size: int, initializer: Any = None,
@@ -50,35 +85,108 @@ class CoreCell:
           initializer: initialiser of the matrices.
           regularizer: regulariser of the matrices.
         """
-        return Direction(input_size, params["num_units"], cls.kind, initializer, regularizer,
-                         gate_bias=params.get("forget_bias", cls.gate_bias))
+        direction = cls._direction(params, input_size, initializer=initializer, regularizer=regularizer,
+                                   gate_bias=params.get("forget_bias", cls.gate_bias))
+        direction.zoneout_rate = params.get("zoneout_prob", 0.0)
+        return direction
+
+    @classmethod
+    def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
+        return Direction(input_size, params["num_units"], cls.kind, **kwargs)
 
     @classmethod
     def bidirectional_layer(cls, params: Mapping[str, Any], input_size: int, initializer: Any = None,
                             regularizer: Any = None) -> RecurrentLayer:
         """Returns a layer with ``num_units`` units in each direction; the arguments are those of ``layer``."""
-        return RecurrentLayer(input_size, params["num_units"], cls.kind, True, initializer, regularizer,
-                              gate_bias=params.get("forget_bias", cls.gate_bias))
+        return RecurrentLayer(
+            input_size, params["num_units"], cls.kind, bidirectional=True,
+            make_direction=lambda: cls.layer(params, input_size, initializer, regularizer))
 
 
-class LSTMCell(CoreCell):
-    """Long short-term memory without peepholes, ``tf.nn.rnn_cell.LSTMCell``."""
+class BasicLSTMCell(CoreCell):
+    """Long short-term memory, ``tf.nn.rnn_cell.BasicLSTMCell``."""
 
     kind = "lstm"
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return {"forget_bias": _FORGET}
+        return {**CoreCell.get_optional_params(), "forget_bias": _FORGET}
 
 
-class BasicLSTMCell(LSTMCell):
-    """The same as ``LSTMCell``, ``tf.nn.rnn_cell.BasicLSTMCell``."""
+class LSTMCell(BasicLSTMCell):
+    """Long short-term memory without peepholes, optionally with a projection, ``tf.nn.rnn_cell.LSTMCell``."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**BasicLSTMCell.get_optional_params(), "num_proj": _PROJECTION}
+
+    @classmethod
+    def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
+        return Direction(input_size, params["num_units"], **cls._kind_and_size(params), **kwargs)
+
+    @staticmethod
+    def _kind_and_size(params: Mapping[str, Any]) -> dict[str, Any]:
+        size = params.get("num_proj")
+        return {"cell_type": "projected_lstm" if size else "lstm", "output_size": size}
 
 
-class LayerNormBasicLSTMCell(LSTMCell):
+class GLSTMCell(LSTMCell):
+    """LSTM in groups (Kuchaiev and Ginsburg 2017), ``GLSTMCell`` of TensorFlow 1; see ``parts.rnn.factored``."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**LSTMCell.get_optional_params(),
+                "number_of_groups": Param(int, 1, "Number of groups; they divide the sizes of input, units and output.",
+                                          minimum=1, maximum=10**6)}
+
+    @classmethod
+    def problems(cls, params: Mapping[str, Any], path: str) -> list[str]:
+        groups = params["number_of_groups"]
+        return [f"'{path}/{name}' must be a multiple of number_of_groups ({groups}), got {params[name]}."
+                for name in ("num_units", "num_proj") if params[name] and params[name] % groups]
+
+    @classmethod
+    def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
+        return GroupedDirection(input_size, params["num_units"], params["number_of_groups"],
+                                **cls._kind_and_size(params), **kwargs)
+
+
+class FLSTMCell(LSTMCell):
+    """LSTM with factorised matrices (Kuchaiev and Ginsburg 2017); see ``parts.rnn.factored``."""
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {**LSTMCell.get_required_params(),
+                "fact_size": Param(int, doc="Number of channels between the two matrices.", minimum=1, maximum=10**6)}
+
+    @classmethod
+    def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
+        return FactoredDirection(input_size, params["num_units"], params["fact_size"], **cls._kind_and_size(params),
+                                 **kwargs)
+
+
+class BasicSLSTMCell(BasicLSTMCell):
+    """LSTM whose gates depend on the input alone, so that a step has no matrix product."""
+
+    kind = "input_lstm"
+
+
+class LayerNormBasicLSTMCell(BasicLSTMCell):
     """LSTM with layer normalisation, ``LayerNormBasicLSTMCell`` of TensorFlow 1."""
 
     kind = "layernorm_lstm"
+
+
+class WeightDropLayerNormBasicLSTMCell(LayerNormBasicLSTMCell):
+    """LSTM with layer normalisation, weight drop and recurrent dropout; see ``parts.rnn.weight_drop``."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {**LayerNormBasicLSTMCell.get_optional_params(), **weight_drop_params()}
+
+    @classmethod
+    def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
+        return WeightDropDirection(input_size, params["num_units"], cls.kind, **kwargs, **weight_drop_rates(params))
 
 
 class GRUCell(CoreCell):
@@ -101,25 +209,38 @@ class CudnnCompatibleGRUCell(CoreCell):
 
 
 _PLACES = {"nn.rnn_cell": (LSTMCell, BasicLSTMCell, GRUCell),
-           "contrib.rnn": (LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell),
+           "contrib.rnn": (LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, GLSTMCell),
            "contrib.cudnn_rnn": (CudnnCompatibleLSTMCell, CudnnCompatibleGRUCell)}
 
 
 def _names() -> dict[str, type[CoreCell]]:
-    cells = {cell.__name__: cell for cells in _PLACES.values() for cell in cells}
+    own = (FLSTMCell, BasicSLSTMCell, WeightDropLayerNormBasicLSTMCell)
+    cells = {cell.__name__: cell for cells in (*_PLACES.values(), own) for cell in cells}
     return {**cells, **{f"tf.{place}.{cell.__name__}": cell for place, cells in _PLACES.items() for cell in cells}}
 
 
 register("cell", _names, base=CoreCell)
 
 
+def old_layer_params() -> dict[str, Any]:
+    """Returns the parameters of recurrent layers that configs for the TensorFlow 1 toolkit contain."""
+    old = "Accepted for old configs; has no effect"
+    return {name: Param(kind, default, f"{old}{reason}.", on_change=FREE) for name, kind, default, reason in (
+        ("time_major", bool, False, ", because the layout does not change the results"),
+        ("use_swap_memory", bool, False, ", because the loop keeps little in memory"),
+        ("proj_size", (int, type(None)), None, "; core_cell_params may have num_proj"),
+        ("num_groups", (int, type(None)), None, "; core_cell_params of GLSTMCell have number_of_groups"))}
+
+
 def core_cell_params() -> dict[str, Any]:
     """Returns the required parameters ``core_cell`` and ``core_cell_params`` of recurrent encoders and decoders."""
     return {
         "core_cell": Param((type, str), doc="Cell: LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, "
+                           "WeightDropLayerNormBasicLSTMCell, GLSTMCell, FLSTMCell, BasicSLSTMCell, "
                            "CudnnCompatibleLSTMCell or CudnnCompatibleGRUCell, also with the prefixes of TensorFlow 1, "
                            "as in tf.nn.rnn_cell.LSTMCell.", names="cell"),
-        "core_cell_params": Param(dict, doc="Arguments of the cell: num_units, and for LSTMs optionally forget_bias."),
+        "core_cell_params": Param(dict, doc="Arguments of the cell: num_units, and those described under Recurrent "
+                                  "networks in the guide to translation."),
     }
 
 
@@ -133,5 +254,6 @@ def checked_cell_params(params: Mapping[str, Any], path: str) -> tuple[dict[str,
     Returns:
       The cell's parameters with defaults filled in, and the problems found, one sentence each.
     """
-    required, optional = params["core_cell"].declared_params()
-    return check_params(params["core_cell_params"], required, optional, f"{path}/core_cell_params")
+    cell, path = params["core_cell"], f"{path}/core_cell_params"
+    checked, problems = check_params(params["core_cell_params"], *cell.declared_params(), path)
+    return checked, problems or cell.problems(checked, path)

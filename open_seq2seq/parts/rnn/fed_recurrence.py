@@ -15,6 +15,7 @@ import tensorflow as tf
 from open_seq2seq.parts.dense import sum_over_rows, times_matrix
 from open_seq2seq.parts.rnn.attention import additive_gradient, masked_softmax
 from open_seq2seq.parts.rnn.cells import Cell, product
+from open_seq2seq.parts.rnn.monotonic import monotonic_weights
 from open_seq2seq.parts.rnn.recurrence import step_array, turns
 
 
@@ -26,13 +27,15 @@ class FedLayer(NamedTuple):
       residual: whether to add the input to the output; always False for the first layer.
       keep_input: dropout factors of the input (for the first layer, of the context), ``[time, batch, channels]``, or
         None.
-      keep_output: dropout factors of the output, ``[time, batch, hidden]``, or None.
+      keep_output: dropout factors of the output, ``[time, batch, output]``, or None.
+      masks: what the cell wants behind the projected input, ``[time, batch, columns]``, or None.
     """
 
     cell: Cell
     residual: bool
     keep_input: tf.Tensor | None
     keep_output: tf.Tensor | None
+    masks: tf.Tensor | None
 
 
 class FedWeights(NamedTuple):
@@ -42,11 +45,13 @@ class FedWeights(NamedTuple):
       x: the projected input of the first layer without the context, ``[time, batch, columns]``.
       keys: ``[batch, source, units]``.
       values: ``[batch, source, memory_size]``.
-      attention: of additive attention the query's matrix ``[hidden, units]``, its bias and the score vector
+      attention: of additive attention the query's matrix ``[output, units]``, its bias and the score vector
         ``[units]``; otherwise empty.
       kernels: for each layer, the matrix of its input; of the first layer, the rows that the context is multiplied by.
       biases: for each layer but the first, the bias ``[columns]``.
       cells: for each layer, the weights of its cell.
+      states: for each layer, the initial states of its cell, ``[batch, size]`` FP32, the output first.
+      score_bias: of monotonic attention, what is added to all scores, ``[]`` FP32; otherwise empty.
     """
 
     x: tf.Tensor
@@ -56,13 +61,15 @@ class FedWeights(NamedTuple):
     kernels: tuple[tf.Tensor, ...]
     biases: tuple[tf.Tensor, ...]
     cells: tuple[tuple[tf.Tensor, ...], ...]
+    states: tuple[tuple[tf.Tensor, ...], ...]
+    score_bias: tuple[tf.Tensor, ...]
 
 
 class _Kept(NamedTuple):
     """What the forward pass keeps: histories begin with the initial value.
 
     Attributes:
-      states: for each layer, the histories of its states, ``[time + 1, batch, hidden]``.
+      states: for each layer, the histories of its states, ``[time + 1, batch, size]``.
       saved: for each layer, the tensors that its cell saves, ``[time, batch, …]``.
       contexts: ``[time + 1, batch, memory_size]``.
       weights: attention weights ``[time, batch, source]`` FP32.
@@ -75,19 +82,20 @@ class _Kept(NamedTuple):
 
 
 def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, held: tf.Tensor,
-                   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Runs the layers over time; all initial states and the first context are zeros.
+                   noise: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Runs the layers over time; the first context is zeros.
 
     Args:
       layers: the layers; the output of the last is the query.
       weights: the weights.
       held: boolean ``[batch, source]``, False at padding.
+      noise: what is added to the scores of monotonic attention, ``[time, batch, source]`` FP32, or None.
 
     Returns:
-      (outputs of the last layer ``[time, batch, hidden]`` and contexts ``[time, batch, memory_size]`` in the compute
+      (outputs of the last layer ``[time, batch, output]`` and contexts ``[time, batch, memory_size]`` in the compute
       dtype; attention weights ``[time, batch, source]`` FP32, which have no gradient).
     """
-    loop = _Loop(layers, held)
+    loop = _Loop(layers, held, noise)
 
     @tf.custom_gradient
     def run(*flat: tf.Tensor) -> Any:
@@ -118,49 +126,48 @@ def _flat(tensor: tf.Tensor) -> tf.Tensor:
 class _Loop:
     """Forward and backward pass of ``fed_recurrence``."""
 
-    def __init__(self, layers: Sequence[FedLayer], held: tf.Tensor) -> None:
-        self.layers, self.held = layers, held
+    def __init__(self, layers: Sequence[FedLayer], held: tf.Tensor, noise: tf.Tensor | None) -> None:
+        self.layers, self.held, self._noise = layers, held, noise
 
     def forward(self, given: FedWeights) -> _Kept:
         """Returns what the backward pass needs."""
         steps, batch, dtype = tf.shape(given.x)[0], tf.shape(given.x)[1], given.x.dtype
         rows, size = given.x.shape[1], given.values.shape[-1]
-        states, histories, saved = [], [], []
-        for layer, cell_weights in zip(self.layers, given.cells, strict=True):
-            hidden = cell_weights[0].shape[0]
-            states.append(tuple(tf.zeros([batch, hidden]) for _ in range(layer.cell.num_states)))
+        histories, saved = [], []
+        for layer, states in zip(self.layers, given.states, strict=True):
             types = (dtype, tf.float32)[:layer.cell.num_states]
-            histories.append(tuple(step_array(kind, steps + 1, [rows, hidden]).write(0, tf.cast(state, kind))
-                                   for kind, state in zip(types, states[-1], strict=True)))
-            saved.append(tuple(step_array(tf.float32 if wide else dtype, steps, [rows, columns * hidden])
-                               for columns, wide in layer.cell.saved))
+            histories.append(tuple(step_array(kind, steps + 1, [rows, state.shape[-1]]).write(0, tf.cast(state, kind))
+                                   for kind, state in zip(types, states, strict=True)))
+            saved.append(tuple(step_array(tf.float32 if wide else dtype, steps, [rows, columns])
+                               for columns, wide in layer.cell.saved_sizes([state.shape[-1] for state in states])))
         context = tf.zeros([batch, size], dtype)
         arrays = _Kept(tuple(histories), tuple(saved), step_array(dtype, steps + 1, [rows, size]).write(0, context),
                        step_array(tf.float32, steps, [rows, None]))
 
         def body(step: tf.Tensor, carried: Any) -> Any:
-            states, context, arrays = carried
+            states, context, weights, arrays = carried
             new, kept, query = self._advance(given, step, states, context)
-            context, weights = self._attend(given, query)
+            context, weights = self._attend(given, query, weights, step)
             histories = tuple(tuple(array.write(step + 1, tf.cast(state, array.dtype))
                                     for array, state in zip(history, now, strict=True))
                               for history, now in zip(arrays.states, new, strict=True))
             saved = tuple(tuple(array.write(step, value) for array, value in zip(old, now, strict=True))
                           for old, now in zip(arrays.saved, kept, strict=True))
-            return new, context, _Kept(histories, saved, arrays.contexts.write(step + 1, context),
-                                       arrays.weights.write(step, weights))
+            return new, context, weights, _Kept(histories, saved, arrays.contexts.write(step + 1, context),
+                                                arrays.weights.write(step, weights))
 
-        _, _, arrays = turns(steps, body, (tuple(states), context, arrays))
+        *_, arrays = turns(steps, body, (given.states, context, self.first_weights(given), arrays))
         return _Kept(*(tf.nest.map_structure(lambda array: array.stack(), part) for part in arrays))
 
     def _advance(self, given: FedWeights, step: tf.Tensor, states: Any, context: tf.Tensor) -> Any:
-        """Returns (new states, saved tensors, query ``[batch, hidden]``) of one step."""
+        """Returns (new states, saved tensors, query ``[batch, output]``) of one step."""
         new, kept, dtype = [], [], given.x.dtype
         y = context
         for number, layer in enumerate(self.layers):
             x = _times(y, _at(layer.keep_input, step))
             z = tf.matmul(x, given.kernels[number])
             z += given.x[step] if number == 0 else tf.cast(given.biases[number - 1], dtype)
+            z = z if layer.masks is None else tf.concat([z, layer.masks[step]], -1)
             after, saved = layer.cell.step(z, states[number], given.cells[number])
             y = tf.cast(after[0], dtype)
             y = _times(y + x if layer.residual else y, _at(layer.keep_output, step))
@@ -168,16 +175,29 @@ class _Loop:
             kept.append(saved)
         return tuple(new), tuple(kept), y
 
-    def _attend(self, given: FedWeights, query: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def first_weights(self, given: FedWeights) -> tf.Tensor:
+        """Returns the attention weights before the first step: at the first place of the source."""
+        return tf.one_hot(tf.zeros([tf.shape(given.keys)[0]], tf.int32), tf.shape(given.keys)[1])
+
+    def _attend(self, given: FedWeights, query: tf.Tensor, before: tf.Tensor,
+                step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         query = self._projected(given, query)
         if given.attention:
             inside = tf.tanh(query[:, tf.newaxis] + given.keys)
             scores = times_matrix(inside, tf.cast(given.attention[2], query.dtype)[:, tf.newaxis])[..., 0]
         else:
             scores = tf.matmul(given.keys, query[:, :, tf.newaxis])[..., 0]
-        weights = masked_softmax(tf.cast(scores, tf.float32), self.held)
+        if given.score_bias:
+            weights = monotonic_weights(self.shifted(given, tf.cast(scores, tf.float32), step), before, self.held)
+        else:
+            weights = masked_softmax(tf.cast(scores, tf.float32), self.held)
         context = tf.matmul(tf.cast(weights, query.dtype)[:, tf.newaxis], given.values)[:, 0]
         return context, weights
+
+    def shifted(self, given: FedWeights, scores: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        """Returns the scores ``[batch, source]`` FP32 of monotonic attention, with bias and noise."""
+        scores += given.score_bias[0]
+        return scores if self._noise is None else scores + self._noise[step]
 
     @staticmethod
     def _projected(given: FedWeights, queries: tf.Tensor) -> tf.Tensor:
@@ -201,7 +221,7 @@ class _Loop:
         """Returns the gradients."""
         inputs, outputs = self.inputs_and_outputs(kept, given.x.dtype)
         queries = self._projected(given, outputs[-1])
-        found = _Backward(self, given, kept, queries, d_outputs, d_contexts).run()
+        d_states, found = _Backward(self, given, kept, queries, d_outputs, d_contexts).run()
         weights = tf.transpose(tf.cast(kept.weights, given.x.dtype), [1, 2, 0])
         d_values = tf.matmul(weights, tf.transpose(found.contexts, [1, 0, 2]))
         d_keys = tf.cast(found.keys, given.x.dtype)
@@ -211,23 +231,24 @@ class _Loop:
             attention = (tf.matmul(_flat(outputs[-1]), flat, transpose_a=True), sum_over_rows(flat), found.vector)
         else:
             d_keys = tf.matmul(tf.transpose(found.scores, [1, 2, 0]), tf.transpose(queries, [1, 0, 2]))
-        kernels = tuple(tf.matmul(_flat(x), _flat(dz), transpose_a=True)
-                        for x, dz in zip(inputs, found.sums, strict=True))
+        sums = [dz[..., :kernel.shape[1]] for dz, kernel in zip(found.sums, given.kernels, strict=True)]
+        kernels = tuple(tf.matmul(_flat(x), _flat(dz), transpose_a=True) for x, dz in zip(inputs, sums, strict=True))
         cells = []
         for number, layer in enumerate(self.layers):
             cells.append((*layer.cell.weight_gradients(
                 _flat(kept.states[number][0][:-1]), _flat(found.sums[number]),
                 tuple(_flat(rows) for rows in found.rows[number]),
                 tuple(_flat(saved) for saved in kept.saved[number])), *found.vectors[number]))
-        return FedWeights(found.sums[0], d_keys, d_values, attention, kernels,
-                          tuple(sum_over_rows(_flat(dz)) for dz in found.sums[1:]), tuple(cells))
+        return FedWeights(sums[0], d_keys, d_values, attention, kernels,
+                          tuple(sum_over_rows(_flat(dz)) for dz in sums[1:]), tuple(cells), d_states,
+                          found.score_bias)
 
 
 class _Found(NamedTuple):
     """Gradients of all steps.
 
     Attributes:
-      sums: for each layer, of the sums inside the gates, ``[time, batch, columns]``.
+      sums: for each layer, of the sums inside the gates and of the masks (zeros), ``[time, batch, columns]``.
       rows: for each layer, the ``rows`` of ``cells.StepGradient``.
       contexts: ``[time, batch, memory_size]``.
       queries: of the projected queries, ``[time, batch, units]``.
@@ -235,6 +256,7 @@ class _Found(NamedTuple):
       keys: of additive attention, ``[batch, source, units]`` FP32.
       vector: of additive attention's score vector, ``[units]`` FP32.
       vectors: for each layer, the ``sums`` of ``cells.StepGradient``.
+      score_bias: of monotonic attention, ``[]`` FP32; otherwise empty.
     """
 
     sums: Any
@@ -245,6 +267,7 @@ class _Found(NamedTuple):
     keys: Any
     vector: Any
     vectors: Any
+    score_bias: Any
 
 
 class _Backward:
@@ -253,40 +276,48 @@ class _Backward:
     def __init__(self, loop: _Loop, given: FedWeights, kept: _Kept, queries: tf.Tensor, d_outputs: tf.Tensor,
                  d_contexts: tf.Tensor) -> None:
         self.loop, self.given, self.kept, self.queries = loop, given, kept, queries
-        self.d_outputs, self.d_contexts = d_outputs, d_contexts
+        self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, loop.first_weights(given)
 
-    def run(self) -> _Found:
+    def run(self) -> tuple[Any, _Found]:
+        """Returns the gradients of the initial states, and all others."""
         steps = tf.shape(self.given.x)[0]
 
         def body(turn: tf.Tensor, carried: Any) -> Any:
             return self._step(steps - 1 - turn, *carried)
 
-        d_states = tuple(tuple(tf.zeros(tf.shape(history[0]), tf.float32) for history in states)
-                         for states in self.kept.states)
+        d_states = tf.nest.map_structure(tf.zeros_like, self.given.states)
         d_context = tf.zeros(tf.shape(self.kept.contexts[0]), tf.float32)
-        _, _, found = turns(steps, body, (d_states, d_context, self._nothing(steps)))
+        # Only with monotonic attention do the weights of a step affect the next one.
+        d_weights = tf.zeros_like(self.first) if self.given.score_bias else tf.zeros([0])
+        d_states, *_, found = turns(steps, body, (d_states, d_context, d_weights, self._nothing(steps)))
         stacked = (tf.nest.map_structure(lambda array: array.stack(), part) for part in found[:5])
-        return _Found(*stacked, *found[5:])
+        return d_states, _Found(*stacked, *found[5:])
 
     def _nothing(self, steps: tf.Tensor) -> _Found:
         """Returns empty arrays and zeros."""
         given, dtype, rows = self.given, self.given.x.dtype, self.given.x.shape[1]
         sums, by_row, vectors = [], [], []
-        for layer, weights in zip(self.loop.layers, given.cells, strict=True):
-            hidden = weights[0].shape[0]
-            sums.append(step_array(dtype, steps, [rows, layer.cell.gates * hidden]))
-            by_row.append(tuple(step_array(dtype, steps, [rows, hidden]) for _ in range(layer.cell.num_rows)))
+        for layer, weights, states, kernel in zip(self.loop.layers, given.cells, given.states, given.kernels,
+                                                  strict=True):
+            columns = kernel.shape[1] + (0 if layer.masks is None else layer.masks.shape[-1])
+            sums.append(step_array(dtype, steps, [rows, columns]))
+            by_row.append(tuple(step_array(dtype, steps, [rows, states[0].shape[-1]])
+                                for _ in range(layer.cell.num_rows)))
             vectors.append(tuple(tf.zeros_like(weight) for weight in weights[len(weights) - layer.cell.num_sums:]))
         units = given.keys.shape[-1]
         return _Found(tuple(sums), tuple(by_row), step_array(dtype, steps, [rows, given.values.shape[-1]]),
                       step_array(dtype, steps, [rows, units]), step_array(dtype, steps, [rows, None]),
                       tf.zeros(tf.shape(given.keys) if given.attention else [0, 0, 0]),
-                      tf.zeros([units if given.attention else 0]), tuple(vectors))
+                      tf.zeros([units if given.attention else 0]), tuple(vectors),
+                      tuple(tf.zeros([]) for _ in given.score_bias))
 
-    def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, found: _Found) -> Any:
+    def _step(self, step: tf.Tensor, d_states: Any, d_context: tf.Tensor, d_weights: tf.Tensor, found: _Found) -> Any:
         dtype = self.given.x.dtype
         d_context = d_context + tf.cast(self.d_contexts[step], tf.float32)
-        d_query, d_scores, d_keys, d_vector = self._through_attention(step, tf.cast(d_context, dtype))
+        d_scores, d_weights = self._through_weights(step, tf.cast(d_context, dtype), d_weights)
+        found = found._replace(score_bias=tuple(bias + tf.reduce_sum(d_scores) for bias in found.score_bias))
+        d_scores = tf.cast(d_scores, dtype)
+        d_query, d_keys, d_vector = self._through_scores(step, d_scores)
         found = found._replace(contexts=found.contexts.write(step, tf.cast(d_context, dtype)),
                                queries=found.queries.write(step, d_query), scores=found.scores.write(step, d_scores))
         dy = tf.cast(self.d_outputs[step], tf.float32)
@@ -295,21 +326,41 @@ class _Backward:
             dy += product(d_query, self.given.attention[0], True)
         else:
             dy += tf.cast(d_query, tf.float32)
-        return self._through_layers(step, dy, d_states, found)
+        d_states, d_context, found = self._through_layers(step, dy, d_states, found)
+        return d_states, d_context, d_weights, found
 
-    def _through_attention(self, step: tf.Tensor, d_context: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns the gradients of the projected query, the scores, the keys and the score vector."""
-        given, dtype = self.given, d_context.dtype
-        weights = self.kept.weights[step]
-        d_weights = tf.cast(tf.matmul(given.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
-        mean = tf.reduce_sum(weights * d_weights, -1, keepdims=True)
-        d_scores = tf.cast(weights * (d_weights - mean), dtype)
+    def _through_weights(self, step: tf.Tensor, d_context: tf.Tensor,
+                         d_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the gradients of the scores and of the weights of the step before, FP32."""
+        given = self.given
+        own = tf.cast(tf.matmul(given.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
+        if not given.score_bias:
+            weights = self.kept.weights[step]
+            return weights * (own - tf.reduce_sum(weights * own, -1, keepdims=True)), d_weights
+        before = tf.cond(step > 0, lambda: self.kept.weights[step - 1], lambda: self.first)
+        sources = [self.loop.shifted(given, self._scores(step), step), tf.ensure_shape(before, self.first.shape)]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            weights = monotonic_weights(*sources, self.loop.held)
+        d_scores, d_before = tape.gradient(weights, sources, own + d_weights)
+        return d_scores, d_before
+
+    def _scores(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of a step, ``[batch, source]`` FP32, computed again."""
+        given, query = self.given, self.queries[step]
         if not given.attention:
-            d_query = tf.matmul(d_scores[:, tf.newaxis], given.keys)[:, 0]
-            return d_query, d_scores, tf.zeros([0, 0, 0]), tf.zeros([0])
+            return tf.cast(tf.matmul(given.keys, query[:, :, tf.newaxis])[..., 0], tf.float32)
+        column = tf.cast(given.attention[2], query.dtype)[:, tf.newaxis]
+        return tf.cast(times_matrix(tf.tanh(query[:, tf.newaxis] + given.keys), column)[..., 0], tf.float32)
+
+    def _through_scores(self, step: tf.Tensor, d_scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns the gradients of the projected query, the keys and the score vector."""
+        given = self.given
+        if not given.attention:
+            return tf.matmul(d_scores[:, tf.newaxis], given.keys)[:, 0], tf.zeros([0, 0, 0]), tf.zeros([0])
         squashed = tf.tanh(self.queries[step][:, tf.newaxis] + given.keys)
-        d_query, d_keys, d_vector = additive_gradient(squashed, tf.cast(given.attention[2], dtype), d_scores)
-        return d_query, d_scores, tf.cast(d_keys, tf.float32), d_vector
+        d_query, d_keys, d_vector = additive_gradient(squashed, tf.cast(given.attention[2], d_scores.dtype), d_scores)
+        return d_query, tf.cast(d_keys, tf.float32), d_vector
 
     def _through_layers(self, step: tf.Tensor, dy: tf.Tensor, d_states: Any, found: _Found) -> Any:
         given, kept, dtype = self.given, self.kept, self.given.x.dtype
@@ -326,6 +377,6 @@ class _Backward:
             by_row[number] = tuple(array.write(step, tf.cast(value, dtype))
                                    for array, value in zip(by_row[number], one.rows, strict=True))
             vectors[number] = tuple(a + b for a, b in zip(vectors[number], one.sums, strict=True))
-            dx = product(one.x, given.kernels[number], True)
+            dx = product(one.x[:, :given.kernels[number].shape[1]], given.kernels[number], True)
             dy = _times(dx + dy if layer.residual else dx, _at(layer.keep_input, step))
         return tuple(before), dy, found._replace(sums=tuple(sums), rows=tuple(by_row), vectors=tuple(vectors))

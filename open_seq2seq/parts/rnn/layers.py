@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,9 +11,11 @@ from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.precision import cast_weight
-from open_seq2seq.parts.rnn.cells import CELLS, Cell
+from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.rnn.cudnn import cudnn_outputs, cudnn_serves
+from open_seq2seq.parts.rnn.lstm_variants import CELLS
 from open_seq2seq.parts.rnn.recurrence import recurrence
+from open_seq2seq.parts.rnn.zoneout import Zoneout
 
 
 @tf.custom_gradient
@@ -52,27 +54,28 @@ class Direction(Module):
     Args:
       input_size: number of input channels.
       hidden_size: number of units.
-      cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru`` or ``layernorm_lstm``.
+      cell_type: ``lstm``, ``gru`` (reset after the product, as in cuDNN), ``classic_gru``, ``layernorm_lstm``,
+        ``projected_lstm``, or ``input_lstm`` (gates that depend on the input alone).
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: whether to use cuDNN if it supports the cell; the weights are the same.
       gate_bias: initial bias of an LSTM's forget gate or of a GRU's update and reset gates; by default 1 and 0.
+      output_size: number of output channels of ``projected_lstm``; by default, and for other cells, ``hidden_size``.
+
+    Attributes:
+      state_sizes: number of columns of each state; the first is the output's.
+      zoneout_rate: see ``zoneout.Zoneout``; 0 by default.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
-                 regularizer: Any = None, use_cudnn: bool = True, gate_bias: float | None = None) -> None:
+                 regularizer: Any = None, use_cudnn: bool = True, gate_bias: float | None = None,
+                 output_size: int | None = None) -> None:
         super().__init__(name="direction")
         self.cell: Cell = CELLS[cell_type]
-        self.hidden_size = hidden_size
-        self.use_cudnn = use_cudnn
-        columns = self.cell.gates * hidden_size
-        self.kernel = self.weight([input_size, columns], initializer, regularizer=regularizer)
-        self.recurrent_kernel = self.weight(
-            [hidden_size, columns - hidden_size if cell_type == "classic_gru" else columns], initializer,
-            regularizer=regularizer)
-        if cell_type == "classic_gru":
-            self.candidate_kernel = self.weight([hidden_size, hidden_size], initializer, regularizer=regularizer)
-
+        self.hidden_size, self.output_size = hidden_size, output_size or hidden_size
+        self.state_sizes = [self.output_size, hidden_size][:self.cell.num_states]
+        self.use_cudnn, self.zoneout_rate = use_cudnn, 0.0
+        self._make_matrices(input_size, initializer, regularizer)
         is_lstm = self.cell.num_states == 2
         opened = float(is_lstm) if gate_bias is None else gate_bias
 
@@ -86,13 +89,34 @@ class Direction(Module):
             self.scale = self.weight([5 * hidden_size], "ones")
             self.offset = self.weight([5 * hidden_size], start)
         else:
-            self.bias = self.weight([columns], start)
+            self.bias = self.weight([self.columns], start)
         if cell_type == "gru":
             self.recurrent_bias = self.weight([hidden_size], "zeros")
 
+    @property
+    def columns(self) -> int:
+        """Number of columns of the projected input."""
+        return self.cell.gates * self.hidden_size
+
+    def _make_matrices(self, input_size: int, initializer: Any, regularizer: Any) -> None:
+        columns, hidden, name = self.columns, self.hidden_size, self.cell.name
+        self.kernel = self.weight([input_size, columns], initializer, regularizer=regularizer)
+        if name != "input_lstm":
+            self.recurrent_kernel = self.weight(
+                [self.output_size, columns - hidden if name == "classic_gru" else columns], initializer,
+                regularizer=regularizer)
+        if name == "classic_gru":
+            self.candidate_kernel = self.weight([hidden, hidden], initializer, regularizer=regularizer)
+        elif name == "projected_lstm":
+            self.projection = self.weight([hidden, self.output_size], initializer, regularizer=regularizer)
+
+    def input_kernel(self, dtype: tf.DType, training: bool = False) -> tf.Tensor:
+        """Returns the matrix of the input, ``[input, gates · hidden]``, in ``dtype``."""
+        return cast_weight(self.kernel, dtype)
+
     def project(self, rows: tf.Tensor) -> tf.Tensor:
         """Projects inputs ``[rows, input]`` to ``[rows, gates · hidden]``, including the bias, in the compute dtype."""
-        return self.with_bias(tf.matmul(rows, cast_weight(self.kernel, rows.dtype)))
+        return self.with_bias(tf.matmul(rows, self.input_kernel(rows.dtype)))
 
     def with_bias(self, projected: tf.Tensor) -> tf.Tensor:
         """Adds the bias, if the cell has one, to products ``[rows, gates · hidden]``."""
@@ -103,51 +127,89 @@ class Direction(Module):
     def bias_or_zeros(self) -> tf.Tensor:
         """Returns the bias ``[gates · hidden]`` FP32, zeros if the cell has none."""
         if self.cell.name == "layernorm_lstm":
-            return tf.zeros([self.cell.gates * self.hidden_size])
+            return tf.zeros([self.columns])
         return tf.convert_to_tensor(self.bias)
 
-    def step_weights(self, dtype: tf.DType) -> list[tf.Tensor]:
+    def step_weights(self, dtype: tf.DType, training: bool = False) -> list[tf.Tensor]:
         """Returns the weights for ``Cell.step``: matrices in ``dtype``, the others in FP32."""
+        if self.cell.name == "input_lstm":
+            return []
         weights = [cast_weight(self.recurrent_kernel, dtype)]
         if self.cell.name == "classic_gru":
             weights.append(cast_weight(self.candidate_kernel, dtype))
+        elif self.cell.name == "projected_lstm":
+            weights.append(cast_weight(self.projection, dtype))
         elif self.cell.name == "gru":
             weights.append(tf.convert_to_tensor(self.recurrent_bias))
         elif self.cell.name == "layernorm_lstm":
             weights += [tf.convert_to_tensor(self.scale), tf.convert_to_tensor(self.offset)]
         return weights
 
-    def initial_states(self, batch: tf.Tensor) -> list[tf.Tensor]:
-        """Returns zeros for each state of the cell, ``[batch, hidden]`` FP32."""
-        return [tf.zeros([batch, self.hidden_size]) for _ in range(self.cell.num_states)]
+    def cell_and_masks(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        """Returns the cell for ``recurrence``, and what its projected input has behind the projection, if anything.
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None) -> list[tf.Tensor]:
+        Args:
+          like: ``[time, batch, …]`` in the compute dtype.
+          training: whether to apply the cell's own dropout and zoneout.
+
+        Returns:
+          (cell, ``[time, batch, columns]`` without gradient or None).
+        """
+        cell, masks = self.own_cell(like, training)
+        if not self.zoneout_rate:
+            return cell, masks
+        cell = Zoneout(cell, self.zoneout_rate, self.state_sizes, training)
+        if training:
+            masks = cell.masks(like) if masks is None else tf.concat([masks, cell.masks(like)], -1)
+        return cell, masks
+
+    def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        """Returns what ``cell_and_masks`` returns, without zoneout; for subclasses whose cells have masks."""
+        return self.cell, None
+
+    def step_cell(self) -> Cell:
+        """Returns the cell for single steps, without random numbers."""
+        return Zoneout(self.cell, self.zoneout_rate, self.state_sizes, False) if self.zoneout_rate else self.cell
+
+    def initial_states(self, batch: tf.Tensor) -> list[tf.Tensor]:
+        """Returns zeros for each state of the cell, ``[batch, size]`` FP32."""
+        return [tf.zeros([batch, size]) for size in self.state_sizes]
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, states: Sequence[tf.Tensor] | None = None,
+                 training: bool = False) -> list[tf.Tensor]:
         """Runs the cell over time; see ``recurrence`` for the result.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` in steps.
-          states: initial states of the cell, ``[batch, hidden]`` FP32 each, the output first; zeros by default.
+          states: initial states of the cell, ``[batch, size]`` FP32 each, the output first; zeros by default.
+          training: whether to apply the cell's own dropout and zoneout.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
         # cuDNN returns only the outputs of all steps, which are all states of a GRU but not of an LSTM.
-        if self.use_cudnn and self.cell.num_states == 1 and cudnn_serves(self.cell):
+        if self._uses_cudnn(training) and self.cell.num_states == 1:
             return [cudnn_outputs(self, x, lengths, states)]
-        columns = self.cell.gates * self.hidden_size
-        projected = self.project(tf.reshape(x, [-1, x.shape[-1]]))
-        projected = tf.reshape(projected, tf.concat([tf.shape(x)[:2], [columns]], 0))
-        return recurrence(self.cell, projected, states, self.step_weights(x.dtype))
+        rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.input_kernel(x.dtype, training)))
+        projected = tf.reshape(rows, tf.concat([tf.shape(x)[:2], [self.columns]], 0))
+        cell, masks = self.cell_and_masks(x, training)
+        projected = projected if masks is None else tf.concat([projected, masks], -1)
+        return recurrence(cell, projected, states, self.step_weights(x.dtype, training))
 
-    def outputs(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs ``[time, batch, hidden]`` alone, which cuDNN computes for LSTMs too.
+    def _uses_cudnn(self, training: bool) -> bool:
+        """Returns whether cuDNN computes what this layer computes."""
+        return self.use_cudnn and not self.zoneout_rate and cudnn_serves(self.cell)
+
+    def outputs(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the outputs ``[time, batch, output_size]`` alone, which cuDNN computes for LSTMs too.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` in steps; the caller masks the outputs after an example's end.
+          training: whether to apply the cell's own dropout and zoneout.
         """
-        if self.use_cudnn and cudnn_serves(self.cell):
+        if self._uses_cudnn(training):
             return cudnn_outputs(self, x, lengths, self.initial_states(tf.shape(x)[1]))
-        return self(x, lengths)[0]
+        return self(x, lengths, training=training)[0]
 
 
 class RecurrentLayer(Module):
@@ -161,33 +223,76 @@ class RecurrentLayer(Module):
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: see ``Direction``.
-      gate_bias: see ``Direction``.
+      make_direction: function that makes each direction, instead of the arguments above.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,
                  initializer: Any = None, regularizer: Any = None, use_cudnn: bool = True,
-                 gate_bias: float | None = None) -> None:
+                 make_direction: Callable[[], Direction] | None = None) -> None:
         super().__init__(name="recurrent_layer")
-        self.output_size = hidden_size * (2 if bidirectional else 1)
 
         def direction() -> Direction:
-            return Direction(input_size, hidden_size, cell_type, initializer, regularizer, use_cudnn, gate_bias)
+            return Direction(input_size, hidden_size, cell_type, initializer, regularizer, use_cudnn)
 
-        self.forward, self.backward = direction(), direction() if bidirectional else None
+        make = make_direction or direction
+        self.forward, self.backward = make(), make() if bidirectional else None
+        self.output_size = self.forward.output_size * (2 if bidirectional else 1)
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the outputs ``[time, batch, output_size]``, which are zeros after each example's end.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps.
+          training: whether to apply the cells' own dropout and zoneout.
         """
-        outputs = [self.forward.outputs(x, lengths)]
+        outputs = [self.forward.outputs(x, lengths, training)]
         if self.backward is not None:
             order = reversing_order(lengths, tf.shape(x)[0])
-            outputs.append(permute_steps(self.backward.outputs(permute_steps(x, order), lengths), order))
-        held = tf.range(tf.shape(x)[0])[:, tf.newaxis] < lengths
-        return tf.where(held[:, :, tf.newaxis], tf.concat(outputs, -1), tf.zeros([], x.dtype))
+            outputs.append(permute_steps(self.backward.outputs(permute_steps(x, order), lengths, training), order))
+        return zero_padding(tf.concat(outputs, -1), lengths)
+
+    def with_final_states(self, x: tf.Tensor, lengths: tf.Tensor,
+                          training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Returns the outputs, and the cells' states after each example's last step; see ``__call__``.
+
+        The states of both directions, ``[batch, size]`` FP32 each, are concatenated.
+        """
+        outputs, states = final_states(self.forward, x, lengths, training)
+        if self.backward is not None:
+            order = reversing_order(lengths, tf.shape(x)[0])
+            back, others = final_states(self.backward, permute_steps(x, order), lengths, training)
+            outputs = tf.concat([outputs, permute_steps(back, order)], -1)
+            states = [tf.concat(both, -1) for both in zip(states, others, strict=True)]
+        return zero_padding(outputs, lengths), states
+
+
+def zero_padding(outputs: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Sets ``[time, batch, channels]`` to zero after the end of each example, whose ``lengths`` are ``[batch]``."""
+    held = tf.range(tf.shape(outputs)[0])[:, tf.newaxis] < lengths
+    return tf.where(held[:, :, tf.newaxis], outputs, tf.zeros([], outputs.dtype))
+
+
+def final_states(direction: Direction, x: tf.Tensor, lengths: tf.Tensor,
+                 training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Runs a ``Direction`` from states of zeros.
+
+    Args:
+      direction: the cell with its weights.
+      x: ``[time, batch, input]`` in the compute dtype.
+      lengths: ``[batch]`` int32, in steps.
+      training: whether to apply the cell's own dropout and zoneout.
+
+    Returns:
+      (outputs ``[time, batch, output_size]``; the states after each example's last step, ``[batch, size]`` FP32 each,
+      zeros for examples without steps).
+    """
+    histories = direction(x, lengths, training=training)
+    rows = tf.stack([lengths, tf.range(tf.shape(lengths)[0])], 1)
+    states = [tf.gather_nd(tf.pad(tf.cast(history, tf.float32), [[1, 0], [0, 0], [0, 0]]), rows)
+              for history in histories]
+    return histories[0], [tf.ensure_shape(state, [x.shape[1], size])
+                          for state, size in zip(states, direction.state_sizes, strict=True)]
 
 
 class RecurrentStack(Module):

@@ -22,12 +22,12 @@ def recurrence(cell: Cell, x: tf.Tensor, states: Sequence[tf.Tensor], weights: S
 
     Args:
       cell: the cell type.
-      x: the projected input, ``[time, batch, gates · hidden]`` in the compute dtype.
-      states: the initial states, ``[batch, hidden]`` FP32 each, the output first.
+      x: the projected input, ``[time, batch, columns]`` in the compute dtype.
+      states: the initial states, ``[batch, size]`` FP32 each, the output first.
       weights: the cell's weights; matrices in the compute dtype, the others in FP32.
 
     Returns:
-      For each state, its values after every step, ``[time, batch, hidden]``: the output in the compute dtype, an inner
+      For each state, its values after every step, ``[time, batch, size]``: the output in the compute dtype, an inner
       state in FP32. Steps after the end of an example are computed from its padding; the caller masks them.
     """
     num_states = cell.num_states
@@ -71,13 +71,12 @@ def step_array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) ->
 
 
 def _forward(cell: Cell, x: tf.Tensor, states: Tensors, weights: Tensors) -> tuple[list[tf.Tensor], Tensors]:
-    """Returns (histories of the states ``[time + 1, batch, hidden]``, the initial state first; saved tensors)."""
-    steps, kept = tf.shape(x)[0], _kept_types(cell, x)
-    rows, hidden = states[0].shape
+    """Returns (histories of the states ``[time + 1, batch, size]``, the initial state first; saved tensors)."""
+    steps, kept, rows = tf.shape(x)[0], _kept_types(cell, x), states[0].shape[0]
     histories = tuple(step_array(dtype, steps + 1, state.shape).write(0, tf.cast(state, dtype))
                       for state, dtype in zip(states, kept, strict=True))
-    saved = tuple(step_array(tf.float32 if wide else x.dtype, steps, [rows, columns * hidden])
-                  for columns, wide in cell.saved)
+    saved = tuple(step_array(tf.float32 if wide else x.dtype, steps, [rows, columns])
+                  for columns, wide in cell.saved_sizes([state.shape[-1] for state in states]))
 
     def body(step: tf.Tensor, carried: Any) -> Any:
         states, histories, saved = carried
@@ -97,8 +96,7 @@ def _kept_types(cell: Cell, x: tf.Tensor) -> list[tf.DType]:
 def _backward(cell: Cell, x: tf.Tensor, first: Tensors, weights: Tensors, histories: Sequence[tf.Tensor],
               saved: Tensors, dy: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Returns the gradients of ``x``, the initial states and the weights."""
-    steps, hidden = tf.shape(x)[0], first[0].shape[-1]
-    rows = (x.shape[1], hidden)
+    steps, rows = tf.shape(x)[0], (x.shape[1], first[0].shape[-1])
     arrays = (step_array(x.dtype, steps, x.shape[1:]),
               *(step_array(x.dtype, steps, rows) for _ in range(cell.num_rows)))
     sums = tuple(tf.zeros_like(weight) for weight in weights[len(weights) - cell.num_sums:])

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout
-from open_seq2seq.parts.rnn.layers import Direction
+from open_seq2seq.parts.rnn.layers import Direction, final_states
 
 
 class ResidualLayer(Module):
@@ -28,11 +28,11 @@ class ResidualLayer(Module):
         super().__init__(name="residual_layer")
         self.direction, self.residual = direction, residual
         self.drop_input, self.drop_output = drop_input, drop_output
-        self.output_size = direction.hidden_size
+        self.output_size = direction.output_size
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
-                 context: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the outputs ``[time, batch, hidden]`` in the dtype of ``x``.
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False, context: tf.Tensor | None = None,
+                 states: Sequence[tf.Tensor] | None = None) -> tf.Tensor:
+        """Returns the outputs ``[time, batch, output_size]`` in the dtype of ``x``.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
@@ -40,13 +40,24 @@ class ResidualLayer(Module):
           training: whether to apply dropout.
           context: ``[time, batch, channels]``, further input of the cell, to which the residual connection does not
             apply.
+          states: initial states of the cell, ``[batch, size]`` FP32 each; zeros by default.
         """
-        size = x.shape[-1]
         joined = dropout(x if context is None else tf.concat([x, context], -1), self.drop_input, training)
-        y = self.direction.outputs(joined, lengths)
-        if self.residual:
-            y += joined[..., :size]
-        return dropout(y, self.drop_output, training)
+        if states is None:
+            y = self.direction.outputs(joined, lengths, training)
+        else:
+            y = self.direction(joined, lengths, states, training)[0]
+        return self._finish(y, joined, x.shape[-1], training)
+
+    def with_final_states(self, x: tf.Tensor, lengths: tf.Tensor,
+                          training: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Returns the outputs, and the states after each example's last step, ``[batch, size]`` FP32 each."""
+        joined = dropout(x, self.drop_input, training)
+        y, states = final_states(self.direction, joined, lengths, training)
+        return self._finish(y, joined, x.shape[-1], training), states
+
+    def _finish(self, y: tf.Tensor, joined: tf.Tensor, size: int, training: bool) -> tf.Tensor:
+        return dropout(y + joined[..., :size] if self.residual else y, self.drop_output, training)
 
 
 def run_layers(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -54,3 +65,13 @@ def run_layers(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor
     for layer in layers:
         x = layer(x, lengths, training)
     return x
+
+
+def run_with_states(layers: Sequence[ResidualLayer], x: tf.Tensor, lengths: tf.Tensor,
+                    training: bool = False) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+    """Applies the layers one after another; returns the outputs and the final states of each layer."""
+    states = []
+    for layer in layers:
+        x, own = layer.with_final_states(x, lengths, training)
+        states.append(own)
+    return x, states

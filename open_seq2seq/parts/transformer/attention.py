@@ -51,19 +51,20 @@ class Attention(Module):
       dropout_rate: fraction of the attention weights to drop.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
+      memory_size: number of channels of the sequence with the keys and values; ``hidden_size`` by default.
     """
 
     def __init__(self, hidden_size: int, num_heads: int, dropout_rate: float = 0.0, initializer: Any = None,
-                 regularizer: Any = None) -> None:
+                 regularizer: Any = None, memory_size: int | None = None) -> None:
         super().__init__(name="attention")
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.depth = hidden_size // num_heads
         self.dropout_rate = dropout_rate
-        shape = [hidden_size, hidden_size]
+        shape, memory_shape = [hidden_size, hidden_size], [memory_size or hidden_size, hidden_size]
         self.query = self.weight(shape, initializer, regularizer=regularizer)
-        self.key = self.weight(shape, initializer, regularizer=regularizer)
-        self.value = self.weight(shape, initializer, regularizer=regularizer)
+        self.key = self.weight(memory_shape, initializer, regularizer=regularizer)
+        self.value = self.weight(memory_shape, initializer, regularizer=regularizer)
         self.output = self.weight(shape, initializer, regularizer=regularizer)
 
     def projection(self, names: str, dtype: tf.DType, training: bool = False) -> tf.Tensor:
@@ -84,9 +85,9 @@ class Attention(Module):
         return scaled_weight(self.output, scale, dtype)
 
     def _split(self, x: tf.Tensor, kernel: tf.Tensor) -> list[tf.Tensor]:
-        """Projects ``[batch, time, hidden]`` to one ``[batch, heads, time, depth]`` per matrix in ``kernel``."""
+        """Projects ``[batch, time, channels]`` to one ``[batch, heads, time, depth]`` per matrix in ``kernel``."""
         shape = tf.shape(x)
-        projected = tf.matmul(tf.reshape(x, [-1, self.hidden_size]), kernel)
+        projected = tf.matmul(tf.reshape(x, [-1, kernel.shape[0]]), kernel)
         parts = kernel.shape[1] // self.hidden_size
         split = tf.reshape(projected, tf.stack([shape[0], shape[1], parts, self.num_heads, self.depth]))
         return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]), parts)
@@ -156,7 +157,7 @@ class CrossAttention(Attention):
         """Returns the source's (keys, values), each ``[batch, heads, source time, depth]``.
 
         Args:
-          encoded: ``[batch, source time, hidden]``.
+          encoded: ``[batch, source time, memory_size]``.
           training: whether to multiply the values by the scale of dropout.
         """
         key, value = self._split(encoded, self.projection("kv", encoded.dtype, training))

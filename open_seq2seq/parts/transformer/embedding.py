@@ -15,11 +15,11 @@ _NEVER = -1e9
 
 
 @tf.custom_gradient
-def _scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
-    """Returns ``factors · table[ids]``; the table's gradient is dense.
+def scaled_rows(table: tf.Tensor, ids: tf.Tensor, factors: tf.Tensor) -> Any:
+    """Returns ``factors · table[ids]`` ``[n, hidden]`` for ids ``[n]``; the table's gradient is dense.
 
-    The table's gradient from the output projection is dense too, and adding two dense gradients is faster than adding
-    rows to a dense one.
+    The factors are ``[n, 1]`` or ``[1, 1]`` FP32. The table's gradient from the output projection is dense too, and
+    adding two dense gradients is faster than adding rows to a dense one.
     """
     rows = tf.shape(table)[0]
 
@@ -65,7 +65,7 @@ class SharedEmbedding(Module):
         flat = tf.reshape(ids, [-1])
         known = (flat > 0) & (flat < self.rows)
         factors = tf.where(known, self.scale, 0.0)[:, None]
-        rows = _scaled_rows(tf.convert_to_tensor(self.table), tf.where(known, flat, 0), factors)
+        rows = scaled_rows(tf.convert_to_tensor(self.table), tf.where(known, flat, 0), factors)
         embedded = tf.reshape(rows, tf.concat([tf.shape(ids), [self.hidden_size]], 0))
         observe(embedded, "lookup", self)
         return embedded

@@ -1,6 +1,6 @@
 """Checkpoints: folders of safetensors and JSON files with checksums, written under a temporary name and renamed."""
 
-from open_seq2seq.training.checkpoints.checkpoint_average import average_checkpoints
+from open_seq2seq.training.checkpoints.checkpoint_average import average_checkpoints, of_one_stretch
 from open_seq2seq.training.checkpoints.matching import assign_matching, assign_strictly, match
 from open_seq2seq.training.checkpoints.reading import (
     Checkpoint,
@@ -10,8 +10,14 @@ from open_seq2seq.training.checkpoints.reading import (
     verified_assets,
 )
 from open_seq2seq.training.checkpoints.state import check_resumable, files_of, read_state
-from open_seq2seq.training.checkpoints.writing import Checkpointer, Snapshot, remove_unfinished, write_snapshot
+from open_seq2seq.training.checkpoints.writing import (
+    Checkpointer,
+    Snapshot,
+    note_metrics,
+    remove_unfinished,
+    write_snapshot,
+)
 
 __all__ = ["Checkpoint", "Checkpointer", "Snapshot", "assign_matching", "assign_strictly", "average_checkpoints",
            "check_resumable", "files_of", "first_whole", "load_checkpoint", "load_first_whole", "match",
-           "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]
+           "note_metrics", "of_one_stretch", "read_state", "remove_unfinished", "verified_assets", "write_snapshot"]

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from open_seq2seq.training.checkpoints.files import AVERAGE
+from open_seq2seq.training.checkpoints.files import AVERAGE, METRICS, RATES
 from open_seq2seq.training.checkpoints.reading import Checkpoint, load_checkpoint
+from open_seq2seq.training.checkpoints.state import read_state
 from open_seq2seq.training.checkpoints.writing import Snapshot
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
+
+
+def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] = lambda first, last: False) -> int:
+    """Returns how many of the checkpoints, from the newest back, belong to a stretch without a change of the rate.
+
+    The average of weights from before and after a change of the learning rate is often worse than the newest weights.
+
+    Args:
+      paths: folders of regular checkpoints, the newest first.
+      has_jump: returns whether the learning-rate schedule has a jump between two steps.
+    """
+    states = [_state(path) for path in paths]
+    for count, (newer, older) in enumerate(itertools.pairwise(states), 1):
+        if newer is None or older is None:  # reading the checkpoint reports that it is damaged
+            continue
+        if newer.get(RATES) != older.get(RATES) or has_jump(older["step"], newer["step"]):
+            return count
+    return len(paths)
+
+
+def _state(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_state(path)
+    except CheckpointError:
+        return None
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
@@ -54,7 +82,8 @@ def average_checkpoints(paths: Sequence[str | Path]) -> Snapshot:
     weights = {name: means[name] for name in last.weights}
     optimizer = {name: means.get(name, value) if name.startswith(AVERAGE) else value
                  for name, value in last.optimizer.items()}
-    state = {**last.state, "averaged": [path.name for path in used]}
+    state = {**{name: value for name, value in last.state.items() if name != METRICS},
+             "averaged": [path.name for path in used]}
     assets: dict[str, bytes | str] = {name: str(path) for name, path in sorted(last.assets.items())}
     return Snapshot(weights, optimizer, state, last.config_yaml, assets)
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from open_seq2seq.models.model import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.training.checkpoints import Checkpoint, check_resumable, load_first_whole, read_state
-from open_seq2seq.training.checkpoints.folders import AVERAGED, BEST_MODELS, find_checkpoints, list_checkpoints
+from open_seq2seq.training.checkpoints.files import METRICS, RUN
+from open_seq2seq.training.checkpoints.folders import (
+    AVERAGED,
+    BEST_MODELS,
+    find_checkpoints,
+    list_checkpoints,
+    step_in_name,
+)
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
 
@@ -25,18 +34,72 @@ def newest(folder: Path) -> Checkpoint:
     return checkpoint
 
 
-def offered(folder: Path, params: Mapping[str, Any]) -> tuple[str, list[Path]]:
-    """Returns (kind, folders) of the checkpoints that evaluation and inference may use, the preferred one first.
+class Offer(NamedTuple):
+    """The checkpoints that evaluation and inference may use.
+
+    Attributes:
+      kind: ``latest``, ``best`` or ``averaged``.
+      paths: folders of the checkpoints of this kind, the preferred one first.
+      reason: how this kind was chosen, for a message; "" if there was no choice.
+    """
+
+    kind: str
+    paths: list[Path]
+    reason: str = ""
+
+
+def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
+    """Returns the checkpoints that evaluation and inference may use.
+
+    With ``restore_best_checkpoint``, these are the best ones. Otherwise, the newest, the best and, with
+    ``average_checkpoints``, the averaged checkpoint of the same run are compared by ``best_metric``. If the newest or
+    the averaged checkpoint has not been evaluated, the averaged one is used if it is as new as the newest.
 
     Args:
       folder: folder of the checkpoints, or a checkpoint itself.
       params: parameters of the model, with or without defaults.
     """
-    best = list_checkpoints(folder / BEST_MODELS, best=True) if params.get("restore_best_checkpoint") else []
-    if best:
-        return "best", best
+    best = list_checkpoints(folder / BEST_MODELS, best=True)
+    if params.get("restore_best_checkpoint") and best:
+        return Offer("best", best)
+    latest = find_checkpoints(folder)
+    if latest and latest[0].parent != folder:
+        return Offer("latest", latest)  # the user named a checkpoint
     averaged = list_checkpoints(folder / AVERAGED) if params.get("average_checkpoints") else []
-    return ("averaged", averaged) if averaged else ("latest", find_checkpoints(folder))
+    kinds = {kind: paths for kind, paths in (("averaged", averaged), ("latest", latest), ("best", best)) if paths}
+    if not latest or not (averaged or best):
+        return Offer("averaged", averaged) if averaged else Offer("latest", latest)
+    return _by_metric(kinds, str(params.get("best_metric", BEST_METRIC)),
+                      params.get("best_metric_mode", BEST_METRIC_MODE) == "max")
+
+
+def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offer:
+    """Returns the kind with the best metric, of those whose checkpoint is intact and of the newest one's run."""
+    run = next((state.get(RUN, "") for path in kinds["latest"] if (state := _state(path))), None)
+    states = {kind: state for kind, paths in kinds.items() if (state := _state(paths[0])).get(RUN, "") == run}
+    values = {kind: float(state[METRICS][metric]) for kind, state in states.items()
+              if not math.isnan(state.get(METRICS, {}).get(metric, math.nan))}
+    unknown = [kind for kind in ("latest", "averaged") if kind in states and kind not in values]
+    if unknown or "latest" not in states:
+        usual = "averaged" if _is_last(kinds, states) else "latest"
+        reason = f"Not compared with others, because the {' and the '.join(unknown)} checkpoint was not evaluated"
+        return Offer(usual, kinds[usual], reason if unknown else "")
+    # Of equal values the first counts, so that the newest is preferred to the best if they are the same.
+    order = [kind for kind in ("latest", "averaged", "best") if kind in values]
+    chosen = (max if largest else min)(order, key=lambda kind: values[kind])
+    shown = ", ".join(f"{kind} {values[kind]:.4f}" for kind in order)
+    return Offer(chosen, kinds[chosen], f"Chosen by {metric}: {shown}")
+
+
+def _is_last(kinds: dict[str, list[Path]], states: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Returns whether the averaged checkpoint is of this run, and the run has not continued since."""
+    return "averaged" in states and step_in_name(kinds["averaged"][0].name) == step_in_name(kinds["latest"][0].name)
+
+
+def _state(path: Path) -> Mapping[str, Any]:
+    with contextlib.suppress(CheckpointError):
+        return read_state(path)
+    return {}
 
 
 def written_last(folder: Path) -> Mapping[str, Any] | None:
@@ -60,8 +123,10 @@ def for_inference(folder: Path | None, params: Mapping[str, Any], of_config: str
     """
     if folder is None:
         raise CheckpointError("There is no checkpoint: give the logdir of a trained model with --logdir.")
-    kind, paths = offered(folder, params)
-    checkpoint = load_first_whole(paths if of_config is None else [Path(of_config)])
+    offer = offered(folder, params)
+    checkpoint = load_first_whole(offer.paths if of_config is None else [Path(of_config)])
     checkpoint.check_finite()
-    deco_print(f"Restoring from the {kind} checkpoint: {checkpoint.path}")
+    deco_print(f"Restoring from the {offer.kind} checkpoint: {checkpoint.path}")
+    if offer.reason:
+        deco_print(offer.reason, offset=1)
     return checkpoint

@@ -20,6 +20,9 @@ AVERAGE = "ema/"
 CARRIED = "carried/"
 # Key, in a checkpoint's state, of the name of the run that wrote it. A run never removes checkpoints of other runs.
 RUN = "run"
+# Keys, in a checkpoint's state, of the metrics of its evaluation, and of a checksum of the learning-rate schedule.
+METRICS = "metrics"
+RATES = "rates"
 # Prefix by which older versions renamed a checkpoint while they replaced it.
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"

@@ -111,6 +111,23 @@ def find_checkpoints(folder: str | os.PathLike[str], restore_best: bool = False)
     return list_checkpoints(folder)
 
 
+def checkpoint_folder(logdir: Path, in_logs: bool = False) -> Path:
+    """Returns the folder in which a log directory has its checkpoints: the directory itself, or its subfolder ``logs``.
+
+    Args:
+      logdir: the log directory.
+      in_logs: whether to prefer the subfolder if both of them have checkpoints, or none, as with ``--enable_logs``.
+    """
+    inner = logdir / LOGS
+    has, inner_has = _has_checkpoints(logdir), not inner.is_symlink() and _has_checkpoints(inner)
+    return inner if (in_logs if has == inner_has else inner_has) else logdir
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    return bool((folder / STATE).is_file() or list_checkpoints(folder)
+                or list_checkpoints(folder / BEST_MODELS, best=True))
+
+
 def refuse_links(folder: Path) -> None:
     """Raises CheckpointError if a subfolder that a run reads or writes is a symbolic link."""
     for name in ALL_FOLDERS:

@@ -8,7 +8,7 @@ folder beside the checkpoints that has a list of its copies.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from open_seq2seq.training.checkpoints.kept_copies import KeptCopies
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError
 
-MODES = ("infer", "interactive_infer")
+MODES = ("eval", "infer", "interactive_infer")
 _TRAIN = "train"
 _DATA = ("data_layer_params",)
 _COMPRESSED = ".gz"  # kept in the copy's name, because readers check the suffix
@@ -74,7 +74,12 @@ def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[st
     copies.remove_others(wanted)
 
 
-def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any]) -> list[Override]:
+def _all_files(file: NamedFile) -> bool:
+    return True
+
+
+def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[str, Any],
+                  is_wanted: Callable[[NamedFile], bool] = _all_files) -> list[Override]:
     """Returns config overrides that make a model use the copies of its files.
 
     Args:
@@ -83,6 +88,8 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
       mode: one of ``MODES``.
       base_model: the model's class, or its name.
       params: the model's parameters in that mode, as given in the config.
+      is_wanted: returns whether the copy of a declared file is to be used; by default, all copies are used, also
+        those of files that a data layer names without declaring them.
 
     Raises:
       CheckpointError: a copy has been altered, or is a symbolic link.
@@ -91,14 +98,15 @@ def kept_files_of(checkpoint: Path, mode: str, base_model: Any, params: Mapping[
     moved: dict[tuple[str, ...], str] = {}
     of_data: dict[str, str] = {}
     files = list(model_files(base_model, params))
-    for file in files:
+    for file in filter(is_wanted, files):
         copy = None if file.value is None else _beside(checkpoint, mode, file) or assets.get(_asset_name(file))
         if copy is not None and file.part == _DATA and file.kind == ASSET:
             of_data[_asset_name(file)] = str(copy)
         elif copy is not None:
             moved[file.path] = str(copy)
     declared = {_asset_name(file) for file in files}
-    of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
+    if is_wanted is _all_files:
+        of_data |= {name: str(path) for name, path in assets.items() if name not in declared}
     moved |= _moved_by_data_layer(params, of_data)
     return [Override(None, path, repr(value)) for path, value in moved.items()]
 

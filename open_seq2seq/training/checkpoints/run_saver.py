@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,8 @@ from open_seq2seq.training.checkpoints import (
     Snapshot,
     average_checkpoints,
     files_of,
+    note_metrics,
+    of_one_stretch,
     read_state,
     write_snapshot,
 )
@@ -33,6 +35,18 @@ from open_seq2seq.training.run.inputs import RunInputs
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, ConfigError, did_you_mean
+
+
+def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
+    """Returns the value of the metric that determines the best checkpoints.
+
+    Raises:
+      ConfigError: it is not among the metrics.
+    """
+    if best_metric not in metrics:
+        raise ConfigError([f"'best_metric' is {best_metric!r}, but evaluation returns {', '.join(metrics)}."
+                           + did_you_mean(best_metric, metrics)])
+    return metrics[best_metric]
 
 
 class RunSaver:
@@ -116,13 +130,15 @@ class RunSaver:
     def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
         """Saves the weights if their metric is better than that of every kept best model; returns whether it saved.
 
+        The metrics are also added to the regular checkpoint of this step, if there is one.
+
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
         """
-        if self._metric not in metrics:
-            raise ConfigError([f"'best_metric' is {self._metric!r}, but evaluation returns {', '.join(metrics)}."
-                               + did_you_mean(self._metric, metrics)])
-        value = metrics[self._metric]
+        value = value_of(self._metric, metrics)
+        if position.step == self._saved_step:
+            self._regular.wait()
+            self._note(self.directory / regular_name(position.step), metrics)
         self._best.wait()
         if self._best_dir.is_symlink():
             deco_print(f"WARNING: {self._best_dir} has become a link, which is not followed: this best model is not "
@@ -134,15 +150,36 @@ class RunSaver:
                         self._snapshot(position, variables, {"metrics": {k: float(v) for k, v in metrics.items()}}))
         return True
 
-    def average(self, count: int) -> Snapshot:
-        """Writes and returns the mean of the last ``count`` checkpoints, or of all if there are fewer."""
+    def average(self, count: int, has_jump: Callable[[int, int], bool]) -> Snapshot:
+        """Writes and returns the mean of the last ``count`` checkpoints, or of all if there are fewer.
+
+        Checkpoints from before a change of the learning rate are left out.
+
+        Args:
+          count: number of checkpoints.
+          has_jump: returns whether the learning-rate schedule has a jump between two steps.
+        """
         self.wait()
         refuse_links(self.directory)
         after_start = (path for path in list_checkpoints(self.directory) if regular_step(path.name))
         paths = [path for path in after_start if self._may_be_own(path)][:count]
-        average = average_checkpoints(paths[::-1])
+        used = of_one_stretch(paths, has_jump)
+        if used < len(paths):
+            deco_print(f"The average leaves out the checkpoints up to {paths[used].name}, because the learning rate "
+                       "changed after it.")
+        average = average_checkpoints(paths[:used][::-1])
         write_snapshot(average, self.averaged_dir / regular_name(average.state["step"]))
         return average
+
+    def note_average(self, average: Snapshot, metrics: Mapping[str, float]) -> None:
+        """Adds the metrics of the averaged weights to their checkpoint, by which inference chooses a checkpoint."""
+        self._note(self.averaged_dir / regular_name(average.state["step"]), metrics)
+
+    def _note(self, folder: Path, metrics: Mapping[str, float]) -> None:
+        try:
+            note_metrics(folder, {name: float(value) for name, value in metrics.items()})
+        except CheckpointError as error:
+            deco_print(f"WARNING: {error} Inference chooses a checkpoint without them.")
 
     def _may_be_own(self, path: Path) -> bool:
         """Returns whether a checkpoint is of this run; True if its state is damaged, which is reported later."""

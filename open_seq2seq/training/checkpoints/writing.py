@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from open_seq2seq.training.checkpoints.files import (
     ASSETS,
     CONFIG,
     FORMAT_VERSION,
+    METRICS,
     OPTIMIZER,
     REPLACED,
     RUN,
@@ -25,7 +28,7 @@ from open_seq2seq.training.checkpoints.files import (
     sha256,
     state_checksum,
 )
-from open_seq2seq.training.checkpoints.state import files_of
+from open_seq2seq.training.checkpoints.state import files_of, read_state
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError
@@ -89,9 +92,11 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     from safetensors.numpy import save_file
 
     (folder / ASSETS).mkdir()
-    save_file(snapshot.weights, folder / WEIGHTS)
-    save_file(snapshot.optimizer, folder / OPTIMIZER)
     disk.write_new(folder / CONFIG, snapshot.config_yaml)
+    for name, arrays in ((WEIGHTS, snapshot.weights), (OPTIMIZER, snapshot.optimizer)):
+        save_file(arrays, folder / name)
+        # safetensors creates files with mode 0600; the config has the mode that the umask gives new files.
+        os.chmod(folder / name, stat.S_IMODE(os.stat(folder / CONFIG).st_mode))
     for name, content in snapshot.assets.items():
         if isinstance(content, bytes):
             disk.write_new(folder / ASSETS / name, content)
@@ -104,6 +109,22 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     disk.write_new(folder / STATE, json.dumps(state, indent=1))
     for path in [*files, folder / STATE, folder / ASSETS, folder]:
         disk.sync(path)
+
+
+def note_metrics(folder: Path, metrics: Mapping[str, float]) -> None:
+    """Adds the metrics of an evaluation to a checkpoint's state, which is replaced atomically.
+
+    Raises:
+      CheckpointError: the checkpoint is damaged, or the state cannot be written.
+    """
+    state = {"format": FORMAT_VERSION, **read_state(folder), METRICS: dict(metrics)}
+    state[STATE_CHECKSUM] = state_checksum(state)
+    run = str(state.get(RUN, ""))
+    try:
+        with disk.writing(folder / STATE, lambda _: files_of(folder, run) is not None, durable=True) as file:
+            file.write(json.dumps(state, indent=1).encode())
+    except OSError as error:
+        raise CheckpointError(f"The metrics of {folder} cannot be written: {error.strerror}.") from error
 
 
 def remove_unfinished(directory: Path) -> None:

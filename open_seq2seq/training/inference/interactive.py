@@ -1,37 +1,82 @@
-"""Interactive use of a trained model, at a prompt in the terminal or as a Python object."""
+"""Interactive use of a trained model: as a Python object, at a prompt, or line by line on standard input."""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from open_seq2seq.data.windows import WindowedPlan
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.results import open_results
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.given_files import arriving_lines
+
+_MOST_LINES = 4096  # that are processed together; enough for sorting by length to save nearly all padding
 
 
 class InteractiveModel:
-    """A restored model that answers one list of inputs at a time.
+    """A restored model that can be called with inputs of any number, from any thread.
+
+    Inputs are sorted by length and divided into batches as in evaluation. The result of an input does not depend on
+    the other inputs; only random samples depend on its number. Calls from several threads are computed one after the
+    other, because each of them uses all processors, or the whole GPU.
 
     Args:
       model: a model that was built for ``interactive_infer`` and whose weights have been restored.
+
+    Attributes:
+      model: the model.
     """
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self._pass = InferencePass(model, Runner())
+        self._lock = threading.Lock()
 
-    def infer(self, inputs: list[Any]) -> list[Any]:
+    def infer(self, inputs: Sequence[Any], first: int = 0) -> list[Any]:
         """Returns the model's result for each input, in order.
 
         Args:
           inputs: inputs for the data layer's ``make_interactive_batch``.
+          first: number of the first input, on which random samples depend.
+
+        Raises:
+          DataError: an input cannot be used.
         """
-        if not inputs:
+        if not len(inputs):
             return []
-        batch = self.model.data_layer.make_interactive_batch(inputs)
-        return [result for _, result in sorted(self._pass.predict([batch])[0], key=lambda row: row[0])]
+        with self._lock:
+            return self._results(inputs, first)
+
+    def infer_file(self, path: str) -> list[Any]:
+        """Returns the model's result for each line of a UTF-8 text file, in order.
+
+        Raises:
+          DataError: the file is missing or not UTF-8, or a line cannot be used.
+        """
+        return self.infer(list(read_lines(path)))
+
+    def _results(self, inputs: Sequence[Any], first: int) -> list[Any]:
+        layer = self.model.data_layer
+        lengths = np.asarray(layer.interactive_lengths(inputs))
+        costs = np.ones_like(lengths) if layer.counts_examples else lengths
+        plan = WindowedPlan(lengths, batch_size=layer.batch_budget, costs=costs)
+        results: list[Any] = [None] * len(inputs)
+        for window in map(plan.window, range(len(plan))):
+            for examples in map(window.batch, range(len(window))):
+                batch = layer.make_interactive_batch([inputs[example] for example in examples])
+                batch["ids"] = np.asarray(examples, np.int64) + first
+                for number, result in self._pass.predict([batch])[0]:
+                    results[number - first] = result
+        return results
 
 
 def prompt(interactive: InteractiveModel) -> None:
@@ -46,3 +91,24 @@ def prompt(interactive: InteractiveModel) -> None:
             return
         if line.strip():
             print(interactive.model.answer(interactive.infer([line])[0]), flush=True)
+        elif not on_terminal:
+            print(flush=True)  # so that answers correspond to lines
+
+
+def answer_lines(interactive: InteractiveModel, output_file: str) -> int:
+    """Writes the result of each line of standard input as soon as it is known; returns the number of lines.
+
+    Lines that have arrived in the meantime are processed together.
+
+    Raises:
+      UserError: standard input is empty, or the results cannot be written.
+      DataError: a line cannot be used.
+    """
+    count = 0
+    with open_results(interactive.model, output_file) as writer:
+        for lines in arriving_lines(_MOST_LINES):
+            writer.write_batches([list(enumerate(interactive.infer(lines, count), count))])
+            count += len(lines)
+        if not count:
+            raise UserError("--infer_files - reads from standard input, but standard input is empty.")
+    return count

@@ -21,7 +21,11 @@ from open_seq2seq.training.loop.run_states import carrying_in_pass
 from open_seq2seq.training.loop.step import local_means
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import DataError
+from open_seq2seq.utils.progress import Bar, format_time
 from open_seq2seq.utils.trail import TRAIL
+
+WORST = 10
+"""Number of examples with the worst results that an evaluation keeps."""
 
 
 class PassStopped(Exception):
@@ -35,10 +39,14 @@ class EvaluationPass:
       model: a model built for evaluation.
       runner: runner that gathers the results of all processes.
       predict: whether to compute the model's metrics, if it has any, in addition to the loss.
+
+    Attributes:
+      worst: the examples with the worst results of the last pass, on rank 0; see ``Model.worst_examples``.
     """
 
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
         self.model = model
+        self.worst: list[dict[str, str]] = []
         self._runner = runner
         self._predicts = predict and model.predicts_in_evaluation
         self._step = runner.compile(self._evaluate, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
@@ -81,6 +89,7 @@ class EvaluationPass:
         # All ranks use the metrics of rank 0.
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
+        self.worst = self.model.worst_examples(gathered, WORST) if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
 
 
@@ -178,17 +187,18 @@ def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
 
 
 class _Progress:
-    """Reports the progress and speed of this process in a pass.
+    """Shows the progress of this process in a pass: a bar on a terminal, and lines elsewhere.
 
     Args:
       model: model that the pass runs.
       runner: the run's runner.
       total: total number of batches of this process.
-      report: whether to print the progress and, at the end, the speed.
+      report: whether to print lines about the progress and, at the end, the speed.
     """
 
     def __init__(self, model: Model, runner: Runner, total: int, report: bool) -> None:
         self._model, self._runner, self._total, self._report = model, runner, total, report
+        self._bar = Bar(total, shows=runner.num_processes == 1)
         self._stride = max(total // 10, 1)
         self._done = 0
         self._started, self._objects, self._timed = time.perf_counter(), 0, 0
@@ -207,19 +217,26 @@ class _Progress:
             else:
                 self._timed += 1
                 self._objects += sum(model.num_objects(batch) for _, _, batch in batches)
-            if self._report and (before == 0 or self._done // self._stride > before // self._stride
-                                 or self._done == self._total):
-                deco_print(f"Processed {self._done}/{self._total} batches")
+            self._show(before)
+
+    def _show(self, before: int) -> None:
+        if self._bar.is_due:
+            self._bar.update(self._done, f"{self._done:,} of {self._total:,} batches{self._left()}")
+        if self._report and (before == 0 or self._done // self._stride > before // self._stride
+                             or self._done == self._total):
+            deco_print(f"Processed {self._done}/{self._total} batches")
+
+    def _left(self) -> str:
+        if not self._timed:
+            return ""
+        seconds = (time.perf_counter() - self._started) / self._timed * (self._total - self._done)
+        return f", {format_time(seconds)} left"
 
     def __enter__(self) -> _Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if not self._report or kind is not None:
-            return
-        seconds = time.perf_counter() - self._started
-        if self._timed:
-            deco_print(f"Avg time per step: {seconds / self._timed:.3f}s")
-            deco_print(f"Avg {self._model.object_name} per second: {self._objects / seconds:,.1f}")
-        else:
-            deco_print("Not enough steps for benchmarking")
+        self._bar.hide()
+        if self._report and kind is None and self._timed:
+            seconds = time.perf_counter() - self._started
+            deco_print(f"Speed: {self._objects / seconds:,.0f} {self._model.object_name}/s")

@@ -44,6 +44,7 @@ class RunPosition:
       world_size: number of replicas.
       divergence: result of ``DivergenceHistory.state``.
       mixed_choice: kinds of operations computed in bfloat16; None if the run's dtype leaves no choice.
+      rates: checksum of the learning-rate schedule, from ``optimizers.rate_changes``.
     """
 
     step: int
@@ -53,6 +54,7 @@ class RunPosition:
     world_size: int
     divergence: dict[str, Any]
     mixed_choice: list[str] | None
+    rates: str = ""
 
     def as_state(self) -> dict[str, Any]:
         """Returns the values as entries of a checkpoint's ``state.json``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,11 @@ KEPT_STEPS = 20
 """Number of sample folders to keep; older ones are removed."""
 LIST = "samples.json"
 """Name of the list of samples in their folder; other files in the folder are neither replaced nor removed."""
+
+WORST_EXAMPLES = "worst_examples"
+"""Name, without suffix, of the list of the examples with the worst results of an evaluation."""
+TEXTS = "texts"
+"""Name, without suffix, of the list of a step's texts."""
 
 _STEP = re.compile(r"step-\d+$")
 _LONGEST = 150  # longest file name without suffix, in bytes
@@ -55,6 +61,9 @@ class RunReporter(Reporter):
         with self._recording():
             for name, text in texts.items():
                 tf.summary.text(name, text)
+        if self._folder is not None:
+            with self.file(TEXTS, ".json") as path:
+                path.write_text(json.dumps(dict(texts), ensure_ascii=False), encoding="utf-8")
 
     def record(self, scalars: Mapping[str, float]) -> None:
         super().record(scalars)

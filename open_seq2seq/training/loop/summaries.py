@@ -52,8 +52,8 @@ class Summaries:
             raise UserError(f"TensorBoard's events cannot be written to {self._directory}: {reason}.") from error
 
     def write_training(self, step: int, results: Mapping[str, Any], names: Sequence[str],
-                       epoch: int | None = None) -> None:
-        """Writes the loss and the summaries that the config requests.
+                       epoch: int | None = None) -> dict[str, float]:
+        """Writes the loss and the summaries that the config requests, and returns the scalars.
 
         Args:
           step: number of the update.
@@ -72,10 +72,12 @@ class Summaries:
                             for kind, value in info._asdict().items()})
         if "gradient_underflow" in names:
             scalars.update(self._underflow(results))
-        self.write(step, {name: float(value) for name, value in scalars.items()})
+        numbers = {name: float(value) for name, value in scalars.items()}
+        self.write(step, numbers)
         with self.recording(step):
             _write_tensors("gradient", results.get("gradients", {}), names)
             _write_tensors("variable", self._trainable, names)
+        return numbers
 
     def _underflow(self, results: Mapping[str, Any]) -> dict[str, float]:
         """Returns the share of gradients that underflow in each layer group, by summary name.

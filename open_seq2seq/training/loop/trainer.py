@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,17 +15,12 @@ import tensorflow as tf
 
 from open_seq2seq.config.files import DATA
 from open_seq2seq.data.batch_loader import LoaderGroup
-from open_seq2seq.data.batching import BatchStream
-from open_seq2seq.data.contiguous import ContiguousStream
 from open_seq2seq.data.static_batches import StaticBatches, describe_shapes
-from open_seq2seq.models.builder import make_schedule_and_optimizer
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.reporter import report_sample
-from open_seq2seq.optimizers import make_additions, make_loss_scaler, trainable_variables
+from open_seq2seq.optimizers import trainable_variables
 from open_seq2seq.optimizers.dtype import precision_of
 from open_seq2seq.optimizers.half_types import FLOAT16
-from open_seq2seq.optimizers.lr_policies import scaled_schedule
-from open_seq2seq.optimizers.mixed_precision import MixedPrecisionOptimizer
 from open_seq2seq.optimizers.underflow import UnderflowMeter
 from open_seq2seq.optimizers.weight_average import exchanged
 from open_seq2seq.parts.component import named_variables
@@ -32,11 +28,14 @@ from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.checkpoints.folders import SAMPLES
 from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.early_stopping import EarlyStopping
+from open_seq2seq.training.loop.making import make_optimizer, make_stream
+from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.passes import EvaluationPass, PassStopped
 from open_seq2seq.training.loop.rank_statistics import SharedStatistics
 from open_seq2seq.training.loop.run_states import RunStates, carried_signature, setting_aside
 from open_seq2seq.training.loop.run_variables import RunPosition, RunVariables
-from open_seq2seq.training.loop.samples import RunReporter
+from open_seq2seq.training.loop.samples import WORST_EXAMPLES, RunReporter
 from open_seq2seq.training.loop.signals import StopRequest
 from open_seq2seq.training.loop.step import TrainStep
 from open_seq2seq.training.loop.summaries import Summaries
@@ -70,6 +69,7 @@ class Trainer:
       seed: the run's random seed.
       saver: writer of checkpoints on rank 0; None to write none.
       summaries_dir: folder of TensorBoard events, or None.
+      metrics: table of the run's metrics, or None.
 
     Attributes:
       step: number of attempted updates, including skipped ones.
@@ -84,15 +84,17 @@ class Trainer:
       paused: seconds spent on evaluation and checkpoints.
       underflow: measures the share of gradients that underflow, at summary steps; None unless requested.
       divergence: detector and history of divergences.
+      early_stopping: decides whether training ends before ``last_step``.
       stop: receives the signals that stop the run.
       is_whole: whether the current state is that after ``step`` updates; False during an update.
       is_settled: whether ``settle`` has been called since the last update.
     """
 
     def __init__(self, model: Model, eval_model: Model | None, runner: Runner, seed: int,
-                 saver: RunSaver | None = None, summaries_dir: str | None = None) -> None:
+                 saver: RunSaver | None = None, summaries_dir: str | None = None,
+                 metrics: MetricsFile | None = None) -> None:
         self.model, self.eval_model, self.runner, self.seed = model, eval_model, runner, seed
-        self.saver, self.saves = saver, runner.share(saver is not None)
+        self.saver, self.metrics, self.saves = saver, metrics, runner.share(saver is not None)
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
@@ -102,7 +104,7 @@ class Trainer:
         self._votes_before = False
         params = model.params
         self._iter_size = params["iter_size"]
-        self._stream = self._make_stream()
+        self._stream = make_stream(model, runner, seed)
         self.carried = RunStates(model, runner, getattr(self._stream, "positions", 1))
         self._batches: Any = StaticBatches(model.data_layer, self._stream.shapes) if self._stream.shapes else (
             model.data_layer)
@@ -112,7 +114,8 @@ class Trainer:
         self._statistics = SharedStatistics(self.variables, runner)
         self.trainable = trainable_variables(
             {name: v for name, v in self.variables.items() if v.trainable}, params["freeze_variables_regex"])
-        self.optimizer = self._make_optimizer()
+        self.optimizer = make_optimizer(model, self.trainable, self.last_step, self.steps_per_epoch, self.rate_scale)
+        self.early_stopping = EarlyStopping(params)
         self.divergence = DivergenceHistory(params, self.optimizer.longest_search)
         self.underflow = self._make_underflow_meter()
         self._train_step = self._make_train_step()
@@ -121,34 +124,6 @@ class Trainer:
             summaries_dir) else None
         self._sample_step: Any = None
         self._batch: dict[str, Any] = {}
-
-    def _make_stream(self) -> BatchStream | ContiguousStream:
-        layer, runner = self.model.data_layer, self.runner
-        if layer.contiguous:
-            return ContiguousStream(layer.num_examples, batch_size=layer.params["batch_size"],
-                                    world_size=runner.world_size, rank=runner.replica_rank,
-                                    replicas=runner.local_replicas, iter_size=self._iter_size)
-        return BatchStream(
-            layer.lengths, batch_size=layer.batch_budget, costs=layer.costs,
-            shuffle=layer.params["shuffle"], bucketed=layer.params["length_buckets"], seed=self.seed,
-            world_size=runner.world_size, rank=runner.replica_rank, replicas=runner.local_replicas,
-            iter_size=self._iter_size,
-            max_shapes=self.model.params["xla_buckets"], explain=layer.explain_too_costly)
-
-    def _make_optimizer(self) -> MixedPrecisionOptimizer:
-        params = self.model.params
-        schedule, optimizer = make_schedule_and_optimizer(self.model, self.last_step, self.steps_per_epoch)
-        schedule = scaled_schedule(schedule, self.rate_scale)
-        policy = precision_of(params)
-        scaling = params["loss_scaling"]
-        if scaling is None:
-            scaling = "Backoff" if policy.compute == tf.float16 else 1.0
-        scaler = make_loss_scaler(scaling, params["loss_scaling_params"], policy.compute)
-        # Updates with inf or NaN are skipped with any loss scaling, so that weights stay finite until a recovery.
-        wrapper = MixedPrecisionOptimizer(optimizer, schedule, scaler, max_grad_norm=params["max_grad_norm"],
-                                          skip_nonfinite=True, **make_additions(params))
-        wrapper.build(self.trainable)
-        return wrapper
 
     def _make_train_step(self) -> TrainStep:
         params = self.model.params
@@ -186,6 +161,15 @@ class Trainer:
         return self.micro_batch // self._stream.micro_batches_per_epoch
 
     @property
+    def epochs(self) -> float:
+        """Number of epochs made so far."""
+        return self.epochs_in(self.step)
+
+    def epochs_in(self, step: int) -> float:
+        """Returns how many epochs the first ``step`` updates make."""
+        return (self.offset + step * self._iter_size * self.runner.world_size) / self._stream.micro_batches_per_epoch
+
+    @property
     def micro_batch(self) -> int:
         """Number of micro-batches that all replicas together have consumed."""
         return self.offset + self.step * self._iter_size * self.runner.world_size
@@ -193,7 +177,7 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether training has reached its end; skipped updates do not count towards ``max_steps``."""
-        return self.step >= self.last_step and (
+        return self.early_stopping.has_ended or self.step >= self.last_step and (
             bool(self.model.params["num_epochs"]) or int(self.optimizer.updates.numpy()) >= self.last_step)
 
     @property
@@ -211,6 +195,7 @@ class Trainer:
           micro_batch: number of micro-batches consumed; None to derive it from ``step`` and the current ``offset``.
         """
         self.step, self.is_settled = step, False
+        self.early_stopping.rewind(step)
         self._train_step.batches.assign(step * self._iter_size)
         if micro_batch is not None:
             self.offset += micro_batch - self.micro_batch
@@ -284,7 +269,7 @@ class Trainer:
     def position(self) -> RunPosition:
         """The run's position, and other values that a checkpoint stores besides variables."""
         return RunPosition(self.step, self.epoch, self.micro_batch, self.seed, self.runner.world_size,
-                           self.divergence.state(), choice_of(self.model.params))
+                           self.divergence.state(), choice_of(self.model.params), self.optimizer.rates)
 
     def synchronize(self) -> None:
         """Broadcasts the weights and the optimizer's variables from rank 0 to all ranks."""
@@ -328,6 +313,8 @@ class Trainer:
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
         """Evaluates the model; with ``keep_best``, saves the weights if they are the best so far.
 
+        Without ``keep_best``, for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
+
         Returns:
           The metrics by name; {} if a signal stopped the evaluation.
         """
@@ -346,10 +333,24 @@ class Trainer:
                 deco_print("The evaluation is skipped.", offset=1)
                 return {}
             if self.summaries is not None:
-                self.summaries.write(self.step, {"eval_loss" if k == "val_loss" else k: v for k, v in metrics.items()})
+                of = "" if keep_best else "averaged/"  # two values at the same step need two series
+                self.summaries.write(self.step, {of + ("eval_loss" if k == "val_loss" else k): v
+                                                 for k, v in metrics.items()})
+            if keep_best:
+                self.early_stopping.observe(self.step, metrics)
+                self._keep_results(metrics)
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
                 self.saver.offer_best(self.position, self.state, metrics)
         return metrics
+
+    def _keep_results(self, metrics: dict[str, float]) -> None:
+        """Writes the metrics of an evaluation, and its worst examples, for the report of the run."""
+        assert self._evaluation is not None
+        if self.metrics is not None:
+            self.metrics.write(self.step, self.epochs, metrics)
+        if self.saver is not None and self._evaluation.worst:
+            with self._reporter().file(WORST_EXAMPLES, ".json") as path:
+                path.write_text(json.dumps(self._evaluation.worst, ensure_ascii=False), encoding="utf-8")
 
     def _stops_evaluation(self) -> bool:
         """Returns whether a signal stops the evaluation; with several processes, it is completed in any case."""

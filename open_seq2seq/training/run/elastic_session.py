@@ -25,6 +25,7 @@ from open_seq2seq.training.run import training_setup
 from open_seq2seq.training.run.logdir import LogDir, take_over
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
+from open_seq2seq.training.run.overview import print_task, print_training
 from open_seq2seq.training.run.process_settings import set_up_process
 from open_seq2seq.training.run.restoring import ranks
 from open_seq2seq.utils.console import deco_print, mute, unmute
@@ -188,13 +189,14 @@ class ElasticTraining:
         return training_setup.finish(trainer, signum)
 
     def _begin(self, runner: ElasticRunner, notes: list[str]) -> Trainer:
-        training_setup.print_configs(self._options, self._specs, notes)
+        print_task(self._options, self._specs, notes)
         assert self._logdir is not None or not runner.is_chief
         logdir = self._logdir or LogDir(None)
         checkpoint, state = training_setup.resumed(self._options, logdir, runner)
         self._logdir = self._logdir and self._logdir.of_run(state)
         self._specs = settle_precision(self._specs, runner, state)
         trainer = self._make_trainer(runner, training_setup.shared_seed(self._specs["train"], state, runner))
+        print_training(self._options, self._specs, trainer, logdir.checkpoint_dir)
         training_setup.start(trainer, logdir, checkpoint, state)
         return trainer
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from open_seq2seq.config.options import RunOptions
-from open_seq2seq.training.checkpoints.files import STATE
 from open_seq2seq.training.checkpoints.folders import (
     ALL_FOLDERS,
     BEST_MODELS,
     DIVERGENCE,
     KEPT_FILES,
     LOGS,
+    checkpoint_folder,
     find_checkpoint,
     may_be_checkpoint,
     refuse_links,
@@ -37,7 +37,8 @@ class LogDir:
 
     Attributes:
       root: the ``logdir`` of the config; None if the run writes no files, as a benchmark.
-      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` with ``--enable_logs``.
+      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs`` wrote
+        them.
       best_dir: folder of the best models: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
       base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
@@ -93,9 +94,10 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     lenient = options.no_dir_check or options.benchmark
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
-    folder = root / LOGS if root and options.enable_logs else root
-    if root is not None and folder is not None:
+    if root is not None:
         refuse_links(root)
+    folder = None if root is None else _folder(options, root)
+    if folder is not None:
         refuse_links(folder)
     training = options.mode.startswith("train")
     for place in (root, folder) if training else ():
@@ -114,17 +116,24 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
         _refuse_foreign(folder, checkpoint)
     if training and checkpoint is None and params.get("load_model"):
         try:
-            base = _base_checkpoint(options, params)
+            base = _base_checkpoint(params)
         except UserError as error:
             _raise_or_warn(error, lenient)
     return LogDir(root, folder, folder / BEST_MODELS if folder else None, checkpoint, base)
+
+
+def _folder(options: RunOptions, root: Path) -> Path:
+    """Returns the folder of checkpoints; for a new run, this depends only on ``--enable_logs``."""
+    if options.mode.startswith("train") and not options.continue_learning:
+        return root / LOGS if options.enable_logs else root
+    return checkpoint_folder(root, options.enable_logs)
 
 
 def take_over(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Returns the log directory of a run in progress that has lost its rank 0."""
     given = params.get("logdir")
     root = Path(given).expanduser() if given else None
-    folder = root / LOGS if root and options.enable_logs else root
+    folder = None if root is None else _folder(options, root)
     return LogDir(root, folder, folder / BEST_MODELS if folder else None)
 
 
@@ -162,8 +171,8 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     # Training never resumes from best_models, only from the newest checkpoint.
     checkpoint = find_checkpoint(folder)
     if checkpoint is None:
-        raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}"
-                              f"{_elsewhere(root, options)}: choose another logdir to start from scratch.")
+        raise CheckpointError(f"--continue_learning was given, but there is no checkpoint in {folder}: "
+                              "choose another logdir to start from scratch.")
     return checkpoint
 
 
@@ -175,32 +184,18 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
     restore_best = bool(params.get("restore_best_checkpoint"))
     checkpoint = find_checkpoint(folder, restore_best)
     if checkpoint is None:
-        raise CheckpointError(f"There is no checkpoint in {folder}{_elsewhere(root, options)}: "
+        raise CheckpointError(f"There is no checkpoint in {folder}: "
                               f"the mode {options.mode} needs a trained model.")
     return checkpoint
 
 
-def _elsewhere(root: Path, options: RunOptions) -> str:
-    """Returns a hint if there are checkpoints in the folder for the other setting of ``--enable_logs``, else ''."""
-    if options.enable_logs and find_checkpoint(root):
-        return f" (there are some in {root}: leave out --enable_logs)"
-    if not options.enable_logs and find_checkpoint(root / LOGS):
-        return f" (there are some in {root / LOGS}: give --enable_logs, as in the run that wrote them)"
-    return ""
-
-
-def _base_checkpoint(options: RunOptions, params: Mapping[str, Any]) -> Path:
+def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     root = Path(params["load_model"]).expanduser()
     if not root.is_dir() or _is_empty(root):
         what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
         raise UserError(f"The folder {root} in 'load_model' {what}: give the logdir of a trained model.")
-    is_checkpoint = (root / STATE).is_file()
-    if options.enable_logs and not is_checkpoint and not (root / LOGS).is_dir():
-        raise UserError(f"The folder {root} in 'load_model' has no subfolder '{LOGS}', where --enable_logs expects "
-                        f"checkpoints: leave out --enable_logs, or give a checkpoint folder.")
-    folder = root / LOGS if options.enable_logs and not is_checkpoint else root
+    folder = checkpoint_folder(root)
     checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
     if checkpoint is None:
-        raise CheckpointError(f"There is no checkpoint in the folder {folder} given in 'load_model'"
-                              f"{_elsewhere(root, options)}.")
+        raise CheckpointError(f"There is no checkpoint in the folder {folder} given in 'load_model'.")
     return checkpoint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -48,11 +49,13 @@ class LogDirLock:
     def __init__(self, root: str | os.PathLike[str] | None) -> None:
         self._path = None if root is None else Path(root).expanduser() / LOCK
         self._file: IO[bytes] | None = None
+        self._has_made_folder = False
 
     def __enter__(self) -> LogDirLock:
         if self._path is None:
             return self
         refuse_checkpoint(self._path.parent)
+        self._has_made_folder = not os.path.lexists(self._path.parent)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = disk.open_lock(self._path, _is_lock)  # held until __exit__
@@ -65,6 +68,8 @@ class LogDirLock:
                             f"({error.filename}).") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(self._file.fileno()).st_nlink:  # a run that failed has just removed it
+                raise OSError(errno.EWOULDBLOCK, "in use")
         except OSError as error:
             self._refused(error)
         else:
@@ -83,7 +88,15 @@ class LogDirLock:
         deco_print(f"WARNING: {self._path.parent} is on a file system without locks ({error.strerror}): "
                    "nothing prevents a second run from using it.")
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *exception: object) -> None:
         if self._file is not None:
+            if kind is not None and self._path is not None and self._has_made_folder:
+                self._leave_nothing(self._path.parent)
             self._file.close()  # releases the lock
             self._file = None
+
+    def _leave_nothing(self, root: Path) -> None:
+        """Removes the directory that this lock has made, if the run failed before it wrote anything there."""
+        with contextlib.suppress(OSError):
+            if os.listdir(root) == [LOCK]:
+                disk.remove_listed(root, [LOCK])

@@ -26,6 +26,11 @@ class Tee:
         self._stream = stream
         self._copy = copy
 
+    @property
+    def terminal(self) -> TextIO:
+        """The stream without its copy, for output that a file must not contain."""
+        return self._stream
+
     def write(self, text: str) -> int:
         """Writes to both streams."""
         self._copy.write(text)

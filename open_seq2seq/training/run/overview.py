@@ -1,22 +1,121 @@
-"""Prints the config and the variables of a run before it starts."""
+"""What a run prints before it starts, a short header; and the config and variables, for the logdir or the screen."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Mapping
+from pathlib import Path
 
 import tensorflow as tf
 
+from open_seq2seq.config.options import RunOptions
 from open_seq2seq.config.serialize import to_yaml
+from open_seq2seq.models.builder import ModelSpec
+from open_seq2seq.models.model import Model
+from open_seq2seq.runners import Runner
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.progress import format_count
+
+OVERVIEW = "overview.txt"
+"""File in a logdir with the config and the variables of a run; a resumed run with other ones writes another file."""
+
+_TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
+           "interactive_infer": "Inference config"}
+_VERBS = {"train": "Training", "train_eval": "Training and evaluating", "eval": "Evaluating", "infer": "Inference with",
+          "interactive_infer": "Inference with"}
 
 
-def print_config(title: str, params: dict[str, Any]) -> None:
-    """Prints a config section as YAML under a title."""
-    deco_print(f"{title}:")
-    deco_print(to_yaml(params).rstrip(), offset=1)
+def config_lines(options: RunOptions, specs: Mapping[str, ModelSpec]) -> list[str]:
+    """Returns the lines of the config: the parameters of each section, as YAML."""
+    lines = []
+    for section, spec in specs.items():
+        lines += [f"{'New benchmarking config' if options.benchmark else _TITLES[section]}:"]
+        lines += [f"   {line}" for line in to_yaml(spec.params).rstrip().split("\n")]
+    return lines
 
 
-def parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.Variable]) -> list[str]:
+def print_task(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[str]) -> None:
+    """Prints the config file, the model and its main parts, and the given notes; with --verbose, the config too."""
+    if options.verbose:
+        for line in config_lines(options, specs):
+            deco_print(line)
+    spec = next(iter(specs.values()))
+    parts = [spec.params[name].__name__ for name in spec.model_class.all_parts()
+             if name not in ("data_layer", "loss") and hasattr(spec.params.get(name), "__name__")]
+    deco_print(f"{'Timing' if options.benchmark else _VERBS[options.mode]} {_short(options.config_file)}")
+    deco_print(f"Model: {spec.model_class.__name__}" + (f" with {', '.join(parts)}" if parts else ""))
+    for note in notes:
+        deco_print(note)
+
+
+def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
+    """Prints the data, the model, the length and the logdir of a run; writes its config and variables to the logdir.
+
+    Args:
+      options: options of the run.
+      specs: specs of the models, by section.
+      trainer: the trainer before its first update.
+      folder: folder of the checkpoints; None if this process writes no files.
+    """
+    models = {"training": trainer.model, "evaluation": trainer.eval_model}
+    data = [format_count(model.data_layer.num_examples, f"{name} example") for name, model in models.items()
+            if model is not None]
+    deco_print(f"Data: {', '.join(data)}")
+    table = parameter_table(trainer.trainable, trainer.variables)
+    if options.verbose:
+        for line in table:
+            deco_print(line)
+    deco_print(f"{_size(trainer.trainable)}, on {_devices(trainer.runner)}")
+    epochs = trainer.epochs_in(trainer.last_step)
+    deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs")
+    if folder is not None:
+        path = _write_new(folder, [*config_lines(options, specs), *table])
+        deco_print(f"Logdir: {folder} (config and variables: {path.name})")
+
+
+def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runner, verbose: bool) -> None:
+    """Prints the data and the size of a model for evaluation or inference; with ``verbose``, also its variables."""
+    if verbose:
+        for line in parameter_table(dict(variables), dict(variables)):
+            deco_print(line)
+    examples = "" if model.mode == "interactive_infer" else (
+        f"Data: {format_count(model.data_layer.num_examples, 'example')}; ")
+    deco_print(f"{examples}{_size(variables)}, on {_devices(runner)}")
+
+
+def _short(path: str) -> str:
+    """Returns a path relative to the working directory if it lies below it."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _size(variables: Mapping[str, tf.Variable]) -> str:
+    return f"Parameters: {sum(v.shape.num_elements() for v in variables.values()):,}"
+
+
+def _devices(runner: Runner) -> str:
+    kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+    if runner.num_processes > 1:
+        return f"{runner.world_size} devices ({kind}) of {runner.num_processes} processes"
+    return format_count(runner.local_replicas, kind if kind == "GPU" or runner.local_replicas == 1 else "CPU tower")
+
+
+def _write_new(folder: Path, lines: list[str]) -> Path:
+    """Writes lines to a new file in a folder, unless one that an earlier run wrote has the same content."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    free = disk.free_name(folder / OVERVIEW)
+    earlier = [path for path in folder.glob(f"{OVERVIEW}*") if path.is_file() and not path.is_symlink()
+               and path.stat().st_size == len(content) and path.read_bytes() == content]
+    if earlier:
+        return earlier[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.write_new(free, content)
+    return free
+
+
+def parameter_table(trainable: Mapping[str, tf.Variable], variables: Mapping[str, tf.Variable]) -> list[str]:
     """Returns the lines of a table of variables with their shapes and dtypes, and the number of trainable parameters.
 
     Args:
@@ -36,7 +135,7 @@ def parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.V
     return [*lines, f"Total trainable parameters: {total:,}"]
 
 
-def print_parameter_table(trainable: dict[str, tf.Variable], variables: dict[str, tf.Variable]) -> None:
+def print_parameter_table(trainable: Mapping[str, tf.Variable], variables: Mapping[str, tf.Variable]) -> None:
     """Prints the result of ``parameter_table``."""
     for text in parameter_table(trainable, variables):
         deco_print(text)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+from collections.abc import Iterator
 
 from open_seq2seq.config.options import RunOptions
 from open_seq2seq.models.builder import ModelSpec, build_model
@@ -16,7 +17,7 @@ from open_seq2seq.runners import Runner, make_runner, one_device
 from open_seq2seq.runners.preflight import check_agreement, check_data, time_limit
 from open_seq2seq.runners.watchdog.watchdog import watched
 from open_seq2seq.training.checkpoints import choosing
-from open_seq2seq.training.inference.interactive import InteractiveModel, prompt
+from open_seq2seq.training.inference.interactive import InteractiveModel, answer_lines, prompt
 from open_seq2seq.training.loop.passes import EvaluationPass, InferencePass
 from open_seq2seq.training.loop.train import train
 from open_seq2seq.training.precision.choice import settle_precision
@@ -27,12 +28,13 @@ from open_seq2seq.training.run.dry_run import check_run
 from open_seq2seq.training.run.elastic_session import train_elastically
 from open_seq2seq.training.run.inputs import check_read, read_assets
 from open_seq2seq.training.run.logdir import LogDir, check_logdir
+from open_seq2seq.training.run.overview import print_model, print_task, print_training
 from open_seq2seq.training.run.process_settings import set_up_process
 from open_seq2seq.training.run.protected_files import protected_files
 from open_seq2seq.training.run.restoring import restore_weights
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
-from open_seq2seq.utils.output_file import never_written
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.output_file import STANDARD_OUTPUT, never_written
 
 Specs = dict[str, ModelSpec]
 
@@ -56,7 +58,7 @@ def run(options: RunOptions) -> int:
         if options.check:
             return _check(options, specs, runner, notes)
         logdir = training_setup.open_logdir(options, _first(specs), stack) if runner.is_chief else LogDir(None)
-        training_setup.print_configs(options, specs, notes)
+        print_task(options, specs, notes)
         if options.mode in ("train", "train_eval"):
             return _train(options, specs, logdir, runner)
         model = _restored_model(options, _first(settle_precision(specs, runner)), logdir, runner)
@@ -103,11 +105,21 @@ def _evaluate(options: RunOptions, model: Model, runner: Runner) -> None:
 def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
     with never_written(lambda: protected_files(options, model)):
         InferencePass(model, runner).run(options.infer_output_file)
-    deco_print(f"Finished inference: {os.path.abspath(options.infer_output_file)}")
+    _report_output(options)
+
+
+def _report_output(options: RunOptions) -> None:
+    name = options.infer_output_file
+    deco_print(f"Finished inference: {'standard output' if name == STANDARD_OUTPUT else os.path.abspath(name)}")
 
 
 def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
-    prompt(InteractiveModel(model))
+    if not options.infer_files:
+        prompt(InteractiveModel(model))
+        return
+    with never_written(lambda: protected_files(options, model)):
+        answer_lines(InteractiveModel(model), options.infer_output_file)
+    _report_output(options)
 
 
 def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) -> int:
@@ -120,6 +132,7 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
         specs = _in_dtype(specs, dtype)
     models = training_setup.build_models(specs, seed, runner)
     trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
+    print_training(options, specs, trainer, logdir.checkpoint_dir)
     training_setup.start(trainer, logdir, checkpoint, state)
     if training_setup.nothing_left(trainer, logdir):
         return 0
@@ -147,7 +160,7 @@ def _in_dtype(specs: Specs, dtype: str) -> Specs:
 
 def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner: Runner) -> Model:
     before = read_assets(spec)
-    with runner.scope():
+    with runner.scope(), _explaining_data(options):
         model = build_model(spec)
     check_read(model, before)
     if runner.world_size > 1:  # interactive inference, which has no examples, runs in one process
@@ -158,7 +171,20 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
         check_config(options, checkpoint)
         restore_weights(model, checkpoint)
     runner.broadcast(named_variables(model))
+    print_model(model, named_variables(model), runner, options.verbose)
     return model
+
+
+@contextlib.contextmanager
+def _explaining_data(options: RunOptions) -> Iterator[None]:
+    """Adds to errors about data that come from the config of a checkpoint how to name other data."""
+    try:
+        yield
+    except DataError as error:
+        if options.config.config_file.checkpoint is not None and not options.infer_files:
+            how = "--infer_files=FILE" if options.mode == "infer" else "--eval_params/data_layer_params/KEY=FILE"
+            error.add_note(f"The config comes from the checkpoint: {how} names other data.")
+        raise
 
 
 def load_model(options: RunOptions) -> Model:

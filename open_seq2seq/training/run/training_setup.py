@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from open_seq2seq.config.options import RunOptions
+from open_seq2seq.config.overrides import apply_overrides
 from open_seq2seq.config.serialize import to_plain, to_yaml
 from open_seq2seq.models.builder import ModelSpec, build_model, describe_section
 from open_seq2seq.models.model import Model
 from open_seq2seq.runners import Runner
 from open_seq2seq.runners.preflight import check_data
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, choosing
-from open_seq2seq.training.checkpoints.kept_files import keep_files
+from open_seq2seq.training.checkpoints.kept_files import MODES, keep_files
 from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.metrics_file import MetricsFile
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.training.run.config_changes import check_config
 from open_seq2seq.training.run.inputs import RunInputs, read_assets
 from open_seq2seq.training.run.logdir import LogDir, check_logdir
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
-from open_seq2seq.training.run.overview import print_config, print_parameter_table
 from open_seq2seq.training.run.restoring import load_base_model, restore_position, restore_run
 from open_seq2seq.utils.console import deco_print
-
-_TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
-           "interactive_infer": "Inference config"}
 
 
 class Models(NamedTuple):
@@ -46,7 +45,9 @@ class Models(NamedTuple):
 
 def describe_sections(options: RunOptions) -> dict[str, ModelSpec]:
     """Returns the model specs of the config sections that the mode needs, by section."""
-    return {section: describe_section(options.config, section) for section in options.config.sections}
+    specs = {section: describe_section(options.config, section) for section in options.config.sections}
+    return {section: dataclasses.replace(spec, params=apply_overrides(spec.params, options.moved_files, ())[0])
+            for section, spec in specs.items()}
 
 
 def agreed_values(options: RunOptions) -> dict[str, Any]:
@@ -54,14 +55,6 @@ def agreed_values(options: RunOptions) -> dict[str, Any]:
     flags = {name: getattr(options, name) for name in
              ("mode", "continue_learning", "no_dir_check", "benchmark", "enable_logs", "elastic", "check")}
     return {**flags, **to_plain(options.config.as_sections())}
-
-
-def print_configs(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[str]) -> None:
-    """Prints the parameters of each section, and the given notes about the run."""
-    for section, spec in specs.items():
-        print_config("New benchmarking config" if options.benchmark else _TITLES[section], spec.params)
-    for note in notes:
-        deco_print(note)
 
 
 def open_logdir(options: RunOptions, spec: ModelSpec, stack: contextlib.ExitStack) -> LogDir:
@@ -143,10 +136,17 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
                          to_yaml(config.as_sections()), inputs)
         with config.config_file.in_use():
             keep_files(saver.directory, config.base_model,
-                       {mode: config.merge(mode)[0] for mode in ("train", "infer", "interactive_infer")})
+                       {mode: config.merge(mode)[0] for mode in ("train", *MODES)})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
+    # A new run in a used logdir begins another table; a process that joins an elastic run continues the run's.
+    is_new = not options.continue_learning and not options.elastic
+    metrics = MetricsFile(logdir.checkpoint_dir, is_new) if saver and logdir.checkpoint_dir else None
     with runner.scope():
-        return Trainer(model, eval_model, runner, seed, saver, summaries_dir)
+        trainer = Trainer(model, eval_model, runner, seed, saver, summaries_dir, metrics)
+    if eval_model is not None:
+        best = trainer.early_stopping.metric
+        trainer.early_stopping.resume(runner.share({} if metrics is None else metrics.history(best)))
+    return trainer
 
 
 def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state: Mapping[str, Any] | None) -> None:
@@ -158,7 +158,6 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
       checkpoint: the checkpoint to resume from, on rank 0; None without one.
       state: the checkpoint's state, on all ranks; None without one.
     """
-    print_parameter_table(trainer.trainable, trainer.variables)
     for line in trainer.describe_shapes():
         deco_print(line)
     if trainer.rate_scale != 1:
@@ -178,7 +177,10 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
 
 def nothing_left(trainer: Trainer, logdir: LogDir) -> bool:
     """Returns whether the run has already finished, and prints so if it has."""
-    if trainer.finished:
+    if trainer.early_stopping.has_ended:
+        deco_print(f"Nothing left to do: {trainer.early_stopping}; raise stop_after_evals_without_gain to continue "
+                   "training.")
+    elif trainer.finished:
         deco_print(f"Nothing left to do: the run in {logdir.root} already made {trainer.step} of "
                    f"{trainer.last_step} steps; raise max_steps or num_epochs to continue training.")
     return trainer.finished
@@ -191,15 +193,20 @@ def finish(trainer: Trainer, signum: int | None) -> int:
         return 128 + signum
     if trainer.saves and trainer.model.params["average_checkpoints"]:
         _average(trainer)
+    if trainer.early_stopping.has_ended:
+        deco_print(f"Training ended early, at step {trainer.step}: {trainer.early_stopping}")
     deco_print("Finished training")
     return 0
 
 
 def _average(trainer: Trainer) -> None:
+    average = None
     if trainer.saver is not None:
-        average = trainer.saver.average(trainer.model.params["average_checkpoints"])
+        average = trainer.saver.average(trainer.model.params["average_checkpoints"], trainer.optimizer.rate_jumps)
         assign_matching(trainer.variables, average.weights)
         deco_print(f"Averaged the last {len(average.state['averaged'])} checkpoints: {trainer.saver.averaged_dir}")
     trainer.synchronize()
     if trainer.eval_model is not None:
-        trainer.evaluate(keep_best=False)
+        metrics = trainer.evaluate(keep_best=False)
+        if trainer.saver is not None and average is not None and metrics:
+            trainer.saver.note_average(average, metrics)

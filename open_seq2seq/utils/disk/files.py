@@ -124,6 +124,19 @@ def write_new(path: StrPath, content: bytes | str) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def append(path: StrPath, text: str, is_own: IsOwn) -> None:
+    """Appends text to a file, as UTF-8; a symbolic link is not followed.
+
+    Raises:
+      ForeignError: something else has the file's name.
+    """
+    with open(path, "a+b", opener=_unfollowed) as file:
+        file.seek(0)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not is_own(file):
+            raise ForeignError(path, FOREIGN)
+        file.write(text.encode())
+
+
 def copy_new(source: StrPath, target: StrPath) -> str:
     """Copies a file to a new file; returns the SHA-256 checksum of the copy."""
     with open(source, "rb") as file, new_file(target) as out:

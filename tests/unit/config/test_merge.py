@@ -74,3 +74,9 @@ def test_values_without_end():
     assert "contains itself" in size_problem(itself)
     assert "1,000,000 values" in size_problem(grown)
     assert size_problem({"a": [{"b": (1, "text")}] * 1000}) == ""
+
+
+def test_a_section_can_drop_a_key():
+    base = {"a": 1, "sub": {"x": 1, "y": 2}}
+    assert merge_params(base, {"a": "<drop>", "sub": {"x": "<drop>"}, "b": "<drop>"}) == ({"sub": {"y": 2}}, [])
+    assert difference(base, {"sub": {"y": 2}}) == {"a": "<drop>", "sub": {"x": "<drop>"}}

@@ -254,7 +254,7 @@ def test_hooks_are_classes_or_their_names(value):
 
 @pytest.mark.parametrize("value", [Encoder, dict, "open_seq2seq.encoders.Encoder", 1.5, None])
 def test_hooks_that_lack_methods_are_refused(value):
-    with pytest.raises(ConfigError, match="'hooks/0' is .* begin, after_step and end"):
+    with pytest.raises(ConfigError, match=r"'hooks/0' is .* begin\(trainer\), after_step"):
         resolve_name(value, "hook", "hooks/0")
 
 

@@ -109,7 +109,7 @@ def test_the_coverage_penalty_of_each_hypothesis(kind: Any):
 def test_groups_and_rules_and_limits(kind: Any):
     decoder, encoded = kind(beam_groups=3, max_length_factor=0.5)
     found = decoder.search(encoded)
-    assert (found["beam_lengths"] <= np.ceil(np.array(LENGTHS) / 2)[:, None]).all()
+    assert (found["beam_lengths"].numpy() <= np.ceil(np.array(LENGTHS) / 2)[:, None]).all()
     assert len(set(found["beam_ids"][0, :, 0].numpy().tolist())) > 1
     decoder, encoded = kind(beam_rules="ctranslate2", alpha=1.0)
     found = decoder.search(encoded)

@@ -17,7 +17,8 @@ from open_seq2seq.utils.errors import ConfigError
 from tests.unit.parts.rnn import naive_cells
 
 SOURCE, VOCAB, UNITS, EMBEDDING = 5, 7, 4, 3  # ids 1 = EOS, 2 = S
-MODEL = SimpleNamespace(encoder=SimpleNamespace(output_size=SOURCE))
+STATES = [[3], [4, 4]]  # sizes of the encoder's states
+MODEL = SimpleNamespace(encoder=SimpleNamespace(output_size=SOURCE, state_sizes=STATES, returns_state=False))
 PARAMS = {"GO_SYMBOL": 2, "END_SYMBOL": 1, "tgt_vocab_size": VOCAB, "tgt_emb_size": EMBEDDING, "batch_size": 3,
           "attention_layer_size": UNITS, "attention_type": "luong", "core_cell": "LSTMCell",
           "core_cell_params": {"num_units": UNITS}, "decoder_layers": 3, "decoder_use_skip_connections": True}
@@ -29,12 +30,23 @@ KINDS = {
     "luong-scaled-gru": {"luong_scale": True, "core_cell": "GRUCell"},
     "luong-cudnn-gru": {"core_cell": "CudnnCompatibleGRUCell"},
     "luong-layer-norm": {"core_cell": "LayerNormBasicLSTMCell", "decoder_layers": 2},
+    "luong-groups": {"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 6, "num_proj": UNITS,
+                                                                     "number_of_groups": 2, "zoneout_prob": 0.2}},
+    "bahdanau-factors": {"attention_type": "bahdanau", "core_cell": "FLSTMCell",
+                         "core_cell_params": {"num_units": UNITS, "fact_size": 2}, "decoder_layers": 2},
+    "luong-input-gates": {"core_cell": "BasicSLSTMCell", "decoder_layers": 2},
+    "luong-states": {"encoder_state": "dense", "core_cell_params": {"num_units": 6, "num_proj": UNITS}},
+    "gnmt_v2-states": {"attention_type": "gnmt_v2", "encoder_state": "dense"},
+    "bahdanau-monotonic": {"attention_type": "bahdanau_monotonic", "bahdanau_normalize": True, "decoder_layers": 2,
+                           "score_bias_init": -0.5},
+    "luong-monotonic": {"attention_type": "luong_monotonic", "decoder_layers": 1},
     "gnmt": {"attention_type": "gnmt"},
     "gnmt_v2": {"attention_type": "gnmt_v2"},
     "gnmt_v2-tied": {"attention_type": "gnmt_v2", "weight_tied": True},
 }
 FORMS = [pytest.param({**params, "input_feeding": fed}, id=f"{name}-{'fed' if fed else 'whole'}")
-         for name, params in KINDS.items() for fed in (True, False)]
+         for name, params in KINDS.items() for fed in (True, False)
+         if fed or name not in ("luong-groups", "bahdanau-factors", "luong-input-gates")]
 
 
 def make(cls: type[RNNDecoderWithAttention] = RNNDecoderWithAttention, **params: Any) -> RNNDecoderWithAttention:
@@ -47,7 +59,9 @@ def make(cls: type[RNNDecoderWithAttention] = RNNDecoderWithAttention, **params:
 
 def encoded(lengths: Any = LENGTHS, padding: int = 0) -> dict[str, tf.Tensor]:
     outputs = np.random.default_rng(0).normal(size=[len(lengths), max(lengths) + padding, SOURCE]).astype(np.float32)
-    return {"outputs": tf.constant(outputs), "src_length": tf.constant(lengths, tf.int32)}
+    state = [[tf.constant(np.random.default_rng(size).normal(size=[len(lengths), size]), tf.float32) for size in sizes]
+             for sizes in STATES]
+    return {"outputs": tf.constant(outputs), "src_length": tf.constant(lengths, tf.int32), "state": state}
 
 
 def targets() -> list[tf.Tensor]:
@@ -71,28 +85,56 @@ def plain_scores(decoder: Any, query: tf.Tensor, source: tf.Tensor) -> tf.Tensor
     return tf.linalg.matvec(tf.tanh(inside), vector)
 
 
-def plain_logits(decoder: Any, ids: Any, source: tf.Tensor) -> tf.Tensor:
+def plain_weights(decoder: Any, scores: tf.Tensor, before: list[tf.Tensor]) -> list[tf.Tensor]:
+    """The attention to each place: a softmax, or what remains of a process that moves forward and stops by chance."""
+    if not decoder.stack.attention.is_monotonic:
+        return tf.unstack(tf.nn.softmax(scores))
+    stops = tf.unstack(tf.sigmoid(scores + wide(decoder.stack.attention.score_bias)))
+    weights, arriving = [], tf.zeros([], tf.float64)
+    for stop, start in zip(stops, before, strict=True):
+        arriving += start
+        weights.append(stop * arriving)
+        arriving *= 1.0 - stop
+    return weights
+
+
+def plain_states(decoder: Any, states: Any) -> list[Any]:
+    """The initial states: zeros, or linear functions of the encoder's states [size] of the layer to the left."""
+    directions = [layer.direction for layer in decoder.stack.layers]
+    if not decoder.params["encoder_state"]:
+        return [tuple(tf.zeros([size], tf.float64) for size in one.state_sizes) for one in directions]
+    found, aligned = [], [len(STATES) - len(directions) + number for number in range(len(directions))]
+    for one, number, kernel, bias in zip(directions, aligned, decoder.bridge.kernels, decoder.bridge.biases,
+                                         strict=True):
+        joined = tf.concat([wide(state) for state in states[max(0, number)]], 0)
+        found.append(tuple(tf.split(tf.linalg.matvec(wide(kernel), joined, transpose_a=True) + wide(bias),
+                                    one.state_sizes)))
+    return found
+
+
+def plain_logits(decoder: Any, ids: Any, source: tf.Tensor, encoder_states: Any) -> tf.Tensor:
     """The logits of one sentence without padding, as the original computes them: one step after another."""
     params, kind = decoder.params, decoder.params["attention_type"]
-    is_gnmt, cell = kind.startswith("gnmt"), decoder.stack.layers[0].direction.cell.name
+    is_gnmt = kind.startswith("gnmt")
     attended = 0 if is_gnmt else params["decoder_layers"] - 1  # the layer whose output is the query
-    states = [naive_cells.zeros(cell, layer.output_size) for layer in decoder.stack.layers]
-    weights = [[wide(getattr(layer.direction, name)) for name in naive_cells.WEIGHTS[cell]]
-               for layer in decoder.stack.layers]
+    states = plain_states(decoder, encoder_states)
+    steps = [naive_cells.stepper(layer.direction)[0] for layer in decoder.stack.layers]
     context, rows, table = tf.zeros([SOURCE], tf.float64), [], wide(decoder.embedding)
+    looked = tf.unstack(tf.one_hot(0, source.shape[0], dtype=tf.float64))
     for one in ids:
         x, before = table[one], context
-        for number, of_layer in enumerate(weights):
+        for number, step in enumerate(steps):
             joined = x
             if number > attended:
                 joined = tf.concat([x, before if kind == "gnmt" else context], 0)
             elif number == 0 and params["input_feeding"]:
                 joined = tf.concat([x, before], 0)
-            states[number] = naive_cells.step(cell, joined, states[number], of_layer)
+            states[number] = step(joined, states[number])
             y = states[number][0]
             x = x + y if number >= (2 if is_gnmt else 1) and x.shape == y.shape else y
             if number == attended:
-                context = tf.linalg.matvec(source, tf.nn.softmax(plain_scores(decoder, x, source)), transpose_a=True)
+                looked = plain_weights(decoder, plain_scores(decoder, x, source), looked)
+                context = tf.linalg.matvec(source, tf.stack(looked), transpose_a=True)
         hidden = x if is_gnmt else context
         kernel = tf.transpose(table) if params["weight_tied"] else wide(decoder.output_kernel)
         rows.append(tf.linalg.matvec(kernel, hidden, transpose_a=True))
@@ -116,8 +158,8 @@ def test_logits_and_gradients_equal_those_of_a_plain_loop(params: dict[str, Any]
 
     with tf.GradientTape() as tape:
         tape.watch(source["outputs"])
-        rows = [plain_logits(decoder, ids.numpy()[row, :int(lengths[row])], wide(source["outputs"][row, :LENGTHS[row]]))
-                for row in range(3)]
+        rows = [plain_logits(decoder, ids.numpy()[row, :int(lengths[row])], wide(source["outputs"][row, :LENGTHS[row]]),
+                             [[state[row] for state in own] for own in source["state"]]) for row in range(3)]
         total = sum(tf.reduce_sum(logits * tf.cast(factors[row, :logits.shape[0]], tf.float64))
                     for row, logits in enumerate(rows))
     expected = tape.gradient(total, [names, source["outputs"]])
@@ -130,7 +172,8 @@ def test_logits_and_gradients_equal_those_of_a_plain_loop(params: dict[str, Any]
                                    err_msg=name)
 
 
-@pytest.mark.parametrize("params", [KINDS[name] for name in ("bahdanau", "luong-cudnn-gru", "gnmt", "gnmt_v2-tied")])
+@pytest.mark.parametrize("params", [KINDS[name] for name in (
+    "bahdanau-monotonic", "luong-cudnn-gru", "luong-groups", "luong-states", "gnmt", "gnmt_v2-tied")])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_hypothesis_scores_what_teacher_forcing_gives_it(params: dict[str, Any], beam: int):
     decoder, source = make(BeamSearchRNNDecoderWithAttention, beam_width=beam, **params), encoded(padding=1)
@@ -144,7 +187,8 @@ def test_a_hypothesis_scores_what_teacher_forcing_gives_it(params: dict[str, Any
     assert np.all(lengths <= 2 * np.array(LENGTHS))
 
 
-@pytest.mark.parametrize("params", [KINDS["bahdanau"], {**KINDS["gnmt_v2"], "input_feeding": False}])
+@pytest.mark.parametrize("params", [KINDS["bahdanau"], KINDS["luong-monotonic"],
+                                    {**KINDS["gnmt_v2"], "input_feeding": False}])
 def test_alone_as_in_a_batch(params: dict[str, Any]):
     decoder, source, (ids, lengths) = make(beam_width=2, **params), encoded(padding=3), targets()
     forced = decoder.decode({"encoder_output": source, "target_tensors": [ids, lengths]})
@@ -176,7 +220,9 @@ def test_no_sentences_and_empty_sources(params: dict[str, Any]):
     np.testing.assert_allclose(logits, again, atol=1e-5)
 
 
-@pytest.mark.parametrize("params", [KINDS["bahdanau-normalized"], {"decoder_layers": 2}, KINDS["gnmt_v2"]])
+@pytest.mark.parametrize("params", [
+    KINDS["bahdanau-normalized"], {**KINDS["luong-monotonic"], "sigmoid_noise": 1.0}, KINDS["gnmt_v2"],
+    {**KINDS["luong-groups"], "decoder_layers": 2}])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_everything_learns_with_dropout(params: dict[str, Any], dtype: tf.DType):
     decoder = make(dtype=dtype, decoder_dp_input_keep_prob=0.8, decoder_dp_output_keep_prob=0.9, **params)
@@ -207,7 +253,8 @@ def test_the_encoders_table_can_be_shared():
 
 
 @pytest.mark.parametrize(("params", "words"), [
-    ({"attention_layer_size": 5}, r"must be num_units \(4\) with attention_type luong, got 5"),
+    ({"attention_layer_size": 5}, r"must be the cell's size \(4\) with attention_type luong, got 5"),
+    ({"sigmoid_noise": 1.0}, "sigmoid_noise' has no meaning with attention_type luong"),
     ({"attention_type": "gnmt", "decoder_layers": 1}, "must be at least 2 with attention_type gnmt"),
     ({"bahdanau_normalize": True}, "bahdanau_normalize' has no meaning with attention_type luong"),
     ({"attention_type": "gnmt_v2", "luong_scale": True}, "luong_scale' has no meaning"),
@@ -215,6 +262,11 @@ def test_the_encoders_table_can_be_shared():
     ({"core_cell_params": {}}, "num_units' is missing"),
     ({"END_SYMBOL": 7}, r"END_SYMBOL' must be below the number of ids \(7\), got 7"),
     ({"attention_type": "monotonic"}, "attention_type"),
+    ({"encoder_state": "copy"}, r"is copy, but the encoder's states have the sizes \[\[3\], \[3\], \[4, 4\]\]"),
+    ({"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 4, "number_of_groups": 3}},
+     r"num_units' must be a multiple of number_of_groups \(3\), got 4"),
+    ({"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 9, "num_proj": 6, "number_of_groups": 3},
+      "attention_layer_size": 6}, "a layer's input has 8 channels, which must be a multiple"),
 ])
 def test_mistakes_are_named(params: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):
@@ -224,6 +276,9 @@ def test_mistakes_are_named(params: dict[str, Any], words: str):
 def test_an_encoder_without_output_size():
     with pytest.raises(ConfigError, match="encoder_size' is missing"):
         RNNDecoderWithAttention(PARAMS, SimpleNamespace(encoder=SimpleNamespace()))
+    with pytest.raises(ConfigError, match="encoder_state' needs the final states of a recurrent encoder"):
+        RNNDecoderWithAttention({**PARAMS, "encoder_state": "copy"}, SimpleNamespace(
+            encoder=SimpleNamespace(output_size=SOURCE)))
     RNNDecoderWithAttention({**PARAMS, "encoder_size": 5}, SimpleNamespace(encoder=SimpleNamespace()))
 
 

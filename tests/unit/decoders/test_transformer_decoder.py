@@ -262,6 +262,7 @@ def test_compiled_by_xla(source, target):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.long
 def test_learns_to_copy():
     translator = Translator(dtype="bfloat16")
     source = side((5, 4, 6, 3), 5)

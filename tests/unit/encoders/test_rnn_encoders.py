@@ -108,6 +108,34 @@ def test_every_weight_has_a_gradient_and_dropout_follows_the_batch_number(cls: t
         assert gradient is not None and np.isfinite(tf.convert_to_tensor(gradient)).all(), name
 
 
+@pytest.mark.parametrize("cell", [{}, GRU], ids=["lstm", "gru"])
+@pytest.mark.parametrize("cls", ENCODERS)
+def test_final_states_follow_the_last_word(cls: type[Encoder], cell: dict[str, Any]):
+    """The first state of the last layer is the output; all states of a sentence alone are those in the batch."""
+    encoder = make(cls, encoder_use_skip_connections=False, **cell)
+    encoder.returns_state = True
+    if cls is GNMTLikeEncoderWithEmbedding:
+        encoder.layers[-1].residual = False
+    ids, lengths = batch(padding=2)
+    result = encoder.encode({"source_tensors": [ids, lengths]})
+    plain = encode(make(cls, encoder_use_skip_connections=False, **cell), [ids, lengths])
+    if cls is not GNMTLikeEncoderWithEmbedding:
+        np.testing.assert_allclose(result["outputs"], plain, atol=1e-6)
+    assert [[state.shape[-1] for state in own] for own in result["state"]] == encoder.state_sizes
+    for row, length in enumerate(LENGTHS):
+        states = [state[row] for own in result["state"] for state in own]
+        if length == 0:
+            assert not any(np.any(state) for state in states)
+            continue
+        ends = result["outputs"][row, length - 1].numpy()
+        if cls is BidirectionalRNNEncoderWithEmbedding:
+            ends[UNITS:] = result["outputs"][row, 0, UNITS:]
+        np.testing.assert_allclose(result["state"][-1][0][row], ends, atol=1e-6)
+        alone = encoder.encode({"source_tensors": [ids[row:row + 1, :length], lengths[row:row + 1]]})["state"]
+        for state, one in zip(states, (state[0] for own in alone for state in own), strict=True):
+            np.testing.assert_allclose(state, one, atol=1e-6)
+
+
 def test_gates_start_as_in_the_original():
     with creating_variables(3):
         lstm = UnidirectionalRNNEncoderWithEmbedding(PARAMS, name="encoder").layers[0].direction

@@ -23,12 +23,13 @@ FOLDER = Path(__file__).parents[3] / "example_configs/speech2text"
 LIKE_OTHERS = {"jasper10x3_LibriSpeech", "jasper10x5_LibriSpeech", "jasper10x5_LibriSpeech_nvgrad_masks",
                "jasper-Mini-for-Jetson", "toy-w2l", "w2l_large_8gpus", "w2lplus_large_8gpus_mp", "ds2_large_8gpus_mp",
                "ds2_small_1gpu", "digits-jca"}
+COMMANDS = ("jasper_commands", "jasper_commands_8gpu")  # of Image2Label: test_image_recipes.py
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
 
 
 def recipes_with(*encoders: str) -> list[Path]:
-    """The recipes that name one of the encoders; the one of five networks has tests of its own."""
-    return sorted(path for path in FOLDER.glob("*.py") if path.stem != "librispeech-mini-overfit"
+    """The recipes that name one of the encoders; others have tests of their own."""
+    return sorted(path for path in FOLDER.glob("*.py") if path.stem not in ("librispeech-mini-overfit", *COMMANDS)
                   and any(name in path.read_text(encoding="utf-8") for name in encoders))
 
 

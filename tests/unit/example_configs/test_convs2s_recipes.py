@@ -55,7 +55,8 @@ def test_published_numbers():
     assert params["encoder_params"]["att_layer_num"] == 15
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*NAMES, "en-de/convs2s-multi30k"])
 def test_recipe_trains(name: str, tmp_path: Path):
     """On toy text and at toy size, with everything else as the recipe has it, as it is kept beside checkpoints."""
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
@@ -71,7 +72,8 @@ def test_recipe_trains(name: str, tmp_path: Path):
     vocab, text = str(tmp_path / "vocab.txt"), str(tmp_path / "text")
     params["data_layer_params"] = {
         **params["data_layer_params"], "src_vocab_file": vocab, "tgt_vocab_file": vocab, "source_file": text,
-        "target_file": text, "special_tokens_already_in_vocab": True}
+        "target_file": text, "special_tokens_already_in_vocab": True, "batch_size_unit": "sentences"}
+    params["data_layer_params"].pop("tokenizer", None)
     trainer = Trainer(build_model(describe_model(config.base_model, params, "train"), seed=1), None, Runner(), seed=1)
     before = {name: variable.numpy() for name, variable in trainer.trainable.items()}
     for _ in range(3):

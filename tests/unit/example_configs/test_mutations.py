@@ -62,6 +62,7 @@ def test_recipes_are_accepted_on_toy_data(recipe: Path, data: ToyData):
         check(Mutation(recipe, section, ("random_seed",), "7", True), data)
 
 
+@pytest.mark.long
 @settings(max_examples=200, **ONCE)
 @given(mutation=ALL)
 def test_a_hostile_value_is_accepted_or_refused(mutation: Mutation, data: ToyData):
@@ -98,6 +99,7 @@ def trained(count: int, data: ToyData) -> int:
     return done
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.slow)])
 def test_what_is_accepted_trains_a_step(count: int, data: ToyData):
     assert trained(count, data) == count

@@ -44,6 +44,7 @@ def training(network: str, toy: Path) -> tuple[Any, dict[str, Any]]:
     return base_model, params
 
 
+@pytest.mark.long
 def test_it_trains(training: tuple[Any, dict[str, Any]], tmp_path: Path):
     base_model, params = training
     for part in ("encoder_params", "decoder_params"):

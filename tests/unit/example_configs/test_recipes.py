@@ -67,6 +67,7 @@ def test_recipe_has_the_published_numbers(name: str, expected: dict):
     assert norms[0] == norms[1] and norms[0]["epsilon"] == 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["transformer-nvgrad", "transformer-bn"])
 def test_recipe_trains(name: str, tmp_path: Path):
     """On toy text and at toy size, with everything else as the recipe has it."""

@@ -38,6 +38,7 @@ def narrowed(value: Any, key: str = "") -> Any:
     return min(2, value) if key in ("repeat", "num_rnn_layers") else value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", each_kind(RECIPES))
 def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
     base_model, params = train_params(recipe, toy)

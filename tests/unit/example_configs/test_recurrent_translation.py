@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from open_seq2seq.config.loader import load_config
 from open_seq2seq.config.resolve import resolve
 from open_seq2seq.decoders import BeamSearchRNNDecoderWithAttention, RNNDecoderWithAttention
 from open_seq2seq.encoders import GNMTLikeEncoderWithEmbedding
 from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.optimizers.lr_policies import make_schedule
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.tree import described_variables
 from open_seq2seq.runners.runner import Runner
@@ -21,6 +23,8 @@ from open_seq2seq.training.loop.trainer import Trainer
 FOLDER = Path(__file__).parents[3] / "example_configs" / "text2text"
 GNMT = "en-de/en-de-gnmt-like-4GPUs"
 RECIPES = ("toy-reversal/nmt-reversal-RR", "en-de/en-de-nmt-small", GNMT, "en-de/en-de-gnmt-like-weight-tied-2GPUs")
+NVIDIA = "en-de/gnmt-v2-4-layers"
+SMALL = "en-de/gnmt-multi30k"
 
 
 def shrunken(params: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -37,12 +41,14 @@ def shrunken(params: dict[str, Any], folder: Path) -> dict[str, Any]:
     small["decoder_params"] = {**decoder, **sizes, "tgt_emb_size": emb, "attention_layer_size": 16,
                                "decoder_layers": min(decoder["decoder_layers"], 3)}
     vocab, text = str(folder / "vocab.txt"), str(folder / "text")
-    small["data_layer_params"] = {**params["data_layer_params"], "src_vocab_file": vocab, "tgt_vocab_file": vocab,
-                                  "special_tokens_already_in_vocab": True, "source_file": text, "target_file": text}
-    return small
+    data = {**params["data_layer_params"], "src_vocab_file": vocab, "tgt_vocab_file": vocab, "source_file": text,
+            "target_file": text, "special_tokens_already_in_vocab": True, "batch_size_unit": "sentences"}
+    data.pop("tokenizer", None)
+    return {**small, "iter_size": 1, "data_layer_params": data}
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*RECIPES, NVIDIA, SMALL])
 def test_it_trains(name: str, tmp_path: Path):
     (tmp_path / "vocab.txt").write_text("\n".join(["<PAD>", "</S>", "<S>", "<UNK>", *"abcdef"]) + "\n")
     (tmp_path / "text").write_text("a b c\nd e f a\nb c\nf f e d\n", encoding="utf-8")
@@ -73,13 +79,24 @@ def num_weights(encoder_params: dict[str, Any], decoder_params: dict[str, Any]) 
     return sum(int(np.prod(shape)) for shape in shapes)
 
 
-@pytest.mark.parametrize(("vocabulary", "layers", "nvidia", "millions"), [
-    (32768, None, False, 274.8), (32320, 4, True, 160.7), (32320, 8, True, 244.6)])
-def test_number_of_weights(vocabulary: int, layers: int | None, nvidia: bool, millions: float):
-    params = resolve(load_config(FOLDER / f"{GNMT}.py"), "train").params("train")
+@pytest.mark.parametrize(("name", "vocabulary", "millions"), [
+    (GNMT, 32768, 274.8), (NVIDIA, 32320, 160.7), ("en-de/gnmt-v2-8-layers", 32320, 244.6)])
+def test_number_of_weights(name: str, vocabulary: int, millions: float):
+    params = resolve(load_config(FOLDER / f"{name}.py"), "train").params("train")
     encoder = {**params["encoder_params"], "src_vocab_size": vocabulary}
     decoder = {**params["decoder_params"], "tgt_vocab_size": vocabulary, "batch_size": 1}
-    if nvidia:
-        encoder["encoder_layers"] = decoder["decoder_layers"] = layers
-        decoder.update(input_feeding=False, share_source_embedding=True)
     assert num_weights(encoder, decoder) / 1e6 == pytest.approx(millions, rel=0.005)
+
+
+@pytest.mark.parametrize("layers", [4, 8])
+def test_nvidias_numbers(layers: int):
+    params = resolve(load_config(FOLDER / f"en-de/gnmt-v2-{layers}-layers.py"), "train").params("train")
+    encoder, decoder, rates = params["encoder_params"], params["decoder_params"], params["lr_policy_params"]
+    assert encoder["encoder_layers"] == decoder["decoder_layers"] == layers
+    assert encoder["core_cell_params"]["num_units"] == decoder["core_cell_params"]["num_units"] == 1024
+    assert not decoder["input_feeding"] and decoder["share_source_embedding"]
+    assert params["batch_size_per_gpu"] == 128 and params["dtype"] == "mixed" and params["max_grad_norm"] == 5.0
+    assert params["loss_params"]["label_smoothing"] == 0.1
+    policy = make_schedule(params["lr_policy"], rates, params["max_steps"], None)
+    found = [float(policy(tf.constant(step, tf.int64))) for step in (100, 200, 13000, 14000, params["max_steps"])]
+    np.testing.assert_allclose(found, [1e-3, 2e-3, 2e-3, 1e-3, 2e-3 / 16], rtol=1e-6)

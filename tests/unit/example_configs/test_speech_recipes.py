@@ -14,6 +14,7 @@ from open_seq2seq.encoders import TDNNEncoder
 from open_seq2seq.parts.component import SharedVariable, creating_variables, named_modules
 from tests.unit.example_configs.speech_recipes import (
     ALPHABET,
+    COMMANDS,
     FOLDER,
     assert_trains,
     each_kind,
@@ -38,9 +39,11 @@ def narrowed(layers: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_every_recipe_is_tested():
     overfit = FOLDER / "librispeech-mini-overfit.py"  # of several networks: test_overfit_recipe.py
-    assert {*CONVOLUTIONAL, *RECIPES, overfit} == set(FOLDER.glob("*.py"))
+    commands = {FOLDER / f"{name}.py" for name in COMMANDS}
+    assert {*CONVOLUTIONAL, *RECIPES, *commands, overfit} == set(FOLDER.glob("*.py"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", each_kind(CONVOLUTIONAL))
 def test_recipe_trains(recipe: Path, toy: Path, tmp_path: Path):
     base_model, params = train_params(recipe, toy)

@@ -97,6 +97,7 @@ def test_wmt(tmp_path):
      "z.model does not exist"),
     ("tokenizer_wrapper", ["--mode=train", "--text_input=x", "--model_prefix=z"], "The file x does not exist"),
     ("prepare_multi30k", ["--data_dir=nowhere"], "neither train.en nor train.en.gz"),
+    ("prepare_multi30k", ["--data_dir=nowhere", "--languages", "en"], "--languages is en, but must name a source"),
     ("prepare_wmt", ["--train_source", "a", "b", "--train_target", "c"], "names 2 files but --train_target 1"),
     ("prepare_wmt", ["--train_source", "a", "--train_target", "c"], "These files do not exist: a, c"),
     ("prepare_wmt", ["--train_source", "a", "--train_target", "c", "--dev_source=d"], "Give both --dev_source"),

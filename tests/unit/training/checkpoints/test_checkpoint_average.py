@@ -12,6 +12,7 @@ import pytest
 from open_seq2seq.training.checkpoints import average_checkpoints, load_checkpoint, write_snapshot
 from open_seq2seq.training.checkpoints.folders import find_checkpoint, list_checkpoints
 from open_seq2seq.utils.errors import CheckpointError
+from tests.unit.training.checkpoints.resealing import reseal
 
 SCRIPT = Path(__file__).resolve().parents[4] / "scripts" / "average_checkpoints.py"
 
@@ -73,6 +74,13 @@ def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
     for name, value in expected.weights.items():
         np.testing.assert_array_equal(loaded.weights[name], value)
     assert (loaded.assets_dir / "vocab.txt").is_file() and loaded.config_yaml == expected.config_yaml
+
+
+def test_script_warns_of_a_change_of_the_rate(run_with_three, tmp_path):
+    reseal(run_with_three / "model.ckpt-1", lambda state: state.update(rates="another"))
+    result = script(f"--logdir={run_with_three}", "--last=3", f"--output={tmp_path}/out")
+    assert result.returncode == 0, result.stderr
+    assert "the learning rate changed after model.ckpt-1" in result.stdout and "give --last=2" in result.stdout
 
 
 def test_script_refuses_in_one_sentence(run_with_three, tmp_path):

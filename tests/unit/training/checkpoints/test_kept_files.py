@@ -71,8 +71,8 @@ def test_what_is_kept_is_found_again_elsewhere(tmp_path: Path, joint: bool, name
     for mode in MODES:
         assert found_by(tmp_path / "elsewhere" / place, params, mode) == {key: key for key in files}
     copies = [path for path in (tmp_path / "elsewhere" / COPIES).iterdir() if path.suffix != ".json"]
-    assert len(copies) == 4 and len({copy.stat().st_ino for copy in copies}) == 2
-    assert sum(copy.suffix == ".gz" for copy in copies) == (2 if name.endswith(".gz") else 0)
+    assert len(copies) == 2 * len(MODES) and len({copy.stat().st_ino for copy in copies}) == 2
+    assert sum(copy.suffix == ".gz" for copy in copies) == (len(MODES) if name.endswith(".gz") else 0)
     inside = ".ctc_decoder_params" if joint else ""  # names that checkpoints of earlier versions have
     assert f"infer.decoder_params{inside}.lm_vocabulary" in {copy.name for copy in copies}
 

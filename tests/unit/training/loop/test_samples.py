@@ -57,7 +57,7 @@ def test_everything_comes_back(tmp_path, summaries, capsys):
     assert rate == 8000
     np.testing.assert_allclose(samples[:, 0], TONE, atol=1e-4)
     folder = tmp_path / "samples/step-7"
-    assert {file.name for file in folder.iterdir()} == {"attention.png", "voice.wav", "numbers.npy"}
+    assert {file.name for file in folder.iterdir()} == {"attention.png", "voice.wav", "numbers.npy", "texts.json"}
     np.testing.assert_array_equal(tf.io.decode_png((folder / "attention.png").read_bytes()), image)
     samples, rate = soundfile.read(folder / "voice.wav")
     assert rate == 8000

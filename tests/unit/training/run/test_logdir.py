@@ -70,14 +70,16 @@ TRAIN = [
     ("checkpoints", {"continue_learning": True}, Path("model.ckpt-100")),
     ("best", {"continue_learning": True}, Path("model.ckpt-100")),
     ("logs", {"continue_learning": True, "enable_logs": True}, Path("logs/model.ckpt-8")),
-    ("logs", {"continue_learning": True}, "give --enable_logs"),
-    ("checkpoints", {"continue_learning": True, "enable_logs": True}, "leave out --enable_logs"),
+    ("logs", {"continue_learning": True}, Path("logs/model.ckpt-8")),
+    ("checkpoints", {"continue_learning": True, "enable_logs": True}, Path("model.ckpt-100")),
+    ("logs", {}, "is not empty: give --continue_learning"),
 ]
 OTHER = [
     ("missing", {}, "does not exist"), ("empty", {}, "is empty"), ("locked", {}, "is empty"), ("file", {}, "is a file"),
     ("foreign", {}, "There is no checkpoint"), ("unfinished", {}, "There is no checkpoint"),
     ("checkpoints", {}, Path("model.ckpt-100")), ("best", {}, Path("best_models/val_loss=1.2500-step-50")),
-    ("logs", {"enable_logs": True}, Path("logs/model.ckpt-8")), ("logs", {}, "give --enable_logs"),
+    ("logs", {"enable_logs": True}, Path("logs/model.ckpt-8")), ("logs", {}, Path("logs/model.ckpt-8")),
+    ("checkpoints", {"enable_logs": True}, Path("model.ckpt-100")),
 ]
 CASES = ([(mode, *case) for mode in ("train", "train_eval") for case in TRAIN]
          + [(mode, *case) for mode in ("eval", "infer", "interactive_infer") for case in OTHER])
@@ -96,10 +98,29 @@ def test_situations(tmp_path, capsys, mode, what, given, expected):
         assert "*** WARNING: " in (out := capsys.readouterr().out) and expected in out
         return
     found = check_logdir(options(mode, **given), params)
-    folder = logdir / "logs" if given.get("enable_logs") else logdir
+    in_logs = what == "logs" if expected else given.get("enable_logs", False)  # wherever the checkpoints are
+    folder = logdir / "logs" if in_logs else logdir
     assert (found.root, found.checkpoint_dir, found.best_dir) == (logdir, folder, folder / "best_models")
     assert found.checkpoint == (logdir / expected if expected else None)
     assert capsys.readouterr().out == ""
+
+
+def test_the_flag_decides_between_two_folders_of_checkpoints(tmp_path):
+    logdir = make(tmp_path, "logs")
+    checkpoint(logdir, "model.ckpt-9")
+    for mode, resumes in (("eval", False), ("train", True)):
+        for flag, expected in ((True, logdir / "logs" / "model.ckpt-8"), (False, logdir / "model.ckpt-9")):
+            given = options(mode, enable_logs=flag, continue_learning=resumes)
+            assert check_logdir(given, {"logdir": str(logdir)}).checkpoint == expected
+
+
+def test_a_base_model_is_found_in_the_subfolder(tmp_path):
+    make(tmp_path, "logs")
+    params = {"logdir": str(tmp_path / "new"), "load_model": str(tmp_path / "log")}
+    for flag in (False, True):
+        found = check_logdir(options(enable_logs=flag), params)
+        assert found.base_checkpoint == tmp_path / "log" / "logs" / "model.ckpt-8"
+        assert found.checkpoint_dir == (tmp_path / "new" / "logs" if flag else tmp_path / "new")
 
 
 def test_best_only_when_asked_for(tmp_path):
@@ -199,8 +220,9 @@ def test_names_of_best_checkpoints(tmp_path, name):
 
 @pytest.mark.parametrize(("what", "given", "expected"), [
     ("missing", {}, "in 'load_model' does not exist"), ("empty", {}, "is empty"), ("file", {}, "is a file"),
-    ("foreign", {}, "There is no checkpoint"), ("checkpoints", {"enable_logs": True}, "has no subfolder 'logs'"),
-    ("best", {}, Path("best_models/val_loss=1.2500-step-50")), ("logs", {}, "give --enable_logs"),
+    ("foreign", {}, "There is no checkpoint"),
+    ("best", {}, Path("best_models/val_loss=1.2500-step-50")), ("logs", {}, Path("logs/model.ckpt-8")),
+    ("checkpoints", {"enable_logs": True}, Path("model.ckpt-100")),
     ("logs", {"enable_logs": True}, Path("logs/model.ckpt-8")),
 ])
 def test_load_model(tmp_path, capsys, what, given, expected):

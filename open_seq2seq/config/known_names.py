@@ -1,0 +1,181 @@
+"""The parameters that the classes and functions of a config know, at any depth, and suggestions for misspelt ones."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from open_seq2seq.config.files import PARAMS
+from open_seq2seq.config.names import resolve_name
+from open_seq2seq.config.overrides import Override
+from open_seq2seq.config.params import as_param
+from open_seq2seq.utils.errors import ConfigError, nearest_name
+
+# Names by which parameters are known elsewhere.
+_CUSTOMARY = {"lr": "learning_rate", "batch_size": "batch_size_per_gpu", "bs": "batch_size_per_gpu",
+              "epochs": "num_epochs", "steps": "max_steps", "seed": "random_seed", "beam": "beam_size",
+              "weight_decay": "decoupled_weight_decay", "clip_norm": "max_grad_norm", "precision": "dtype"}
+_KINDS = {"loss_scaling": "loss_scaler"}  # may also be a number, so the parameter does not declare this kind
+_FILLED_IN = {"self", "global_step"}
+_MOST_SHOWN = 4
+
+
+def known_parameters(value: Any) -> list[str] | None:
+    """Returns the names of the parameters that a class or function accepts, or None if it may accept any."""
+    if hasattr(value, "declared_params"):
+        required, optional = value.declared_params()
+        return [name for name, spec in {**required, **optional}.items() if not as_param(spec).derived]
+    if inspect.isclass(value) and hasattr(value, "get_optional_params"):
+        return list(value.get_optional_params())
+    # A class passes its keyword arguments on to its bases; a function that has any accepts every name.
+    made = [cls.__init__ for cls in value.__mro__[:-1]] if inspect.isclass(value) else [value]  # type: ignore[misc]
+    try:
+        arguments = [argument for function in made for argument in inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return None
+    if not inspect.isclass(value) and any(one.kind is one.VAR_KEYWORD for one in arguments):
+        return None
+    return list(dict.fromkeys(one.name for one in arguments if one.name not in _FILLED_IN
+                              and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)))
+
+
+def named_object(owner: Any, name: str, value: Any) -> Any:
+    """Returns the class or function that a parameter of a class names, or None if there is none.
+
+    Args:
+      owner: the class that declares the parameter.
+      name: the parameter, such as ``encoder`` or ``lr_policy``.
+      value: its value in the config: a name or the object itself.
+    """
+    if not isinstance(value, str) and not callable(value):
+        return None
+    required, optional = owner.declared_params() if hasattr(owner, "declared_params") else ({}, {})
+    declared = {**optional, **required}
+    kind = _KINDS.get(name) or (as_param(declared[name]).names if name in declared else "")
+    parts = owner.all_parts() if hasattr(owner, "all_parts") else {}
+    try:
+        return resolve_name(value, parts[name].kind if name in parts else kind, name)
+    except ConfigError:
+        return None
+
+
+def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, Any],
+                 overrides: Iterable[Override]) -> None:
+    """Drops the parameters that a class or function chosen on the command line does not know.
+
+    Parameters that are themselves given on the command line are kept, so that mistakes in them are reported.
+
+    Args:
+      base_model: the model's class, or its name.
+      params: the parameters with the overrides applied; changed in place.
+      before: the parameters without the overrides.
+      overrides: the overrides that were applied.
+    """
+    overrides = list(overrides)
+    typed = {override.keys for override in overrides}
+    for keys in typed:
+        places = _places(params, keys), _places(before, keys)
+        if None in places or not isinstance(places[0].get(keys[-1] + PARAMS), dict):  # type: ignore[union-attr]
+            continue
+        owner = _owner(base_model, params, keys[:-1])
+        value, old = (place.get(keys[-1]) for place in places)  # type: ignore[union-attr]
+        known = _known(owner, keys[-1], value, old) if owner is not None else None
+        if known is not None:
+            below = places[0][keys[-1] + PARAMS]  # type: ignore[index]
+            for name in [name for name in below if name not in known]:
+                if not any(one[:len(keys) + 1] == (*keys[:-1], keys[-1] + PARAMS, name) for one in typed):
+                    del below[name]
+
+
+def _known(owner: Any, name: str, value: Any, old: Any) -> list[str] | None:
+    """Returns the parameters that a new value knows; None if the value has not changed, or may know any."""
+    if value is None or value == old:
+        return None
+    if not isinstance(value, str) and not callable(value):
+        return []  # a number, such as a static loss scale
+    found = named_object(owner, name, value)
+    return None if found is None or found is named_object(owner, name, old) else known_parameters(found)
+
+
+def _places(params: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
+    """Returns the dict that contains the last of the keys, or None if there is none."""
+    for key in keys[:-1]:
+        params = params.get(key) if isinstance(params, Mapping) else None
+    return params if isinstance(params, Mapping) else None  # type: ignore[return-value]
+
+
+def _owner(base_model: Any, params: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    """Returns the class whose parameters are at a path, such as the decoder's for ``("decoder_params",)``, or None."""
+    try:
+        owner = resolve_name(base_model, "model", "base_model")
+    except ConfigError:
+        return None
+    for key in keys:
+        name = key.removesuffix(PARAMS)
+        owner = named_object(owner, name, params.get(name)) if name != key else None
+        if owner is None:
+            return None
+        params = params[key]
+    return owner
+
+
+def parameter_paths(owner: Any, params: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the paths of all parameters that a config may set, those of nested classes and functions included.
+
+    Args:
+      owner: the model's class, or that of a component, or a function.
+      params: the parameters in the config; they name the nested classes.
+      path: path of the parameters in the config.
+    """
+    for name in known_parameters(owner) or params:
+        yield (*path, name)
+        below = params.get(name + PARAMS)
+        below = below if isinstance(below, Mapping) else {}
+        inside = named_object(owner, name, params.get(name))
+        if inside is not None:
+            yield from parameter_paths(inside, below, (*path, name + PARAMS))
+
+
+def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[str]) -> str:
+    """Returns a question such as ``" Did you mean 'decoder_params/beam_size'?"``, or "" if no name is similar.
+
+    A parameter of exactly this name at another place goes before a similar one at the same place.
+
+    Args:
+      owner: the model's class.
+      params: the model's parameters.
+      name: the unknown name.
+      near: the known names at the same place.
+    """
+    paths = _paths_by_name(owner, params)
+    wanted = _CUSTOMARY.get(name, name)
+    if wanted in paths:
+        return _asked(paths[wanted])
+    here, similar = nearest_name(name, near), difflib.get_close_matches(wanted, paths, n=1, cutoff=0.75)
+    if similar and (here is None or _likeness(wanted, similar[0]) > _likeness(name, here)):
+        return _asked(paths[similar[0]])
+    return f" Did you mean '{here}'?" if here else ""
+
+
+def _likeness(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, a, b).ratio()
+
+
+def suggest_for(owner: Any, params: Mapping[str, Any]) -> Any:
+    """Returns ``suggestion`` for one model: a function of the unknown name and of the known names beside it."""
+    return functools.partial(suggestion, owner, params)
+
+
+def _paths_by_name(owner: Any, params: Mapping[str, Any]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in parameter_paths(owner, params):
+        found.setdefault(path[-1], []).append("/".join(path))
+    return found
+
+
+def _asked(paths: list[str]) -> str:
+    shown = [f"'{path}'" for path in paths[:_MOST_SHOWN]]
+    return f" Did you mean {' or '.join(shown)}?"

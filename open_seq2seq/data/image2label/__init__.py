@@ -1,0 +1,1 @@
+"""Data layers of images and their labels."""

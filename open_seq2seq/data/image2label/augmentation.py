@@ -1,0 +1,120 @@
+"""Augmentation of batches of images; each operation draws its random numbers from the examples alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+JITTER_DRAWS = 3
+"""Number of random numbers for ``jittered``."""
+_GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue (ITU-R BT.601)
+_QUANTILES = 4096
+
+
+def flipped(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
+    """Mirrors the images ``[batch, height, width, channels]`` whose number in ``draws`` ``[batch]`` is below 0.5."""
+    return tf.where(draws[:, tf.newaxis, tf.newaxis, tf.newaxis] < 0.5, tf.reverse(images, [2]), images)
+
+
+def jittered(images: tf.Tensor, draws: tf.Tensor, strength: float) -> tf.Tensor:
+    """Changes brightness, contrast and saturation by random factors from 1 - strength to 1 + strength.
+
+    Args:
+      images: FP32 ``[batch, height, width, 3]`` from 0 to 255.
+      draws: random numbers FP32 ``[batch, JITTER_DRAWS]``.
+      strength: largest change of a factor.
+    """
+    factors = 1.0 + strength * (2.0 * draws - 1.0)
+    images = brightened(images, factors[:, 0])
+    images = contrasted(images, factors[:, 1])
+    return saturated(images, factors[:, 2])
+
+
+def blended(images: tf.Tensor, others: tf.Tensor | float, factors: tf.Tensor) -> tf.Tensor:
+    """Returns ``others + factors · (images - others)``, from 0 to 255, with factors ``[batch]``."""
+    factors = factors[:, tf.newaxis, tf.newaxis, tf.newaxis]
+    return tf.clip_by_value(others + factors * (images - others), 0.0, 255.0)
+
+
+def brightened(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Multiplies images by factors ``[batch]``."""
+    return blended(images, 0.0, factors)
+
+
+def contrasted(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Multiplies the distances from an image's mean luminance by factors ``[batch]``."""
+    return blended(images, tf.reduce_mean(_luminance(images), [1, 2], keepdims=True), factors)
+
+
+def saturated(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
+    """Multiplies the distances from each pixel's luminance by factors ``[batch]``."""
+    return blended(images, _luminance(images), factors)
+
+
+def _luminance(images: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(images * tf.constant(_GREY), axis=-1, keepdims=True)
+
+
+def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
+    """Applies an affine map to each image; pixels from outside of the image are grey (128).
+
+    Args:
+      images: FP32 ``[batch, height, width, 3]``.
+      matrices: FP32 ``[batch, 2, 3]``, from places (x, y, 1) in the result, relative to the centre of the image, to
+        places in the image.
+    """
+    height, width = images.shape[1:3]
+    centre = tf.constant([(width - 1) / 2.0, (height - 1) / 2.0])
+    linear = matrices[:, :, :2]
+    shift = matrices[:, :, 2] + centre - tf.linalg.matvec(linear, centre)
+    rows = tf.concat([linear, shift[:, :, tf.newaxis]], axis=2)
+    transforms = tf.pad(tf.reshape(rows, [-1, 6]), [[0, 0], [0, 2]])
+    return tf.raw_ops.ImageProjectiveTransformV3(images=images, transforms=transforms, output_shape=[height, width],
+                                                 fill_value=128.0, interpolation="BILINEAR", fill_mode="CONSTANT")
+
+
+def beta_quantiles(alpha: float) -> np.ndarray:
+    """Returns the quantiles of the distribution Beta(alpha, alpha) at the numbers i / 4096, FP32 ``[4097]``."""
+    places = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2  # denser where the density may be infinite
+    with tf.device("CPU:0"):
+        probabilities = tf.math.betainc(tf.constant(alpha, tf.float64), tf.constant(alpha, tf.float64),
+                                        tf.constant(places)).numpy()
+    return np.interp(np.arange(_QUANTILES + 1) / _QUANTILES, probabilities, places).astype(np.float32)
+
+
+def mixing_weights(draws: tf.Tensor, quantiles: np.ndarray) -> tf.Tensor:
+    """Returns numbers of the distribution with these quantiles, FP32 ``[batch]``, for random numbers ``[batch]``."""
+    place = draws * _QUANTILES
+    low = tf.cast(place, tf.int32)
+    table = tf.constant(quantiles)
+    first, second = tf.gather(table, low), tf.gather(table, low + 1)
+    return first + (place - tf.floor(place)) * (second - first)
+
+
+def mixed(first: tf.Tensor, second: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns ``weights · first + (1 - weights) · second`` (mixup, https://arxiv.org/abs/1710.09412).
+
+    Args:
+      first: FP32 ``[batch, …]``.
+      second: FP32 ``[batch, …]``.
+      weights: FP32 ``[batch]``.
+    """
+    weights = tf.reshape(weights, [-1] + [1] * (len(first.shape) - 1))
+    return weights * first + (1.0 - weights) * second
+
+
+def standardized(images: tf.Tensor, kind: str) -> tf.Tensor:
+    """Returns images with values around 0, FP32 in the shape of ``images``.
+
+    Args:
+      images: FP32 ``[batch, height, width, 3]`` from 0 to 255.
+      kind: ``image``: each image gets the mean 0 and the standard deviation 1, or less if it is almost uniform;
+        ``imagenet``: the mean of ImageNet is subtracted, and the result divided by 127.5; ``none``: values from 0 to 1.
+    """
+    if kind == "image":
+        return tf.image.per_image_standardization(images)
+    if kind == "imagenet":
+        return (images - tf.constant([123.68, 116.78, 103.94])) / 127.5
+    return images / 255.0

@@ -1,0 +1,79 @@
+"""CIFAR-10 and CIFAR-100."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.config.params import REFUSE, Param
+from open_seq2seq.data.image2label.cifar_files import CIFAR_10, CifarFile, find_files, read_class_names, read_file
+from open_seq2seq.data.image2label.image_layer import ImageDataLayer
+from open_seq2seq.data.image2label.image_sets import PixelSet
+from open_seq2seq.data.image2label.params import image_params
+from open_seq2seq.utils.errors import ConfigError
+
+SIDE = 32
+
+
+class CifarDataLayer(ImageDataLayer):
+    """CIFAR-10 or CIFAR-100 from the published binary files or Python files (Krizhevsky 2009).
+
+    Training reads the training images, evaluation and inference the test images. By default, training images are
+    padded to 36 pixels, cropped at random to 28 and mirrored at random, and test images are cropped in the centre.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **ImageDataLayer.get_required_params(),
+            "data_dir": Param(str, doc="Folder with the binary or Python files of the data set, or with the folder "
+                              "that the published archive contains."),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **image_params(28, SIDE, "padded", "image"),
+            "num_classes": Param([10, 100], 10, "10: CIFAR-10. 100: CIFAR-100.", "classes", on_change=REFUSE),
+        }
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        if self.params["image_size"] > SIDE or self.params["resize_size"] not in (None, SIDE):
+            raise ConfigError([f"'{self.params_path}' must have an image_size of at most {SIDE} and a resize_size of "
+                               f"{SIDE}, the size of the images."])
+
+    @functools.cached_property
+    def _files(self) -> Sequence[CifarFile]:
+        return find_files(self.params["data_dir"], self.params["num_classes"], self.mode == "train")
+
+    @functools.cached_property
+    def class_names(self) -> list[str]:
+        """Names of the classes: those of CIFAR-10, or those of the file of names of CIFAR-100, or numbers."""
+        if self.params["num_classes"] == len(CIFAR_10):
+            return list(CIFAR_10)
+        return read_class_names(self.params["data_dir"]) or [str(number) for number in range(100)]
+
+    @property
+    def num_classes(self) -> int:
+        return self.params["num_classes"]
+
+    def data_files(self, *kinds: str) -> dict[str, str]:
+        if self.params["files"] or self.mode == "interactive_infer" or (kinds and "list" not in kinds):
+            return {}
+        return {f"data_dir {number}": file.path for number, file in enumerate(self._files)}
+
+    def _labelled_images(self) -> PixelSet:
+        read = [read_file(file, self.num_classes) for file in self._files]
+        starts = np.cumsum([0, *(len(labels) for _, labels in read)])
+
+        def describe(example: int) -> str:
+            number = int(np.searchsorted(starts, example, "right")) - 1
+            return f"{self._files[number].path}, image {example - starts[number] + 1}"
+
+        pixels, labels = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
+        return PixelSet(pixels, labels, describe)

@@ -1,0 +1,236 @@
+"""Base of the data layers of images: decoding and augmentation by ``tf.data``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
+from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
+from open_seq2seq.data.image2label.decoding import decode_rgb, reason
+from open_seq2seq.data.image2label.image_files import find_images
+from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
+from open_seq2seq.data.image2label.params import image_problems
+from open_seq2seq.data.image2label.pipeline import Pipeline
+from open_seq2seq.parts.randomness import example_uniforms
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import shown
+from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
+
+_MIXUP = 1  # number of the draw
+
+
+class ImageDataLayer(DataLayer):
+    """Base of data layers of images and labels; subclasses implement ``_labelled_images`` and ``class_names``.
+
+    A batch has images FP32 ``[batch, image_size, image_size, 3]`` and, except in inference, the probabilities of the
+    classes FP32 ``[batch, num_classes]``, which are one-hot unless mixup is on. What is drawn at random in training
+    follows from the run's seed, the image and the epoch.
+
+    Raises:
+      ConfigError: the parameters are invalid or contradict each other.
+      DataError: a file is missing or cannot be used, or there are no images.
+    """
+
+    channels = 3
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        if problems := image_problems(self.params, self.params_path):
+            raise ConfigError(problems)
+        self._pipeline = Pipeline(self.params)
+        self._quantiles = beta_quantiles(self.params["mixup"]) if self.params["mixup"] else None
+        self._skipped: set[int] = set()
+        self._set: PixelSet | FileSet | None = None
+        if self.mode != "interactive_infer":
+            _ = self.fingerprints  # taken before the files are read
+            given = self.params["files"]
+            self._set = FileSet(given, np.zeros(len(given), np.int32)) if given else self._labelled_images()
+            if not self._set.num_images:
+                raise DataError(f"'{self.params_path}' names no images.")
+
+    def _labelled_images(self) -> PixelSet | FileSet:
+        """Returns the images that the parameters name."""
+        raise NotImplementedError("A data layer of images must define _labelled_images().")
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their numbers."""
+        raise NotImplementedError("A data layer of images must define class_names.")
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def _images(self) -> PixelSet | FileSet:
+        if self._set is None:
+            raise DataError("Interactive inference has no data set: pass images to make_interactive_batch.")
+        return self._set
+
+    @property
+    def num_examples(self) -> int:
+        return self._images.num_images
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        size = self.params["image_size"]
+        fields: dict[str, Any] = {"source_tensors": [Field(tf.float32, (None, size, size, self.channels))],
+                                  "ids": Field(tf.int64, (None,))}
+        if self.mode in ("train", "eval"):
+            fields["target_tensors"] = [Field(tf.float32, (None, self.num_classes))]
+        return fields
+
+    def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset:
+        def batch(wanted: dict[str, tf.Tensor]) -> dict[str, Any]:
+            examples, epoch = wanted["examples"], wanted["epoch"]
+            images, labels, good = self._read(examples, epoch, training)
+            if training and self._quantiles is not None:
+                images, labels = self._mixed(images, labels, examples, epoch)
+            made = {"source_tensors": standardized(images, self.params["standardize"]), "target_tensors": labels,
+                    "ids": tf.where(good, examples, -1)}
+            if self.params["on_bad_example"] == "skip":
+                # A batch of bad images alone keeps one empty row, so that the number of batches does not change.
+                kept = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
+                made = {key: tf.boolean_mask(value, kept) for key, value in made.items()}
+            made = {key: (value,) if key.endswith("tensors") else value for key, value in made.items()}
+            if self.mode not in ("train", "eval"):
+                del made["target_tensors"]
+            return made
+
+        return plan.map(batch, num_parallel_calls=min(self.params["num_parallel_calls"], os.cpu_count() or 1))
+
+    def _read(self, examples: tf.Tensor, epoch: tf.Tensor,
+              training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the images from 0 to 255, the probabilities of the classes, and which images are good ``[batch]``."""
+        source, draws = self._images, None
+        if training:
+            draws = example_uniforms(self.seed, examples, epoch, self._pipeline.num_draws)
+        good = tf.ones_like(examples, tf.bool)
+        if isinstance(source, PixelSet):
+            images, labels = tf.gather(source.pixels, examples), source.labels(examples)
+        else:
+            images, labels, good = self._decoded(source, examples, draws)
+        images = self._pipeline.finished(images, draws, isinstance(source, FileSet))
+        return images, tf.one_hot(labels, self.num_classes), good
+
+    def _decoded(self, source: FileSet, examples: tf.Tensor,
+                 draws: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns decoded images ``[batch, size, size, 3]``, labels ``[batch]``, and which images are good."""
+        skips = self.params["on_bad_example"] == "skip"
+        numbers = tf.zeros([tf.shape(examples)[0], 0]) if draws is None else draws
+        size = self._pipeline.read_size(draws is not None)
+
+        def one(pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            example, row = pair[0], pair[1] if draws is not None else None
+            if not skips:
+                content, label = source.load(example)
+                return self._pipeline.read(decode_rgb(content), row), label, tf.constant(True)
+            image, label = self._tried(source, example)
+            good = tf.shape(image)[0] > 0
+            square = tf.cond(good, lambda: self._pipeline.read(image, row), lambda: tf.zeros([size, size, 3]))
+            return square, label, good
+
+        kinds = (tf.TensorSpec([size, size, 3], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.bool))
+        return tf.map_fn(one, (examples, numbers), fn_output_signature=kinds)
+
+    def _tried(self, source: FileSet, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns a decoded image and its label; an image without pixels if it cannot be decoded, which is reported."""
+        def decode(example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            try:
+                content, label = source.load(example)
+                return decode_rgb(content), label
+            except tf.errors.OpError as error:
+                self._skip(int(example), error)
+                return tf.zeros([0, 0, 3], tf.uint8), tf.zeros([], tf.int32)
+
+        image, label = tf.py_function(decode, [example], (tf.uint8, tf.int32))
+        return tf.ensure_shape(image, [None, None, 3]), tf.ensure_shape(label, [])
+
+    def _skip(self, example: int, error: tf.errors.OpError) -> None:
+        if example not in self._skipped:
+            self._skipped.add(example)
+            deco_print(f"Skipped {self.describe_example(example)}, which cannot be read: {reason(error)}.")
+        if len(self._skipped) == self.num_examples:
+            raise DataError(f"All {self.num_examples:,} images were skipped: the last one cannot be read, because "
+                            f"{reason(error)}.")
+
+    def report_dropped(self) -> dict[str, int]:
+        return dict(getattr(self._set, "dropped", {}))
+
+    def _mixed(self, images: tf.Tensor, labels: tf.Tensor, examples: tf.Tensor,
+               epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mixes each image with another one, whose number follows from the example and the epoch."""
+        draws = example_uniforms(self.seed, examples, epoch, 2, _MIXUP)
+        # Float64, because FP32 does not have enough numbers for large data sets.
+        partners = tf.cast(tf.cast(draws[:, 0], tf.float64) * self.num_examples, tf.int64)
+        others, other_labels, good = self._read(partners, epoch, True)
+        assert self._quantiles is not None
+        weights = tf.where(good, mixing_weights(draws[:, 1], self._quantiles), 1.0)
+        return mixed(images, others, weights), mixed(labels, other_labels, weights)
+
+    def examine(self) -> list[str]:
+        source = self._images
+        if isinstance(source, PixelSet):
+            return [f"all {self.num_examples:,} images were read"]
+        bad = [problem for example in range(self.num_examples) if (problem := self._problem(source, example))]
+        if bad and (self.params["on_bad_example"] == "stop" or len(bad) == self.num_examples):
+            raise DataError(f"{len(bad):,} of {self.num_examples:,} images cannot be used: {bad[0]} Correct or remove "
+                            "them, or set on_bad_example to skip.")
+        lines = [f"{self.num_examples - len(bad):,} of {self.num_examples:,} images were decoded"]
+        return lines + [f"to be skipped: {problem}" for problem in bad[:10]]
+
+    def _problem(self, source: FileSet, example: int) -> str | None:
+        try:
+            decode_rgb(source.load(tf.constant(example, tf.int64))[0])
+        except tf.errors.OpError as error:
+            return f"{self.describe_example(example)} cannot be read: {reason(error)}."
+        return None
+
+    def example_files(self) -> Sequence[str]:
+        return self._set.paths if isinstance(self._set, FileSet) and not self.params["files"] else ()
+
+    def describe_example(self, example: int) -> str:
+        return self._images.describe(example)
+
+    def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Returns a batch of images: paths, or uint8 arrays ``[height, width, 3]``.
+
+        Raises:
+          DataError: there are no images, or one cannot be used.
+        """
+        if not len(inputs):
+            raise DataError("There are no images: pass a list of paths or arrays.")
+        images = tf.stack([self._pipeline.read(self._seen(given), None) for given in inputs])
+        images = standardized(self._pipeline.finished(images, None, True), self.params["standardize"])
+        return {"source_tensors": [images.numpy()], "ids": np.arange(len(inputs))}
+
+    def _seen(self, given: Any) -> tf.Tensor:
+        if not isinstance(given, str):
+            return tf.ensure_shape(tf.constant(given, tf.uint8), [None, None, 3])
+        try:
+            return decode_rgb(tf.io.read_file(given))
+        except tf.errors.OpError as error:
+            raise DataError(f"{shown(given)} cannot be read: {reason(error)}.") from error
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference classify the given images.
+
+        Args:
+          files: images, or folders of images; ``-`` is an image from standard input.
+
+        Raises:
+          UserError: a file does not exist, or a folder has no images.
+        """
+        check_given(files)
+        names = [spooled_input("standard-input.image") if name == STANDARD_INPUT else name for name in files]
+        return {"files": [path for name in names for path in find_images(name)]}

@@ -1,0 +1,176 @@
+"""Lists of image files and their classes: a folder for each class, or CSV files."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from open_seq2seq.data.image2label.image_files import images_below
+from open_seq2seq.data.image2label.image_sets import FileSet
+from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.errors import DataError
+
+_SHOWN = 20
+
+
+class Row(NamedTuple):
+    """A row of a CSV file.
+
+    Attributes:
+      path: path of the file.
+      label: name of the class.
+      place: where the row is, such as ``list.csv:3``.
+    """
+
+    path: str
+    label: str
+    place: str
+
+
+def class_folders(folder: str) -> list[str]:
+    """Returns the names of the folders in a folder, sorted.
+
+    Raises:
+      DataError: the folder does not exist, or has no folders.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"The folder {shown(folder)} cannot be read: {error.strerror or error}.") from error
+    if not names:
+        raise DataError(f"The folder {shown(folder)} contains no folders: it needs a folder of images for each class.")
+    return names
+
+
+def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> FileSet:
+    """Returns the images in ``<folder>/<class>/``, and in folders below.
+
+    Files that are not images, and the images of other classes, are counted in ``dropped``.
+
+    Args:
+      folder: the folder.
+      classes: names of the classes, in the order of their numbers.
+      needs_all: whether there must be images of every class.
+
+    Raises:
+      DataError: there is no folder, or a class has no images although it must have some.
+    """
+    present = class_folders(folder)
+    paths: list[str] = []
+    labels: list[int] = []
+    dropped: Counter[str] = Counter()
+    for name in present:
+        found, others = images_below(os.path.join(folder, name))
+        dropped["not JPEG, PNG, GIF or BMP by their suffix"] += others
+        if name in classes:
+            paths += found
+            labels += [classes.index(name)] * len(found)
+        else:
+            dropped["of a class that is not in classes"] += len(found)
+    without = sorted(set(range(len(classes))) - set(labels))
+    if not paths or (needs_all and without):
+        raise DataError(f"The folder {shown(os.path.join(folder, classes[without[0]]))} of the class "
+                        f"{shown(classes[without[0]])} has no images: add some, or remove the class from classes.")
+    return FileSet(paths, np.asarray(labels, np.int32), dropped=+dropped)
+
+
+def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Sequence[Sequence[str]] = ()) -> \
+        Iterator[Row]:
+    """Yields the rows of a CSV file of files and their classes.
+
+    Args:
+      path: the CSV file; tabs separate columns if its name ends in ``.tsv``.
+      what: what the file is, for messages.
+      columns: the order of the columns ``file`` and ``label`` in a file without header; None if there is a header.
+      header: accepted names of the column with the file, and of that with the label.
+
+    Raises:
+      DataError: the file cannot be read or is empty, the header is missing, or a row has too few columns.
+    """
+    rows = csv.reader(_checked_lines(path, what), delimiter="\t" if path.endswith(".tsv") else ",")
+    order: list[int] | None = None if columns is None else [columns.index("file"), columns.index("label")]
+    for values in rows:
+        place = f"{shown(path)}:{rows.line_num}"
+        if not values:
+            continue
+        if order is None:
+            order = _order(values, header, place)
+        elif len(values) <= max(order) or not values[order[0]] or not values[order[1]].strip():
+            raise DataError(f"{place}: the row must have a file and a label, but is {shown(','.join(values))[:200]!r}.")
+        else:
+            yield Row(values[order[0]], values[order[1]].strip(), place)
+
+
+def _checked_lines(path: str, what: str) -> Iterator[str]:
+    number = 0
+    for number, line in enumerate(read_lines(path, what), 1):
+        if "\0" in line:
+            raise DataError(f"{shown(path)}:{number}: the line contains a NUL byte: save the file as UTF-8 text.")
+        yield line + "\n"
+    if not number:
+        raise DataError(f"{what} {shown(path)} is empty.")
+
+
+def _order(values: Sequence[str], header: Sequence[Sequence[str]], place: str) -> list[int]:
+    """Returns the indices of the columns that a header names."""
+    names = [value.strip().lower() for value in values]
+    found = [next((names.index(name) for name in accepted if name in names), None) for accepted in header]
+    if None in found:
+        raise DataError(f"{place}: the first line must be a header with the columns {header[0][0]} and {header[1][0]}, "
+                        f"but is {shown(','.join(values))[:200]!r}.")
+    return [place for place in found if place is not None]
+
+
+def number_of(label: str, numbers: Mapping[str, int], place: str) -> int:
+    """Returns the number of a class.
+
+    Args:
+      label: the class in the file.
+      numbers: dict of class → number.
+      place: where the label is.
+
+    Raises:
+      DataError: there is no such class.
+    """
+    if label not in numbers:
+        names = list(numbers)
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise DataError(f"{place}: the label is {shown(label)[:200]!r}, but the classes are "
+                        f"{', '.join(names[:_SHOWN])}{more}.")
+    return numbers[label]
+
+
+def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str]) -> FileSet:
+    """Returns the images of CSV files with the columns image and label.
+
+    Args:
+      lists: the CSV files.
+      root: folder that paths are relative to; None for the folder of each CSV file.
+      classes: names of the classes, in the order of their numbers.
+
+    Raises:
+      DataError: a file or a row cannot be used.
+    """
+    numbers = {name: number for number, name in enumerate(classes)}
+    paths, labels, places = [], [], []
+    for path in lists:
+        base = os.path.dirname(path) if root is None else root
+        for row in read_rows(path, "The list of images", None, _HEADER):
+            image = os.path.join(base, row.path)
+            if not os.path.isfile(image):
+                raise DataError(f"{row.place}: the image {shown(image)} does not exist.")
+            paths.append(image)
+            labels.append(number_of(row.label, numbers, row.place))
+            places.append(row.place)
+    if not paths:
+        raise DataError(f"The list of images {shown(lists[0])} has no rows after its header.")
+    return FileSet(paths, np.asarray(labels, np.int32), places)
+
+
+_HEADER = (("image", "file", "filename", "path"), ("label", "class"))

@@ -1,0 +1,115 @@
+"""Parameters and vocabularies that the data layers on the vocabulary of a language model share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from open_seq2seq.config.files import ASSET
+from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
+from open_seq2seq.data.lm.tokenizers import (
+    LMTokenizer,
+    PieceTokenizer,
+    VocabularyTokenizer,
+    split_characters,
+    split_normalized_words,
+    split_words,
+)
+from open_seq2seq.data.lm.vocabulary import LMVocabulary
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+VOCABULARY = "vocab.txt"
+"""Name of the vocabulary in ``processed_data_folder``, and in a checkpoint's assets."""
+PATH = (str, type(None))
+_KINDS = ("words", "characters", "sentencepiece")
+
+
+def tokenizer_params() -> dict[str, Any]:
+    """Returns the parameters of the vocabulary and of the tokenizer."""
+    return {
+        "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'words'} (the default) for words separated "
+                           "by white space; {'type': 'characters'}; {'type': 'sentencepiece', 'model': path} for raw "
+                           "text.", file={"model": ASSET}, on_change=REFUSE),
+        "normalize": Param(bool, False, "With words: whether to change the text as the published recipes do: @-@ "
+                           "becomes -, every - becomes a word, and the n of \"n 't\" moves to the second word.",
+                           on_change=REFUSE),
+        "lm_vocab_file": Param(PATH, None, "Vocabulary file of a language model; by default, vocab.txt in "
+                               "processed_data_folder. Not used with SentencePiece.", on_change=FREE),
+        "processed_data_folder": Param(PATH, None, "Folder of the vocabulary, and of indexes of large texts.",
+                                       on_change=FREE),
+        "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
+                                    "threads", minimum=1, maximum=1024, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; if None or not "
+                                      "positive, the same as for other data layers.", "batches", maximum=10**4,
+                                      on_change=FREE),
+        **{name: Param(object, None, "Accepted for old configs; has no effect.", on_change=FREE)
+           for name in ("delimiter", "shuffle_buffer_size", "use_targets", "pad_lengths_to_eight",
+                        "pad_vocab_to_eight")},
+    }
+
+
+def with_model_params(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """Returns the parameters, completed by ``lm_vocab_file`` and ``processed_data_folder`` of the model."""
+    given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
+                                                                              "processed_data_folder")}
+    return {**params, **{name: value for name, value in given.items() if params.get(name) is None and value}}
+
+
+def tokenizer_kind(params: Mapping[str, Any], path: str) -> str:
+    """Returns the type of the tokenizer; raises ConfigError if its settings are invalid."""
+    settings = dict(params["tokenizer"] or {"type": "words"})
+    kind = settings.pop("type", None)
+    problems = []
+    if kind not in _KINDS:
+        problems.append(f"'{path}/tokenizer/type' must be 'words', 'characters' or 'sentencepiece', got {kind!r}.")
+    else:
+        allowed = {"model": Param(PATH)} if kind == "sentencepiece" else {}
+        problems += check_params(settings, {}, allowed, f"{path}/tokenizer")[1]
+        if kind == "sentencepiece" and not settings.get("model"):
+            problems.append(f"'{path}/tokenizer/model' is missing: name the SentencePiece model.")
+        if kind != "words" and params["normalize"]:
+            problems.append(f"'{path}/normalize' is True, but changes words only, and the tokenizer's type is {kind}: "
+                            "remove one of the two.")
+    if problems:
+        raise ConfigError(problems)
+    return kind
+
+
+def vocabulary_path(params: Mapping[str, Any]) -> str | None:
+    """Returns the path of the vocabulary file, or None if no parameter names it."""
+    folder = params["processed_data_folder"]
+    return params["lm_vocab_file"] or (os.path.join(folder, VOCABULARY) if folder else None)
+
+
+def make_tokenizer(params: Mapping[str, Any], path: str,
+                   build: Callable[[Callable[[str], Any]], LMVocabulary] | None = None) -> LMTokenizer:
+    """Returns the tokenizer that parameters describe.
+
+    Args:
+      params: parameters declared by ``tokenizer_params``.
+      path: path of the parameters in the config, for messages.
+      build: makes the vocabulary, with the function that splits a line, if there is no file yet; None to require one.
+
+    Raises:
+      ConfigError: parameters are missing or invalid.
+      DataError: the vocabulary or the model cannot be used.
+    """
+    kind = tokenizer_kind(params, path)
+    if kind == "sentencepiece":
+        return PieceTokenizer(params["tokenizer"]["model"])
+    split = split_characters if kind == "characters" else (
+        split_normalized_words if params["normalize"] else split_words)
+    file = vocabulary_path(params)
+    if file is None:
+        raise ConfigError([f"'{path}/lm_vocab_file' is missing: name the vocab.txt of a language model, or the "
+                           "folder that contains it as processed_data_folder."])
+    if os.path.exists(file):
+        vocabulary = LMVocabulary.load(file)
+    elif build is None or params["lm_vocab_file"]:
+        raise DataError(f"The vocabulary of the language model {file} does not exist: train the language model first, "
+                        "or name its vocab.txt as lm_vocab_file.")
+    else:
+        vocabulary = build(split)
+        vocabulary.save(file)
+    return VocabularyTokenizer(vocabulary, split, "" if kind == "characters" else " ")

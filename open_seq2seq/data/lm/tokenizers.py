@@ -1,0 +1,117 @@
+"""Tokenizers of running text: words, characters or SentencePiece; every line ends with an end token."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from open_seq2seq.data.lm.vocabulary import END, LMVocabulary
+from open_seq2seq.data.text2text.tokenizers import SentencePieceTokenizer
+from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+
+Split = Callable[[str], Sequence[str]]
+
+
+class LMTokenizer(Protocol):
+    """Protocol of the tokenizers.
+
+    Attributes:
+      vocab_size: number of ids.
+      fingerprint: digest of everything that the ids depend on.
+      end_id: the id that ends every line.
+      unknown_id: the id of unknown tokens.
+      tokens: the tokens in the order of their ids.
+    """
+
+    vocab_size: int
+    fingerprint: str
+    end_id: int
+    unknown_id: int
+    tokens: Sequence[str]
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the concatenated ids of all lines ``[tokens]`` and the number of ids in each line ``[lines]``.
+
+        The ids of each line end with ``end_id``.
+        """
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids; line breaks stand for end tokens."""
+        ...
+
+
+def split_words(line: str) -> list[str]:
+    """Returns the words of a line, which are separated by white space."""
+    return line.split()
+
+
+def split_normalized_words(line: str) -> list[str]:
+    """Returns the words of a line after the changes that the published recipes make to WikiText.
+
+    ``@-@`` becomes ``-``, every ``-`` becomes a word, and the ``n`` of ``n 't`` moves to the second word.
+    """
+    return line.replace("@-@", "-").replace("-", " - ").replace("n 't", " n't").split()
+
+
+def split_characters(line: str) -> list[str]:
+    """Returns the characters of a line."""
+    return list(line.rstrip("\r"))
+
+
+class VocabularyTokenizer:
+    """Splits lines, and looks the parts up in a vocabulary.
+
+    Args:
+      vocabulary: the known tokens.
+      split: function that splits a line.
+      separator: what ``decode`` puts between the tokens of a line.
+    """
+
+    def __init__(self, vocabulary: LMVocabulary, split: Split, separator: str) -> None:
+        self.vocabulary, self._split, self._separator = vocabulary, split, separator
+        self.vocab_size, self.tokens = len(vocabulary), vocabulary.tokens
+        self.end_id, self.unknown_id = vocabulary.end_id, vocabulary.unknown_id
+        self.fingerprint = hashlib.sha256(f"{split.__name__} {vocabulary.fingerprint}".encode()).hexdigest()
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        split = [[*self._split(line), END] for line in lines]
+        counts = np.fromiter(map(len, split), np.int64, len(split))
+        ids = map(self.vocabulary.ids.get, itertools.chain.from_iterable(split), itertools.repeat(self.unknown_id))
+        return np.fromiter(ids, np.int32, int(counts.sum())), counts
+
+    def decode(self, ids: Iterable[int]) -> str:
+        lines: list[list[str]] = [[]]
+        for number in np.asarray(ids).reshape(-1).tolist():
+            if number == self.end_id:
+                lines.append([])
+            else:
+                lines[-1].append(self.tokens[number if 0 <= number < self.vocab_size else self.unknown_id])
+        return "\n".join(self._separator.join(line) for line in lines)
+
+
+class PieceTokenizer:
+    """Tokenizes raw text with a SentencePiece model, whose EOS ends every line.
+
+    Args:
+      path: the ``.model`` file; see ``SentencePieceTokenizer``.
+    """
+
+    end_id, unknown_id = int(SpecialTextTokens.EOS_ID), int(SpecialTextTokens.UNK_ID)
+
+    def __init__(self, path: str) -> None:
+        self._pieces = SentencePieceTokenizer(path)
+        self.vocab_size, self.tokens = self._pieces.vocab_size, self._pieces.tokens
+        self.fingerprint = hashlib.sha256(f"lines of {self._pieces.fingerprint}".encode()).hexdigest()
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        ids, counts = self._pieces.encode(lines, threads)
+        return np.insert(ids, np.cumsum(counts), self.end_id), counts + 1
+
+    def decode(self, ids: Iterable[int]) -> str:
+        flat = np.asarray(ids).reshape(-1)
+        return "\n".join(self._pieces.decode(line) for line in np.split(flat, np.flatnonzero(flat == self.end_id) + 1))

@@ -1,0 +1,124 @@
+"""Vocabularies of language models, built from the training text and kept in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import BinaryIO
+
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.errors import DataError
+
+UNKNOWN, END = "<unk>", "<eos>"
+"""The token of all unknown words, and the token that ends every line."""
+
+
+class LMVocabulary:
+    """Mapping between tokens and ids. A vocabulary built by ``of_counts`` is sorted by frequency.
+
+    Args:
+      tokens: the tokens in the order of their ids; ``<unk>`` and ``<eos>`` are among them.
+      counts: how often each token occurs in the training text.
+      path: the file that the tokens were read from.
+
+    Raises:
+      DataError: a token occurs twice, or a special token is missing.
+    """
+
+    def __init__(self, tokens: Sequence[str], counts: Sequence[int], path: str = "") -> None:
+        self.tokens, self.counts, self.path = tuple(tokens), tuple(counts), path
+        self.ids = {token: number for number, token in enumerate(self.tokens)}
+        name = shown(path) or "The vocabulary"
+        if len(self.ids) < len(self.tokens):
+            double = next(token for number, token in enumerate(self.tokens) if self.ids[token] != number)
+            raise DataError(f"{name} has the token {double!r} twice: remove one of the two lines.")
+        missing = [token for token in (UNKNOWN, END) if token not in self.ids]
+        if missing:
+            raise DataError(f"{name} has no token {missing[0]}: it must be a vocabulary that a language model was "
+                            "trained with.")
+        self.unknown_id, self.end_id = self.ids[UNKNOWN], self.ids[END]
+        self.fingerprint = hashlib.sha256("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def of_counts(cls, counts: Counter[str], min_count: int = 1) -> LMVocabulary:
+        """Returns the vocabulary of a text: ``<unk>``, then the tokens by descending frequency.
+
+        Args:
+          counts: how often each token occurs; tokens of equal frequency keep their order.
+          min_count: rarer tokens are left out; ``<eos>`` never is.
+        """
+        kept = {token: count for token, count in counts.items() if token != UNKNOWN and count >= min_count}
+        kept.setdefault(END, counts[END])
+        rare = sum(count for token, count in counts.items() if token not in kept)
+        ordered = sorted(kept.items(), key=lambda item: -item[1])
+        return cls([UNKNOWN, *(token for token, _ in ordered)], [rare, *(count for _, count in ordered)])
+
+    @classmethod
+    def load(cls, path: str) -> LMVocabulary:
+        """Reads a vocabulary file: one line ``id<TAB>token<TAB>count`` for each token, and the number of tokens.
+
+        Raises:
+          DataError: the file cannot be read, or has another format.
+        """
+        tokens: list[str] = []
+        counts: list[int] = []
+        last = ""
+        for number, line in enumerate(read_lines(path, "The vocabulary of the language model", unpack=False), 1):
+            identity, tab, rest = line.partition("\t")
+            token, second, count = rest.rpartition("\t")
+            if last:
+                raise DataError(f"{shown(path)}:{number}: there are lines after the number of tokens: remove them.")
+            if not tab and line.strip().isdecimal():
+                last = line.strip()
+            elif not second or not count.strip().isdecimal() or identity != str(len(tokens)):
+                raise DataError(f"{shown(path)}:{number}: the line must be id {len(tokens)}, a tab, the token, a tab "
+                                "and its count: use the vocab.txt that a language model wrote, or remove the file to "
+                                "build it again.")
+            else:
+                tokens.append(token)
+                counts.append(int(count))
+        if last != str(len(tokens)):
+            raise DataError(f"{shown(path)} has {len(tokens)} tokens, but its last line, the number of tokens, is "
+                            f"{last or 'missing'}: the file is incomplete; remove it to build it again.")
+        return cls(tokens, counts, path)
+
+    def save(self, path: str) -> None:
+        """Writes the vocabulary file; only a vocabulary file is replaced.
+
+        Raises:
+          DataError: the file cannot be written.
+        """
+        rows = [f"{number}\t{token}\t{count}\n" for number, (token, count) in
+                enumerate(zip(self.tokens, self.counts, strict=True))]
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            with disk.writing(path, _is_vocabulary) as file:
+                file.write("".join([*rows, f"{len(self)}\n"]).encode())
+        except OSError as error:
+            raise DataError(f"The vocabulary cannot be written to {shown(path)} ({error.strerror or error}): set "
+                            "processed_data_folder to a writable folder.") from error
+        self.path = path
+
+
+def _is_vocabulary(file: BinaryIO) -> bool:
+    return file.readline(1 << 16).startswith(b"0\t")
+
+
+def count_tokens(lines: Iterable[Sequence[str]]) -> Counter[str]:
+    """Returns how often each token occurs in lines of tokens; each line ends with ``<eos>``.
+
+    Tokens of equal frequency are in the order of their first occurrence.
+    """
+    counts: Counter[str] = Counter()
+    number = 0
+    for tokens in lines:
+        counts.update(tokens)
+        number += 1
+    counts[END] += number
+    return counts

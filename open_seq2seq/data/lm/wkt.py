@@ -1,0 +1,270 @@
+"""The data layer of language models: running text, cut into chunks of equal length."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
+from open_seq2seq.data.lm.params import (
+    PATH,
+    VOCABULARY,
+    make_tokenizer,
+    tokenizer_kind,
+    tokenizer_params,
+    vocabulary_path,
+    with_model_params,
+)
+from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.utils.disk import process_folder
+from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.given_files import check_given, one_text
+
+_FILES = {"train": ("train.txt", "wiki.train.tokens", "wiki.train.raw"),
+          "eval": ("valid.txt", "wiki.valid.tokens", "wiki.valid.raw")}
+_SMALL = {"train": 9004, "eval": 200}  # tokens
+
+
+class WKTDataLayer(DataLayer):
+    """Running text for language models, such as WikiText: chunks of ``bptt`` tokens, each with the tokens that follow.
+
+    Every line ends with the token ``<eos>``, which also precedes the first token of the text, so that each token of
+    the text is predicted exactly once. Texts of any size are read through a memory-mapped index.
+
+    With ``carry_state``, each chunk continues the previous one, and the model keeps its state. Otherwise chunks are
+    separate examples, which training shuffles.
+
+    In inference, an example is a line of text: the beginning of a text to generate, or a line to score.
+
+    Raises:
+      ConfigError: parameters are missing or contradict each other.
+      DataError: a file is missing, empty or not UTF-8, or the text is too short.
+    """
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(with_model_params(params, model), model, name, mode)
+        tokenizer_kind(self.params, self.params_path)
+        if self.params["processed_data_folder"] is None:
+            self._params = MappingProxyType({**self._params, "processed_data_folder": "wkt-processed_data"})
+        self.tokenizer = make_tokenizer(
+            self.params, self.params_path, None if self.mode in ("infer", "interactive_infer") else self._build)
+        self._corpus: TokenCorpus | None = None
+        self._prompts: TokenCorpus | None = None
+        if self.mode == "infer":
+            self._load_prompts()
+        elif self.mode != "interactive_infer":
+            self._load_text()
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {"bptt": Param(int, doc="Length of a chunk, through which gradients are propagated.", unit="tokens",
+                              minimum=1, maximum=10**6)}
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **DataLayer.get_optional_params(),
+            **tokenizer_params(),
+            "data_root": Param(PATH, None, "Folder of the text: train.txt or wiki.train.tokens, and valid.txt or "
+                               "wiki.valid.tokens.", on_change=FREE),
+            "text_file": Param(PATH, None, "Text file to read instead of the one in data_root; in inference, the "
+                               "lines to continue or to score."),
+            "carry_state": Param(bool, False, "Whether chunks continue one another, so that the model's state is "
+                                 "carried over from chunk to chunk; cannot be combined with shuffle."),
+            "rand_start": Param(bool, False, "Whether training begins each epoch at a random token of the first "
+                                "chunk, so that the chunks differ between epochs."),
+            "small": Param(bool, False, "Whether to read only the first 9,004 tokens in training and 200 in "
+                           "evaluation, for a quick test."),
+            "min_count": Param((int, type(None)), None, "Rarer tokens of the training text become <unk> when the "
+                               "vocabulary is built; by default 3 for words and 1 for characters.", "occurrences",
+                               minimum=1, on_change=FREE),
+            "seed_tokens": Param(str, "The", "In inference without text_file: words separated by spaces, each the "
+                                 "beginning of a generated text.", on_change=FREE),
+        }
+
+    @property
+    def contiguous(self) -> bool:
+        return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
+
+    def _text_path(self, mode: str) -> str:
+        """Returns the path of the text of ``train`` or ``eval``."""
+        params, path = self.params, self.params_path
+        if mode == self.mode and params["text_file"]:
+            return params["text_file"]
+        if not params["data_root"]:
+            raise ConfigError([f"'{path}/data_root' is missing: name the folder that contains {_FILES[mode][0]}, or "
+                               "name the text itself as text_file."])
+        found = [os.path.join(params["data_root"], name) for name in _FILES[mode]]
+        return next((file for file in found if os.path.exists(file)), found[0])
+
+    def _build(self, split: Any) -> LMVocabulary:
+        """Returns the vocabulary of the training text."""
+        path = self._text_path("train")
+        words = (self.params["tokenizer"] or {}).get("type", "words") == "words"
+        least = self.params["min_count"] or (3 if words else 1)
+        vocabulary = LMVocabulary.of_counts(count_tokens(split(line) for line in read_lines(path, "The text file")),
+                                            least)
+        deco_print(f"Built a vocabulary of {len(vocabulary):,} tokens from {path}: "
+                   f"{vocabulary_path(self.params)}")
+        return vocabulary
+
+    def _load_text(self) -> None:
+        _ = self.fingerprints  # taken before the file is read
+        self._corpus = corpus = self._load(self._text_path(self.mode))
+        self._size = len(corpus.tokens)
+        if self.params["small"]:
+            self._size = min(self._size, _SMALL[self.mode])
+        bptt = self.params["bptt"]
+        shifts = self.params["rand_start"] and self.mode == "train"
+        # With shifted chunks, the last tokens of the text are left out, so that all chunks are full at any start.
+        self._chunks = (self._size - bptt + 1) // bptt if shifts else -(-self._size // bptt)
+        self._shifts = bptt if shifts else 1
+        if self._chunks < 1:
+            raise DataError(f"{corpus.path} has {self._size} tokens, which is too short for a chunk of {bptt} with "
+                            "rand_start: lower bptt or give a longer text.")
+
+    def _load(self, path: str) -> TokenCorpus:
+        threads = max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
+        large = os.path.exists(path) and os.path.getsize(path) >= INDEX_FROM_BYTES
+        folder = None if not large else (
+            process_folder() if self.mode == "infer" else self.params["processed_data_folder"])
+        return load_corpus(path, self.tokenizer, folder, threads)
+
+    def _load_prompts(self) -> None:
+        file = self.params["text_file"]
+        if file is None:
+            self._prompts = corpus_of_lines(self.params["seed_tokens"].split() or [""], self.tokenizer)
+        else:
+            self._prompts = self._load(file)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        return self.tokenizer.vocab_size
+
+    @property
+    def end_id(self) -> int:
+        """The id that ends every line."""
+        return self.tokenizer.end_id
+
+    @property
+    def num_examples(self) -> int:
+        return len(self._prompts) if self._prompts is not None else self._chunks
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Numbers of tokens: of a line, or 1 for a chunk, because all chunks have the same width."""
+        return self._prompts.counts if self._prompts is not None else np.ones(self._chunks, np.int64)
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        if self._prompts is not None:
+            return {"source_tensors": list(self._lines(self._prompts, examples)), "ids": np.asarray(examples, np.int64)}
+        return self._chunks_at(examples, 0)
+
+    def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
+        start = int(np.random.default_rng([self.seed, epoch]).integers(self._shifts))
+        return self._chunks_at(examples, start)
+
+    def _chunks_at(self, examples: np.ndarray, start: int) -> dict[str, Any]:
+        """Returns the batch of some chunks, of which the first begins at the token ``start``."""
+        assert self._corpus is not None
+        bptt = self.params["bptt"]
+        examples = np.asarray(examples, np.int64)
+        begins = start + examples * bptt
+        places = begins[:, np.newaxis] + np.arange(-1, bptt)
+        tokens = self._corpus.tokens_at(np.clip(places, 0, self._size - 1).reshape(-1)).reshape(places.shape)
+        tokens = np.where(places < 0, self.end_id, tokens).astype(np.int32)
+        lengths = np.minimum(bptt, self._size - begins).astype(np.int32)
+        return {"source_tensors": [tokens[:, :-1], lengths], "target_tensors": [tokens[:, 1:], lengths],
+                "ids": examples}
+
+    def _lines(self, corpus: TokenCorpus, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns ids ``[batch, time]`` of lines, with the end token in front instead of at the end, and lengths."""
+        begin, counts = corpus.offsets[lines], corpus.counts[lines]
+        columns = np.arange(int(counts.max(initial=1)))
+        places = begin[:, np.newaxis] + columns - 1
+        held = (columns > 0) & (columns < counts[:, np.newaxis])
+        ids = np.full(places.shape, self.end_id, np.int32)
+        ids[held] = corpus.tokens_at(places[held])
+        return ids, counts.astype(np.int32)
+
+    def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
+        """Returns a batch of texts to continue or to score."""
+        lines = [inputs] if isinstance(inputs, str) else list(inputs)
+        if not lines or not all(isinstance(line, str) for line in lines):
+            raise DataError("The input of interactive inference must be a non-empty list of strings.")
+        corpus = corpus_of_lines([" ".join(line.split("\n")) for line in lines], self.tokenizer)
+        numbers = np.arange(len(corpus))
+        return {"source_tensors": list(self._lines(corpus, numbers)), "ids": numbers}
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        lengths, ids = Field(tf.int32, (None,)), Field(tf.int64, (None,))
+        if self.mode in ("infer", "interactive_infer"):
+            return {"source_tensors": [Field(tf.int32, (None, None), time=1, lengths=1), lengths], "ids": ids}
+        side = [Field(tf.int32, (None, self.params["bptt"])), lengths]
+        return {"source_tensors": side, "target_tensors": side, "ids": ids}
+
+    def describe_example(self, example: int) -> str:
+        if self._prompts is not None:
+            return f"{self.params['text_file'] or 'seed_tokens'}:{example + 1}"
+        begin = example * self.params["bptt"]
+        return f"Tokens {begin:,} to {begin + self.params['bptt']:,} of {self._text_path(self.mode)}"
+
+    def ids_to_text(self, ids: Any) -> str:
+        """Returns the text of ids."""
+        return self.tokenizer.decode(ids)
+
+    def prompt_text(self, example: int) -> str:
+        """Returns a line of inference as it is in the file."""
+        assert self._prompts is not None
+        if self.params["text_file"] is None:
+            return self.params["seed_tokens"].split()[example] if self.params["seed_tokens"].split() else ""
+        return self._prompts.line(example)
+
+    def text_size(self) -> tuple[int, int] | None:
+        """Returns the numbers of words (white space between, and one for each line end) and bytes of the text.
+
+        None if only a part of the text is read.
+        """
+        if self._corpus is None or self.params["small"] or (self._shifts > 1):
+            return None
+        words = sum(len(line.split()) + 1 for line in read_lines(self._corpus.path, "The text file", unpack=False))
+        return words, self._corpus.num_bytes
+
+    def data_files(self, *kinds: str) -> dict[str, str]:
+        """Returns the text of this mode."""
+        return {"text": self._text_path(self.mode)} if self.mode in ("train", "eval") else {}
+
+    def assets(self) -> dict[str, str]:
+        """Returns the vocabulary file, or the SentencePiece model."""
+        file = vocabulary_path(self.params)
+        words = (self.params["tokenizer"] or {}).get("type") != "sentencepiece"
+        return {VOCABULARY: file} if words and file else super().assets()
+
+    @classmethod
+    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+        changed = super().params_with_assets(params, paths)
+        return {**changed, "lm_vocab_file": paths[VOCABULARY]} if VOCABULARY in paths else changed
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference read the lines of the given text files, in order.
+
+        Raises:
+          UserError: a file does not exist, or stdin is empty.
+          DataError: one of several files is empty or not UTF-8.
+        """
+        check_given(files)
+        return {"text_file": one_text(files)}

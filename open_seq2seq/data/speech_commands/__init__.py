@@ -1,0 +1,1 @@
+"""The data layer of spoken commands: short recordings and their classes."""

@@ -1,0 +1,88 @@
+"""Log mel spectrograms of fixed size, and the augmentation of the recordings."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from open_seq2seq.data.audio.audio_files import resampled
+from open_seq2seq.data.audio.features import reflected_indices
+from open_seq2seq.data.audio.filter_banks import htk_mel_filters
+from open_seq2seq.data.speech2text.augmentation import Draw
+
+_POINTS, _HOP = 1024, 256
+_SMALLEST = 1e-5
+_STEPS, _STRETCH, _NOISE_DB = 2.0, 0.2, (-90.0, -46.0)
+_AUGMENTATION, _SLICE = range(2)  # purposes of random numbers
+
+
+class Changes(NamedTuple):
+    """The augmentation of one recording.
+
+    Attributes:
+      pitch: factor by which frequencies are multiplied.
+      length: factor by which the length is multiplied.
+      noise: standard deviation of the white noise.
+    """
+
+    pitch: float = 1.0
+    length: float = 1.0
+    noise: float = 0.0
+
+
+def draw_changes(draw: Draw) -> Changes:
+    """Draws a shift of up to two semitones, a change of length of up to 20 %, and noise from -90 to -46 dB."""
+    random = draw.stream(_AUGMENTATION)
+    return Changes(2.0 ** (random.uniform(-_STEPS, _STEPS) / 12), random.uniform(1 - _STRETCH, 1 + _STRETCH),
+                   10.0 ** (random.uniform(*_NOISE_DB) / 20))
+
+
+def changed_audio(audio: np.ndarray, changes: Changes, draw: Draw) -> np.ndarray:
+    """Changes the length of audio ``[samples]`` and adds noise; the pitch is changed by ``log_mel``."""
+    length = max(1, round(len(audio) * changes.length))
+    audio = resampled(audio, 1.0, changes.length, length)
+    noise = draw.stream(_AUGMENTATION + 100).standard_normal(length)
+    return (audio + changes.noise * noise).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=8)
+def _filters(rate: int, count: int) -> np.ndarray:
+    return htk_mel_filters(rate, _POINTS, count)
+
+
+def log_mel(audio: np.ndarray, rate: int, num_features: int, pitch: float = 1.0) -> np.ndarray:
+    """Returns the logarithm of the power in mel filters, at least log(1e-5), FP32 ``[frames, num_features]``.
+
+    Frames of 1,024 samples are centred on multiples of 256 samples; at its ends, the signal is reflected.
+
+    Args:
+      audio: ``[samples]``, at least one.
+      rate: sampling rate in Hz.
+      num_features: number of filters.
+      pitch: factor by which the frequencies of the signal are multiplied.
+    """
+    frames = 1 + len(audio) // _HOP
+    indices = reflected_indices(len(audio), _POINTS // 2, (frames - 1) * _HOP + _POINTS)
+    windows = np.lib.stride_tricks.sliding_window_view(audio[indices], _POINTS)[::_HOP]
+    spectrum = np.fft.rfft(windows * np.hanning(_POINTS + 1)[:-1])
+    filters = _filters(rate, num_features) if pitch == 1.0 else htk_mel_filters(rate, _POINTS, num_features, pitch)
+    power = (spectrum.real ** 2 + spectrum.imag ** 2) @ filters.T
+    return np.log(np.maximum(power, _SMALLEST)).astype(np.float32)
+
+
+def fitted(features: np.ndarray, frames: int, draw: Draw | None) -> np.ndarray:
+    """Returns features ``[frames, num_features]`` of fixed length.
+
+    Args:
+      features: ``[time, num_features]``; if it is longer, a span of it is taken, and if it is shorter, zeros are added
+        on both sides.
+      frames: the length.
+      draw: draws the place of the span; None for the span in the middle.
+    """
+    missing = frames - len(features)
+    if missing < 0:
+        start = -missing // 2 if draw is None else int(draw.stream(_SLICE).integers(0, 1 - missing))
+        return features[start:start + frames]
+    return np.pad(features, [(missing // 2, missing - missing // 2), (0, 0)])

@@ -1,0 +1,243 @@
+"""Spoken commands: the classes of short recordings."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, REFUSE, Param
+from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, read_audio
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.fields import Field
+from open_seq2seq.data.image2label.labelled_files import number_of, read_rows
+from open_seq2seq.data.speech2text.augmentation import Draw
+from open_seq2seq.data.speech_commands.spectrogram import Changes, changed_audio, draw_changes, fitted, log_mel
+from open_seq2seq.data.static_batches import with_empty_row
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
+
+
+class SpeechCommandsDataLayer(DataLayer):
+    """Short recordings and their classes, as log mel spectrograms of fixed size, for ``Image2Label``.
+
+    The lists are CSV files without header whose rows are ``label,wav_filename``. A batch contains features
+    ``[batch, audio_length, num_audio_features, 1]``, or, with the ``model_format`` jasper, features
+    ``[batch, audio_length, 1, num_audio_features]`` and lengths ``[batch]``; and the probabilities of the classes
+    ``[batch, num_labels]``, which are one-hot.
+
+    Raises:
+      ConfigError: the parameters are invalid.
+      DataError: a list is missing or cannot be used.
+    """
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(params, model, name, mode)
+        self._rows: list[tuple[str, int, str]] = []
+        self._audio: dict[int, np.ndarray] = {}
+        self._bad: set[int] = set()
+        self._pool: ThreadPoolExecutor | None = None
+        if self.mode != "interactive_infer":
+            _ = self.fingerprints  # taken before the lists are read
+            self._rows = [(path, 0, "") for path in self.params["files"]] or list(self._listed())
+            if not self._rows:
+                raise DataError(f"'{self.params_path}/dataset_files' lists no recordings.")
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **DataLayer.get_required_params(),
+            "dataset_files": Param(list, doc="CSV files without header, whose rows are label,wav_filename; labels are "
+                                   "numbers from 0 or names of class_file.", file="list"),
+            "dataset_location": Param(str, doc="Folder that the recordings' paths are relative to."),
+            "num_audio_features": Param(int, doc="Number of mel filters.", minimum=1, maximum=4096, on_change=REFUSE),
+            "audio_length": Param(int, doc="Number of frames, each 256 samples after the one before; longer "
+                                  "recordings are cut, and shorter ones padded with zeros on both sides.",
+                                  unit="frames", minimum=1, maximum=10**6, on_change=REFUSE),
+            "num_labels": Param(int, doc="Number of classes.", unit="classes", minimum=1, on_change=REFUSE),
+            "model_format": Param(["jasper", "resnet"], doc="Shape of the features: for TDNNEncoder (jasper) or for an "
+                                  "encoder of images (resnet).", on_change=REFUSE),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **DataLayer.get_optional_params(),
+            "batch_size_unit": Param(["utterances", "sentences"], "utterances", "The batch size counts recordings.",
+                                     on_change=FREE),
+            "cache_data": Param(bool, False, "Whether to keep the decoded recordings in memory. Augmentation is not "
+                                "cached, so that it differs in each epoch.", on_change=FREE),
+            "augment_data": Param(bool, False, "Whether the pitch of training recordings is shifted by up to 2 "
+                                  "semitones, their length changed by up to 20 %, and noise of -90 to -46 dB added."),
+            "sample_freq": Param(int, 16000, "Sampling rate to which recordings are converted.", "Hz", minimum=1000,
+                                 maximum=10**6, on_change=REFUSE),
+            "class_file": Param((str, type(None)), None, "Text file with the name of a class in each line; by default, "
+                                "classes have numbers.", file="asset", on_change=REFUSE),
+            "on_bad_example": Param(["stop", "skip"], "stop", "What to do with a recording that cannot be decoded: "
+                                    "stop with an error that names it, or leave it out and report it."),
+            "files": Param(list, [], "Recordings without labels, for inference; --infer_files sets it.",
+                           on_change=FREE),
+            "map_parallel_calls": Param(int, 8, "Maximum number of threads that compute features.", "threads",
+                                        minimum=1, maximum=1000, on_change=FREE),
+        }
+
+    def _listed(self) -> list[tuple[str, int, str]]:
+        """Returns (path, number of the class, place in the list) of all recordings."""
+        numbers = {str(number): number for number in range(self.num_classes)}
+        numbers.update({name: number for number, name in enumerate(self.class_names)})
+        found = []
+        for path in self.params["dataset_files"]:
+            for row in read_rows(path, "The list of recordings", ("label", "file")):
+                name = os.path.join(self.params["dataset_location"], row.path)
+                if not os.path.isfile(name):
+                    raise DataError(f"{row.place}: the recording {shown(name)} does not exist.")
+                found.append((name, number_of(row.label, numbers, row.place), row.place))
+        return found
+
+    @functools.cached_property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their numbers."""
+        path, count = self.params["class_file"], self.num_classes
+        if path is None:
+            return [str(number) for number in range(count)]
+        names = [line.strip() for line in read_lines(path, "The file of classes")]
+        if len(names) != count:
+            raise DataError(f"The file of classes {shown(path)} has {len(names)} lines, but num_labels is {count}.")
+        return names
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return self.params["num_labels"]
+
+    @property
+    def encoder_params(self) -> dict[str, Any]:
+        """Parameters of encoders that follow from the shape of the features."""
+        return {"num_audio_features": self.params["num_audio_features"],
+                "features_as_channels": self.params["model_format"] == "jasper"}
+
+    @property
+    def num_examples(self) -> int:
+        return len(self._rows)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        frames, features = self.params["audio_length"], self.params["num_audio_features"]
+        if self.params["model_format"] == "jasper":
+            source = [Field(tf.float32, (None, frames, 1, features)), Field(tf.int32, (None,))]
+        else:
+            source = [Field(tf.float32, (None, frames, features, 1))]
+        fields: dict[str, Any] = {"source_tensors": source, "ids": Field(tf.int64, (None,))}
+        if self.mode in ("train", "eval"):
+            fields["target_tensors"] = [Field(tf.float32, (None, self.num_classes))]
+        return fields
+
+    def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
+        return self._batch(examples, None)
+
+    def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
+        return self._batch(examples, epoch)
+
+    def _batch(self, examples: np.ndarray, epoch: int | None) -> dict[str, Any]:
+        """Returns a batch; ``epoch`` is None except in training."""
+        examples = np.asarray(examples, np.int64)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "features")
+        found = list(self._pool.map(lambda example: self._features(int(example), epoch), examples))
+        good = [place for place, item in enumerate(found) if not isinstance(item, AudioError)]
+        for example, item in zip(examples, found, strict=True):
+            if isinstance(item, AudioError):
+                self._handle_bad(int(example), item)
+        batch = {"source_tensors": self._source([found[place] for place in good]), "ids": examples[good]}
+        if self.mode in ("train", "eval"):
+            labels = [self._rows[example][1] for example in batch["ids"]]
+            batch["target_tensors"] = [np.eye(self.num_classes, dtype=np.float32)[np.asarray(labels, np.int64)]]
+        return batch if good else with_empty_row(batch, self.fields)
+
+    def _features(self, example: int, epoch: int | None) -> Any:
+        """Returns the features ``[audio_length, num_audio_features]`` of a recording, or an AudioError."""
+        try:
+            audio = self._audio.get(example)
+            if audio is None:
+                audio = read_audio(self._rows[example][0], self.params["sample_freq"])
+            if self.params["cache_data"]:
+                self._audio[example] = audio
+        except AudioError as error:
+            return error
+        return self._spectrogram(audio, None if epoch is None else Draw(self.seed, example, epoch))
+
+    def _spectrogram(self, audio: np.ndarray, draw: Draw | None) -> np.ndarray:
+        changes = Changes()
+        if draw is not None and self.params["augment_data"]:
+            changes = draw_changes(draw)
+            audio = changed_audio(audio, changes, draw)
+        values = log_mel(audio, self.params["sample_freq"], self.params["num_audio_features"], changes.pitch)
+        return fitted(values, self.params["audio_length"], draw)
+
+    def _source(self, items: Sequence[np.ndarray]) -> list[np.ndarray]:
+        frames, features = self.params["audio_length"], self.params["num_audio_features"]
+        values = np.stack(items) if len(items) else np.zeros([0, frames, features], np.float32)
+        if self.params["model_format"] == "jasper":
+            return [values[:, :, np.newaxis], np.full(len(items), frames, np.int32)]
+        return [values[..., np.newaxis]]
+
+    def _handle_bad(self, example: int, error: AudioError) -> None:
+        if example in self._bad:
+            return
+        problem = f"{self.describe_example(example)}: the recording {error.detail}"
+        if self.params["on_bad_example"] == "stop":
+            raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
+        deco_print(f"Skipped {problem}.")
+        self._bad.add(example)
+        if len(self._bad) == self.num_examples:
+            raise DataError(f"All {self.num_examples:,} recordings were skipped; the last one {error.detail}.")
+
+    def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
+        """Returns a batch of recordings: paths, or arrays ``[samples]`` at ``sample_freq``.
+
+        Raises:
+          DataError: there are no recordings, or one cannot be used.
+        """
+        if not len(inputs):
+            raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
+        items = []
+        for given in inputs:
+            try:
+                audio = read_audio(given, self.params["sample_freq"]) if isinstance(given, str) else np.asarray(given)
+            except AudioError as error:
+                raise DataError(f"{shown(given)} {error.detail}.") from error
+            items.append(self._spectrogram(audio, None))
+        return {"source_tensors": self._source(items), "ids": np.arange(len(items))}
+
+    def example_files(self) -> Sequence[str]:
+        return [] if self.params["files"] else [path for path, _, _ in self._rows]
+
+    def describe_example(self, example: int) -> str:
+        path, _, place = self._rows[example]
+        return f"{place} ({shown(path)})" if place else shown(path)
+
+    @classmethod
+    def params_for_files(cls, files: Sequence[str]) -> dict[str, Any]:
+        """Returns the parameters that make inference classify the given recordings, or those in the given folders.
+
+        Raises:
+          UserError: a file does not exist, or a folder has no recordings.
+        """
+        check_given(files)
+        found = []
+        for name in files:
+            inside = [name] if not os.path.isdir(name) else [
+                os.path.join(name, other) for other in sorted(os.listdir(name))
+                if other.lower().endswith(AUDIO_SUFFIXES)]
+            if not inside:
+                raise UserError(f"--infer_files names {shown(name)}, a folder without recordings.")
+            found += inside
+        return {"files": [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in found]}

@@ -1,0 +1,113 @@
+"""Reads columns of text files with tab-separated or comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.utils.data_files import MOST_LINE_BYTES, read_lines, shown
+from open_seq2seq.utils.errors import DataError, did_you_mean
+
+COLUMN = (int, str)
+_IN_WORDS = {"tsv": "tabs", "csv": "commas"}
+
+
+def table_params() -> dict[str, Any]:
+    """Returns the parameters of data layers that read tables."""
+    return {
+        "format": Param([None, "tsv", "csv"], None, "Format of the file: tsv (columns separated by tabs, without "
+                        "quoting) or csv (separated by commas, with values in double quotes where necessary). None "
+                        "means csv for files named .csv or .csv.gz, and tsv otherwise."),
+        "has_header": Param(bool, False, "Whether the first line of the file contains the names of the columns; "
+                            "implied if a column is given by name."),
+    }
+
+
+@dataclass(frozen=True)
+class Table:
+    """A text file with columns.
+
+    Attributes:
+      path: UTF-8 file, optionally compressed (``.gz``).
+      columns: the wanted columns: numbers, counted from 1, or names from the first line.
+      format: ``tsv``, ``csv``, or None to decide by the file's name.
+      has_header: whether the first line contains names; implied by a column given by name.
+    """
+
+    path: str
+    columns: Sequence[int | str]
+    format: str | None = None
+    has_header: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``tsv`` or ``csv``."""
+        name = self.path.lower().removesuffix(".gz")
+        return self.format or ("csv" if name.endswith(".csv") else "tsv")
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yields (line number from 1, values of the wanted columns) for each row.
+
+        A row of a CSV file may have several lines; its number is that of its last line.
+
+        Raises:
+          DataError: the file is missing, empty or not UTF-8, a row has too few columns, a name is not in the first
+            line, or quotes are not closed.
+        """
+        rows = self._split()
+        header = self.has_header or any(isinstance(column, str) for column in self.columns)
+        first = next(rows, None)
+        if first is None:
+            raise DataError(f"The file {shown(self.path)} is empty.")
+        places = [self._place(column, first[1]) for column in self.columns]
+        for number, cells in (rows if header else itertools.chain([first], rows)):
+            if len(cells) <= max(places, default=0):
+                raise DataError(self._too_few(number, len(cells), max(places)))
+            yield number, [cells[place] for place in places]
+
+    def _split(self) -> Iterator[tuple[int, list[str]]]:
+        lines = read_lines(self.path, "The file")
+        if self.kind == "tsv":
+            yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+            return
+        csv.field_size_limit(MOST_LINE_BYTES)
+        reader = csv.reader((line + "\n" for line in lines), strict=True)
+        try:
+            yield from ((reader.line_num, cells) for cells in reader)
+        except csv.Error as error:
+            place = f"{shown(self.path)}:{reader.line_num}"
+            raise DataError(f"{place}: the line is not valid CSV ({error}): enclose values with commas or quotes "
+                            "in double quotes, and double the quotes in them.") from error
+
+    def _place(self, column: int | str, first: list[str]) -> int:
+        if isinstance(column, int):
+            return column - 1
+        names = [cell.strip() for cell in first]
+        if column not in names:
+            raise DataError(f"{shown(self.path)}:1: there is no column named '{column}': the first line must name the "
+                            f"columns, but reads {', '.join(names)[:200]}.{did_you_mean(column, names)}")
+        return names.index(column)
+
+    def _too_few(self, number: int, found: int, place: int) -> str:
+        columns = "1 column" if found == 1 else f"{found} columns"
+        return (f"{shown(self.path)}:{number}: the line has only {columns}, separated by {_IN_WORDS[self.kind]}, but "
+                f"column {place + 1} is needed: complete the line, or correct the column or the format in the config.")
+
+
+def column_problems(path: str, columns: dict[str, int | str | None]) -> list[str]:
+    """Returns what is wrong with columns, given by parameter: numbers below 1, or two columns that are the same.
+
+    Args:
+      path: path of the parameters in the config, for messages.
+      columns: column by the parameter that gives it; None is ignored.
+    """
+    problems = [f"'{path}/{name}' is {column}, but columns are counted from 1." for name, column in columns.items()
+                if isinstance(column, int) and column < 1]
+    for (one, first), (other, second) in itertools.combinations(columns.items(), 2):
+        if first is not None and first == second:
+            problems.append(f"'{path}/{one}' and '{path}/{other}' are both {first!r}, but must be different columns.")
+    return problems

@@ -1,0 +1,1 @@
+"""Labelled text, for classification."""

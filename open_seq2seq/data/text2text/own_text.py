@@ -1,0 +1,208 @@
+"""Prepares a user's own sentence pairs: reads them, leaves out what would harm training, and splits them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.utils.errors import DataError
+
+_SHORT = 20  # characters from which the ratio of lengths says something
+_MOST_BAD_ROWS = 0.05  # share of the rows of a table that may lack a column
+_SURE = 10.0  # difference of log-probabilities from which a pair counts as swapped
+_SURE_PER_CHARACTER = 0.2
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence pair with the number of its line in the file, counted from 1."""
+
+    line: int
+    source: str
+    target: str
+
+
+@dataclass
+class Kept:
+    """Sentence pairs that are left, and those that were left out.
+
+    Attributes:
+      pairs: the pairs for training and evaluation.
+      dropped: the others, by the reason for which they were left out.
+    """
+
+    pairs: list[Pair] = field(default_factory=list)
+    dropped: dict[str, list[Pair]] = field(default_factory=dict)
+
+    def drop(self, pair: Pair, reason: str) -> None:
+        """Leaves a pair out."""
+        self.dropped.setdefault(reason, []).append(pair)
+
+
+def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
+    """Yields the pairs of a table whose columns are separated by tabs; a row that lacks a column has empty sentences.
+
+    Args:
+      path: the table, plain or ``.gz``.
+      columns: numbers of the columns with the source and the target, counted from 1.
+
+    Raises:
+      DataError: the file cannot be read, or more than 5 % of its rows lack one of the columns.
+    """
+    bad, number = 0, 0
+    first_bad = ""
+    for number, line in enumerate(read_lines(path), 1):
+        cells = line.rstrip("\r\n").split("\t")
+        if len(cells) < max(columns):
+            bad += 1
+            first_bad = first_bad or f"line {number} has {len(cells)}"
+            yield Pair(number, "", "")
+        else:
+            yield Pair(number, cells[columns[0] - 1], cells[columns[1] - 1])
+    if bad > _MOST_BAD_ROWS * max(number, 1):
+        raise DataError(f"{bad:,} of the {number:,} lines of {path} have fewer than {max(columns)} columns separated "
+                        f"by tabs ({first_bad}): separate the sentences of a pair by one tab, or name the columns with "
+                        "--columns.")
+
+
+def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept:
+    """Leaves out empty, too long, unequally long, untranslated and repeated pairs, and those in the wrong order.
+
+    White space is normalised, and so is Unicode (NFC).
+
+    Args:
+      pairs: the pairs.
+      max_words: maximum number of words, separated by white space, on each side.
+      max_ratio: maximum ratio of the number of characters of the longer side to that of the shorter side.
+    """
+    kept, seen = Kept(), set()
+    for given in pairs:
+        pair = Pair(given.line, _normal(given.source), _normal(given.target))
+        reason = _fault(pair, max_words, max_ratio)
+        if not reason and (pair.source, pair.target) in seen:
+            reason = "repeated"
+        if reason:
+            kept.drop(pair, reason)
+        else:
+            seen.add((pair.source, pair.target))
+            kept.pairs.append(pair)
+    swapped = {pair.line for pair in swapped_pairs(kept.pairs)}
+    for pair in [pair for pair in kept.pairs if pair.line in swapped]:
+        kept.drop(pair, "languages in the wrong order")
+    kept.pairs = [pair for pair in kept.pairs if pair.line not in swapped]
+    return kept
+
+
+def _normal(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _fault(pair: Pair, max_words: int, max_ratio: float) -> str:
+    if not pair.source or not pair.target:
+        return "empty on one side"
+    if max(len(pair.source.split()), len(pair.target.split())) > max_words:
+        return f"longer than {max_words} words"
+    shorter, longer = sorted((len(pair.source), len(pair.target)))
+    if longer > _SHORT and longer > max_ratio * shorter:
+        return f"one side more than {max_ratio:g} times as long"
+    if pair.source == pair.target and any(char.isalpha() for char in pair.source) and len(pair.source.split()) > 3:
+        return "not translated"
+    return ""
+
+
+def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
+    """Returns the pairs whose source looks like the other pairs' targets, and whose target like their sources.
+
+    Compares trigrams of characters: a pair is swapped if it is far more probable with its sides exchanged.
+    """
+    sides = [Counter[str](), Counter[str]()]
+    grams = [(_trigrams(pair.source), _trigrams(pair.target)) for pair in pairs]
+    for row in grams:
+        for side, found in zip(sides, row, strict=True):
+            side.update(found)
+    kinds = len(sides[0].keys() | sides[1].keys()) + 1
+    totals = [math.log(sum(side.values()) + kinds) for side in sides]
+
+    def favour(found: Sequence[str], own: tuple[Counter[str], Counter[str]]) -> float:
+        """Returns the log-probability as a source minus that as a target, without the pair's own trigrams."""
+        return sum(math.log(sides[0][gram] - own[0][gram] + 1) - math.log(sides[1][gram] - own[1][gram] + 1)
+                   for gram in found) - len(found) * (totals[0] - totals[1])
+
+    wrong = []
+    for pair, (source, target) in zip(pairs, grams, strict=True):
+        own = Counter(source), Counter(target)
+        gain = favour(target, own) - favour(source, own)
+        if gain > max(_SURE, _SURE_PER_CHARACTER * (len(source) + len(target))):
+            wrong.append(pair)
+    return wrong
+
+
+def _trigrams(text: str) -> list[str]:
+    padded = f"  {text.lower()} "
+    return [padded[place:place + 3] for place in range(len(padded) - 2)]
+
+
+def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[list[Pair]]:
+    """Splits pairs at random so that no sentence of one part occurs in another part.
+
+    Sentences count as equal if they differ only in case, punctuation or white space.
+
+    Args:
+      pairs: the pairs.
+      sizes: number of pairs of each part but the first, which gets all others.
+      seed: seed of the choice.
+
+    Returns:
+      The parts, in the order of ``pairs``: the largest, then one for each of ``sizes``.
+
+    Raises:
+      DataError: there are too few pairs, or too few different ones.
+    """
+    groups = _groups(pairs)
+    order = np.random.Generator(np.random.Philox(seed)).permutation(len(groups))
+    # Small groups first, so that sentences of many translations stay in the largest part.
+    queue = sorted(order.tolist(), key=lambda number: len(groups[number]))
+    parts: list[list[int]] = []
+    for size in sizes:
+        part: list[int] = []
+        while len(part) < size and queue:
+            part += groups[queue.pop(0)]
+        parts.append(part)
+    largest = [index for number in queue for index in groups[number]]
+    if len(largest) < sum(sizes) or any(len(part) < size for part, size in zip(parts, sizes, strict=True)):
+        wanted = " and ".join(f"{size:,}" for size in sizes)
+        raise DataError(f"{len(pairs):,} usable pairs, of which {len(groups):,} have no sentence in common, are too "
+                        f"few for parts of {wanted} pairs: give smaller --dev_size and --test_size, or more pairs.")
+    return [[pairs[index] for index in sorted(part)] for part in (largest, *parts)]
+
+
+def _groups(pairs: Sequence[Pair]) -> list[list[int]]:
+    """Returns groups of indices of pairs, so that pairs of different groups have no sentence in common."""
+    parent = list(range(len(pairs)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    first: dict[tuple[int, str], int] = {}
+    for index, pair in enumerate(pairs):
+        for side, text in enumerate((pair.source, pair.target)):
+            other = first.setdefault((side, _bare(text)), index)
+            parent[root(index)] = root(other)
+    groups: dict[int, list[int]] = {}
+    for index in range(len(pairs)):
+        groups.setdefault(root(index), []).append(index)
+    return list(groups.values())
+
+
+def _bare(text: str) -> str:
+    """Returns a text without case, punctuation and white space; a text of punctuation alone is returned unchanged."""
+    return "".join(char for char in text.casefold() if char.isalnum() or unicodedata.category(char)[0] == "M") or text

@@ -1,0 +1,6 @@
+"""Ids of special tokens, under the names by which configs for the TensorFlow 1 toolkit import them."""
+
+from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+
+PAD_ID = SpecialTextTokens.PAD_ID.value
+EOS_ID = SpecialTextTokens.EOS_ID.value

@@ -1,0 +1,114 @@
+"""Several decoders on one encoder, one for each target language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.config.names import resolve_name
+from open_seq2seq.config.params import Param
+from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.parts.row_groups import joined_rows, rows_of
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+_INHERITED = ("dtype", "initializer", "initializer_params", "regularizer", "regularizer_params", "batch_size")
+# Results of a search, which are joined over the languages.
+_SEARCHED = ("beam_ids", "beam_scores", "beam_lengths")
+
+
+class MultiDecoder(Decoder):
+    """Decoders of the same class, one for each target language; for ``MultiDecoderModel``.
+
+    The decoder of the language ``de`` is the attribute ``to_de``, and the names of its variables begin with
+    ``decoder/to_de``. In training and evaluation, each decoder computes the rows of its language; in inference, one
+    decoder computes all rows.
+    """
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_required_params(),
+            "decoder": Param((type, str), doc="Class of the decoders.", names="decoder"),
+            "decoder_params": Param(dict, doc="Parameters of the decoders."),
+        }
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Decoder.get_optional_params(),
+            "params_by_language": Param(dict, {}, "Parameters that replace those of decoder_params for some languages: "
+                                        "language → dict."),
+            "tgt_vocab_sizes": Param((dict, type(None)), None, "Number of ids by language; set from the data layer.",
+                                     "ids", derived=True),
+            "batch_size": Param(int, 1, "Set by the model; passed to the decoders.", "sentences", derived=True,
+                                minimum=1),
+        }
+
+    def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
+        super().__init__(params, model, name, mode)
+        sizes: Mapping[str, int] = self.params["tgt_vocab_sizes"] or {}
+        self._check(sizes)
+        self._languages = list(sizes)
+        self._class = resolve_name(self.params["decoder"], "decoder", f"{self.params_path}/decoder")
+        for language, size in sizes.items():
+            setattr(self, f"to_{language}", self._made(language, size))
+
+    def _check(self, sizes: Mapping[str, int]) -> None:
+        path = self.params_path
+        if not sizes:
+            raise ConfigError([f"'{path.removesuffix('_params')}' is MultiDecoder, which needs target languages: use "
+                               "the base_model MultiDecoderModel with the data_layer MultiCorpusDataLayer."])
+        problems = []
+        for language, own in self.params["params_by_language"].items():
+            if language not in sizes:
+                problems.append(f"'{path}/params_by_language' has the language '{language}', but the languages of "
+                                f"the corpora are {', '.join(sizes)}.{did_you_mean(language, sizes)}")
+            elif not isinstance(own, Mapping):
+                problems.append(f"'{path}/params_by_language/{language}' must be a dict of parameters, got {own!r}.")
+        if problems:
+            raise ConfigError(problems)
+
+    def _made(self, language: str, size: int) -> Decoder:
+        required, optional = self._class.declared_params()
+        inherited = {key: self.params[key] for key in _INHERITED if key in required or key in optional}
+        own = self.params["params_by_language"].get(language, {})
+        return self._class({**inherited, **self.params["decoder_params"], **own, "tgt_vocab_size": size}, self.model,
+                           self.name, self.mode)
+
+    def decoder_of(self, language: str) -> Decoder:
+        """Returns the decoder of a language."""
+        return getattr(self, f"to_{language}")
+
+    def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
+        """Decodes each row with the decoder of its language.
+
+        Args:
+          input_dict: see ``parts.keys.DecoderInput``; with ``language``, the language of all rows, or ``languages``,
+            the number of each row's language ``[batch]`` int32.
+
+        Returns:
+          With ``language``, the result of its decoder. Otherwise a dict with ``logits`` (None); ``by_language``, a list
+          of (row indices ``[rows]``, the rows' target tensors or None, result of the decoder) in the order of the
+          languages; and ``outputs`` or, after a search, ``beam_ids``, ``beam_scores`` and ``beam_lengths`` of all rows.
+        """
+        if input_dict.get("language") is not None:
+            return self.decoder_of(input_dict["language"]).decode(input_dict, self.training)
+        groups = [self._decode_rows(input_dict, number) for number in range(len(self._languages))]
+        result: dict[str, Any] = {"logits": None, "by_language": groups}
+        if all("beam_ids" in found for _, _, found in groups):
+            joined = {key: joined_rows([(rows, found[key]) for rows, _, found in groups]) for key in _SEARCHED}
+            return {**result, **joined, "outputs": [joined["beam_ids"][:, 0]]}
+        return {**result, "outputs": [joined_rows([(rows, found["outputs"][0]) for rows, _, found in groups])]}
+
+    def _decode_rows(self, input_dict: dict[str, Any], number: int) -> tuple[tf.Tensor, Any, dict[str, Any]]:
+        rows = tf.cast(tf.where(tf.equal(input_dict["languages"], number))[:, 0], tf.int32)
+        inputs: dict[str, Any] = {"encoder_output": rows_of(input_dict["encoder_output"], rows)}
+        if input_dict.get("ids") is not None:
+            inputs["ids"] = tf.gather(input_dict["ids"], rows)
+        if input_dict.get("target_tensors") is not None:
+            ids, lengths = (tf.gather(tensor, rows) for tensor in input_dict["target_tensors"][:2])
+            inputs["target_tensors"] = [ids[:, :tf.reduce_max(tf.concat([lengths, [1]], 0))], lengths]
+        found = self.decoder_of(self._languages[number]).decode(inputs, self.training)
+        return rows, inputs.get("target_tensors"), found

@@ -1,0 +1,101 @@
+"""Trained models as Python objects, loaded from a log directory; see ``open_seq2seq.load``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from open_seq2seq.cli import load_interactive
+from open_seq2seq.models.model import Model
+from open_seq2seq.training.inference.interactive import InteractiveModel
+from open_seq2seq.utils.errors import UserError
+
+Recording = str | np.ndarray | tuple[np.ndarray, int]
+"""Path of a recording, or samples ``[samples]`` at the model's rate, or a pair of samples and their rate in Hz."""
+
+
+class TrainedModel:
+    """A trained model whose methods accept any number of inputs, and can be called from any thread.
+
+    Inputs are divided into batches of the config's batch size. The result of an input does not depend on the others.
+
+    Args:
+      interactive: the loaded model.
+    """
+
+    def __init__(self, interactive: InteractiveModel) -> None:
+        self._interactive = interactive
+
+    @property
+    def model(self) -> Model:
+        """The model, with its parameters and data layer."""
+        return self._interactive.model
+
+    def infer(self, inputs: Sequence[Any]) -> list[Any]:
+        """Returns the full result of each input, in order.
+
+        For translation, a result is a list of pairs (score, text), best first; for speech recognition, an object with
+        the attribute ``text`` and, depending on the config, words with times, logits, and further hypotheses.
+
+        Args:
+          inputs: sentences for translation, recordings for speech recognition (see ``transcribe``), and otherwise
+            what the data layer's ``make_interactive_batch`` accepts.
+
+        Raises:
+          DataError: an input cannot be used.
+        """
+        return self._interactive.infer(inputs)
+
+    @overload
+    def translate(self, sentences: str) -> str: ...
+
+    @overload
+    def translate(self, sentences: list[str] | tuple[str, ...]) -> list[str]: ...
+
+    def translate(self, sentences: str | list[str] | tuple[str, ...]) -> str | list[str]:
+        """Returns the best translation of a sentence, or those of several; empty sentences stay empty.
+
+        Raises:
+          UserError: the model does not translate.
+          DataError: a sentence is not a string.
+        """
+        if isinstance(sentences, str):
+            return self._answers("translate", [sentences])[0]
+        return self._answers("translate", sentences)
+
+    @overload
+    def transcribe(self, recordings: Recording) -> str: ...
+
+    @overload
+    def transcribe(self, recordings: list[Recording]) -> list[str]: ...
+
+    def transcribe(self, recordings: Recording | list[Recording]) -> str | list[str]:
+        """Returns the transcript of a recording, or those of a list of recordings.
+
+        Args:
+          recordings: a recording, or a list of recordings. A recording is a path, an array ``[samples]`` at the
+            model's sampling rate, or a pair (array, sampling rate in Hz).
+
+        Raises:
+          UserError: the model does not transcribe.
+          DataError: a recording cannot be used.
+        """
+        if isinstance(recordings, list):
+            return self._answers("transcribe", recordings)
+        return self._answers("transcribe", [recordings])[0]
+
+    def _answers(self, verb: str, inputs: Sequence[Any]) -> list[str]:
+        model = self.model
+        if model.verb != verb:
+            other = f"infer or {model.verb}" if model.verb else "infer"
+            raise UserError(f"{type(model).__name__} does not {verb}: call {other}.")
+        return [model.answer(result) for result in self.infer(inputs)]
+
+
+def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = False) -> TrainedModel:
+    """Loads a trained model; see ``open_seq2seq.load``."""
+    trusted = ["--trust_code"] if trust_code else []
+    return TrainedModel(load_interactive([f"--logdir={os.fspath(logdir)}", *trusted, *arguments]))

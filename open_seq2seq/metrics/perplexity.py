@@ -1,0 +1,38 @@
+"""Perplexity of a text, in units that do and do not depend on how the text is tokenised."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class TextPerplexity(NamedTuple):
+    """Perplexity of a text.
+
+    Attributes:
+      per_token: perplexity per token, line ends included.
+      per_word: the same for words, which are separated by white space, and line ends; None if unknown.
+      bits_per_byte: the text's information in bits, divided by its number of bytes; None if unknown.
+    """
+
+    per_token: float
+    per_word: float | None
+    bits_per_byte: float | None
+
+
+def text_perplexity(surprise: float, tokens: float, words: int | None = None,
+                    num_bytes: int | None = None) -> TextPerplexity:
+    """Returns the perplexity of a text.
+
+    Args:
+      surprise: minus the log likelihood of the whole text, in nats.
+      tokens: number of tokens.
+      words: number of words and line ends.
+      num_bytes: size of the text in bytes.
+    """
+    return TextPerplexity(_exp(surprise / max(tokens, 1.0)), None if words is None else _exp(surprise / max(words, 1)),
+                          None if num_bytes is None else surprise / math.log(2.0) / max(num_bytes, 1))
+
+
+def _exp(nats: float) -> float:
+    return math.exp(nats) if nats < 700.0 else math.inf

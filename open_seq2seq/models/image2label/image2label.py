@@ -1,0 +1,142 @@
+"""Classification of images, evaluated by top-1 and top-5 accuracy."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.static_batches import without_empty_rows
+from open_seq2seq.encoders.speech_encoder import TimeWindows
+from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.image2label.mistakes import mistakes_picture
+from open_seq2seq.models.image2label.prediction_files import PredictionWriter
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError
+
+TOP = 5
+
+
+class Prediction(NamedTuple):
+    """The most probable classes of one example.
+
+    Attributes:
+      classes: numbers of the classes, most probable first.
+      probabilities: probabilities of these classes.
+    """
+
+    classes: list[int]
+    probabilities: list[float]
+
+
+class Image2Label(EncoderDecoderModel):
+    """Classification, evaluated by top-1 and top-5 accuracy; results are written as CSV.
+
+    The data layer has ``class_names``; batches have the probabilities of the classes, or their numbers, as targets.
+    """
+
+    object_name = "images"
+    interactive_hint = "Type the name of an image"
+    data_layer: Any
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **EncoderDecoderModel.get_optional_params(),
+            "write_top": Param(int, 1, "Number of most probable classes that inference writes for each example.",
+                               "classes", minimum=1, on_change=FREE),
+            "show_mistakes": Param(int, 16, "Maximum number of wrongly classified images of a training batch that are "
+                                   "shown in TensorBoard; 0 disables this.", "images", minimum=0, on_change=FREE),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer = self.data_layer
+        if not hasattr(layer, "class_names"):
+            raise ConfigError([f"'data_layer' is {type(layer).__name__}, but Image2Label needs a data layer with "
+                               "class_names, such as CifarDataLayer."])
+        source = layer.fields["source_tensors"][0].shape
+        derived = {"num_classes": layer.num_classes, "in_channels": source[-1], "image_shape": list(source[1:]),
+                   "batch_size": self.params["batch_size_per_gpu"], **getattr(layer, "encoder_params", {})}
+        if part == "decoder" and isinstance(self.encoder, TimeWindows):
+            derived["time_steps"] = self.encoder.output_lengths(source[1])
+        return derived
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns the logits ``[batch, classes]``."""
+        return [decoded["logits"]]
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        batch, outputs = without_empty_rows(batch, outputs)
+        logits, labels = outputs[0], _labels(batch)
+        if not len(labels):
+            return
+        for count in (1, TOP):
+            reporter.scalar(f"Train batch top-{count}", float(in_top(logits, labels, count).mean()))
+        found = logits.argmax(axis=1)
+        wrong = np.flatnonzero(found != labels)[:self.params["show_mistakes"]]
+        names = self.data_layer.class_names
+        if len(wrong):
+            first = wrong[0]
+            reporter.texts({"mistake": self.data_layer.describe_example(int(batch["ids"][first])),
+                            "label": names[labels[first]], "prediction": self._class_name(int(found[first]))})
+            reporter.image("mistakes", mistakes_picture(batch["source_tensors"][0][wrong]))
+
+    def _class_name(self, number: int) -> str:
+        names = self.data_layer.class_names
+        return names[number] if number < len(names) else str(number)
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> np.ndarray:
+        """Returns int64 ``[batch, 5]``: example, label, prediction, and whether the label is in the top 1 and top 5."""
+        batch, (logits,) = without_empty_rows(input_values, output_values)
+        labels = _labels(batch)
+        return np.stack([np.asarray(batch["ids"], np.int64), labels, logits.argmax(axis=1),
+                         in_top(logits, labels, 1), in_top(logits, labels, TOP)], axis=1)
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows = np.concatenate(results_per_batch) if results_per_batch else np.zeros([0, 5], np.int64)
+        if not len(rows):
+            return {}
+        metrics = {f"Eval top-{count}": float(rows[:, column].mean()) for count, column in ((1, 3), (TOP, 4))}
+        for name, value in metrics.items():
+            deco_print(f"{name}: {value:.4f}", offset=1)
+        self._print_mistakes(rows)
+        return metrics
+
+    def _print_mistakes(self, rows: np.ndarray) -> None:
+        names = self.data_layer.class_names
+        size = max(len(names), int(rows[:, 1:3].max()) + 1)
+        if size > 1000:
+            return
+        matrix = confusion_matrix(rows[:, 1], rows[:, 2], size)
+        for label, prediction, count in most_confused(matrix, 5):
+            deco_print(f"{count:,} of {matrix[label].sum():,} {self._class_name(label)} taken for "
+                       f"{self._class_name(prediction)}", offset=1)
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:
+        """Returns (example, prediction) for each example of the batch."""
+        batch, (logits,) = without_empty_rows(input_values, output_values)
+        known = logits[:, :len(self.data_layer.class_names)]  # without outputs that no class uses
+        scores = np.exp(known - known.max(axis=1, keepdims=True))
+        probabilities = scores / scores.sum(axis=1, keepdims=True)
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :self.params["write_top"]]
+        return [(int(example), Prediction(best.tolist(), row[best].tolist()))
+                for example, best, row in zip(batch["ids"], order, probabilities, strict=True)]
+
+    def answer(self, result: Prediction) -> str:
+        return ", ".join(f"{self._class_name(number)} ({probability:.3f})"
+                         for number, probability in zip(*result, strict=True))
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        layer = self.data_layer
+        return PredictionWriter(output_file, layer.describe_example, layer.class_names)
+
+
+def _labels(batch: dict[str, Any]) -> np.ndarray:
+    """Returns the numbers of the classes, int64 ``[batch]``; of mixed images, the more probable one."""
+    targets = np.asarray(batch["target_tensors"][0])
+    return np.asarray(targets.argmax(axis=1) if targets.ndim > 1 else targets, np.int64)

@@ -1,0 +1,69 @@
+"""The continuous cache of recent hidden states (Grave et al. 2017, https://arxiv.org/abs/1612.04426)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from open_seq2seq.config.params import Param
+from open_seq2seq.parts.component import Module
+
+
+def cache_params() -> dict[str, Param]:
+    """Returns the declarations of the settings."""
+    return {
+        "size": Param(int, 500, "Number of recent tokens in the cache.", "tokens", minimum=1, maximum=10**6),
+        "weight": Param(float, 0.1, "Weight of the cache's probabilities.", minimum=0.0, below=1.0),
+        "scale": Param(float, 0.3, "Factor of the products of hidden states.", minimum=0.0),
+    }
+
+
+class NeuralCache(Module):
+    """Mixes a model's probabilities with those of the tokens that followed similar hidden states.
+
+    P(w) = (1 - weight) · P_model(w) + weight · Σ softmax(scale · h · h_i) [w_i = w], over the last ``size`` tokens w_i
+    of the same row, whose hidden states are h_i. The cache is carried over from chunk to chunk, so results do not
+    depend on how a text is cut into chunks.
+
+    Args:
+      hidden_size: number of channels of the hidden states.
+      size: number of recent tokens.
+      weight: weight of the cache's probabilities.
+      scale: factor of the products of hidden states.
+    """
+
+    def __init__(self, hidden_size: int, size: int, weight: float, scale: float) -> None:
+        super().__init__(name="neural_cache")
+        self._size, self._weight, self._scale = size, weight, scale
+        self.hidden = self.carried_state([size, hidden_size])
+        self.ids = self.carried_state([size], tf.int32)
+        self.count = self.carried_state([], tf.int32)
+
+    def __call__(self, hidden: tf.Tensor, ids: tf.Tensor, surprises: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns minus the log probability of each token under the mixture, ``[batch, time]`` FP32.
+
+        Args:
+          hidden: hidden states ``[batch, time, hidden]``, from which the tokens are predicted.
+          ids: the tokens ``[batch, time]`` int32.
+          surprises: minus the model's log probabilities of the tokens, ``[batch, time]`` FP32.
+          lengths: ``[batch]`` int32, in tokens.
+        """
+        hidden = tf.cast(hidden, tf.float32)
+        count, time = self.count.read(), tf.shape(ids)[1]
+        keys = tf.concat([self.hidden.read(), hidden], 1)
+        labels = tf.concat([self.ids.read(), ids], 1)
+        # Token t of the chunk is at the place size + t; the cache holds the places from t to size + t - 1.
+        place, step = tf.range(self._size + time), tf.range(time)[:, tf.newaxis]
+        recent = (place >= step) & (place < self._size + step)
+        held = recent & (place >= self._size - count[:, tf.newaxis, tf.newaxis])
+        scores = tf.where(held, self._scale * tf.matmul(hidden, keys, transpose_b=True), -1e9)
+        same = tf.cast(labels[:, tf.newaxis] == ids[:, :, tf.newaxis], tf.float32)
+        cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
+        mixed = (1.0 - self._weight) * tf.exp(-surprises) + self._weight * cached
+        self._remember(keys, labels, tf.minimum(count + lengths, self._size), lengths)
+        return tf.where(tf.reduce_any(held, -1), -tf.math.log(mixed), surprises)
+
+    def _remember(self, keys: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, lengths: tf.Tensor) -> None:
+        places = lengths[:, tf.newaxis] + tf.range(self._size)
+        self.hidden.write(tf.gather(keys, places, batch_dims=1))
+        self.ids.write(tf.gather(labels, places, batch_dims=1))
+        self.count.write(count)

@@ -1,0 +1,31 @@
+"""Regularisation of a recurrent language model's activations (Merity et al. 2017, https://arxiv.org/abs/1708.01009)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from open_seq2seq.losses.loss import LossTerm
+
+
+def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
+    """Returns AR: ``weight`` times the mean square of the outputs after dropout.
+
+    Args:
+      outputs: ``[batch, time, channels]``.
+      lengths: ``[batch]`` int32, in tokens.
+      weight: factor of the term.
+    """
+    squares = tf.reduce_mean(tf.square(tf.cast(outputs, tf.float32)), -1)
+    held = tf.sequence_mask(lengths, tf.shape(outputs)[1], tf.float32)
+    return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "output", "activation penalty")
+
+
+def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
+    """Returns TAR: ``weight`` times the mean square of the difference between consecutive outputs before dropout.
+
+    The arguments are those of ``activation_penalty``.
+    """
+    outputs = tf.cast(outputs, tf.float32)
+    squares = tf.reduce_mean(tf.square(outputs[:, 1:] - outputs[:, :-1]), -1)
+    held = tf.sequence_mask(tf.maximum(lengths - 1, 0), tf.shape(squares)[1], tf.float32)
+    return LossTerm(tf.reduce_sum(squares * held), tf.reduce_sum(held), weight, "difference", "temporal penalty")

@@ -1,0 +1,44 @@
+"""Log likelihoods of texts under a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy
+
+
+def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Returns minus the log probability of each token, ``[batch, time]`` FP32.
+
+    Args:
+      logits: ``[batch, time, vocabulary]``.
+      ids: ``[batch, time]`` int32.
+    """
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(ids, tf.cast(logits, tf.float32))
+
+
+def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns minus the log likelihood of each row's targets, ``[batch]`` FP32, in nats.
+
+    Args:
+      output: output of a language model's decoder or encoder, with ``logits`` ``[batch, time, vocabulary]``.
+      target_tensors: ids ``[batch, time]`` and lengths ``[batch]``.
+    """
+    ids, lengths = target_tensors[:2]
+    held = tf.sequence_mask(lengths, tf.shape(ids)[1])
+    return tf.reduce_sum(tf.where(held, token_surprises(output["logits"], ids), 0.0), 1)
+
+
+def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the sum of ``surprises``, without keeping all logits in memory if the output has their factors."""
+    projection = output.get("projection")
+    if projection is None:
+        return tf.reduce_sum(surprises(output, target_tensors))
+    ids, lengths = target_tensors[:2]
+    held = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
+    rows = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
+    return projected_cross_entropy(rows, projection.table, tf.reshape(ids, [-1]), tf.reshape(held, [-1]),
+                                   SoftTargets(1.0, 0.0), False)

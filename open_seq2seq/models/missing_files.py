@@ -1,0 +1,55 @@
+"""Finds files that a config names but that do not exist, before anything is built."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
+from open_seq2seq.config.known_names import named_object
+from open_seq2seq.config.names import resolve_name
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+
+def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resumes: bool = False) -> list[str]:
+    """Returns one sentence for each file that a data layer of a model would read but that does not exist.
+
+    Args:
+      base_model: the model's class, or its name; other mistakes in the config are ignored here.
+      params: the model's parameters in a section.
+      section: the section; only ``train`` and ``eval`` are examined. Files of which checkpoints have copies, such as
+        vocabularies, are examined only at the start of training.
+      resumes: whether training resumes from a checkpoint.
+    """
+    if section not in ("train", "eval"):
+        return []
+    kinds = (DATA, LIST) if resumes or section == "eval" else (DATA, LIST, ASSET)
+    try:
+        model_class = resolve_name(base_model, "model", "base_model")
+    except ConfigError:
+        return []
+    problems = []
+    for name, part in model_class.all_parts().items():
+        layer, below = named_object(model_class, name, params.get(name)), params.get(f"{name}_params")
+        if inspect.isclass(layer) and issubclass(part.base, DataLayer) and issubclass(layer, DataLayer) \
+                and isinstance(below, Mapping):
+            files = named_files(layer, layer.opened_files(below), (f"{name}_params",))
+            problems += [_sentence(file) for file in files if file.kind in kinds and not _exists(file.value)]
+    return problems
+
+
+def _exists(path: str | None) -> bool:
+    try:
+        return path is None or os.path.exists(os.path.expanduser(path))
+    except ValueError:  # the name is invalid, which the layer reports
+        return True
+
+
+def _sentence(file: NamedFile) -> str:
+    folder, name = os.path.split(str(file.value))
+    others = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+    hint = did_you_mean(name, others)
+    return f"'{'/'.join(file.path)}' is {file.value!r}, but the file {file.value} does not exist.{hint}"

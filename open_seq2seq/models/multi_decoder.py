@@ -1,0 +1,141 @@
+"""Translation from one language into several, by one encoder and a decoder for each target language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.decoders.multi_decoder import MultiDecoder
+from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.metrics.bleu import corpus_bleu
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.text2text import Text2Text
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, did_you_mean
+
+
+class MultiDecoderModel(Text2Text):
+    """Translation into several languages, with a ``MultiCorpusDataLayer`` and a ``MultiDecoder``.
+
+    The loss of a batch is the sum over the languages, divided by the number of units (target tokens, or sentences) of
+    all languages together, so that every token has the same weight. Evaluation computes BLEU and chrF for each
+    language, and their means. Inference translates into the parameter ``language``.
+    """
+
+    decoder: MultiDecoder
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **Text2Text.get_optional_params(),
+            "language": Param((str, type(None)), None, "Target language of inference, one of the data layer's; may be "
+                              "None if there is only one.", on_change=FREE),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer: Any = self.data_layer
+        sizes = getattr(layer, "target_vocab_sizes", None)
+        if sizes is None:
+            raise ConfigError([f"'data_layer' is {type(layer).__name__}, but MultiDecoderModel needs target languages: "
+                               "use MultiCorpusDataLayer."])
+        derived = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_sizes": sizes,
+                   "batch_size": self.params["batch_size_per_gpu"]}
+        # The loss compares this number with the columns of each decoder's logits.
+        return {**derived, "tgt_vocab_size": min(sizes.values())} if part == "loss" else derived
+
+    def connect(self) -> None:
+        problems = []
+        if not isinstance(self.decoder, MultiDecoder):
+            problems.append(f"'decoder' is {type(self.decoder).__name__}, but MultiDecoderModel needs MultiDecoder: "
+                            "name the class of the languages' decoders in decoder_params/decoder.")
+        if self.params["use_xla_jit"]:
+            problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, in which the numbers of "
+                            "rows per language vary: set it to False.")
+        problems += self.option_problems()
+        problems += self._language_problems() if self.mode in ("infer", "interactive_infer") else []
+        if problems:
+            raise ConfigError(problems)
+
+    def _language_problems(self) -> list[str]:
+        languages: Any = self.data_layer.languages  # type: ignore[attr-defined]
+        given, known = self.params["language"], ", ".join(languages)
+        if given is None and len(languages) > 1:
+            return [f"'language' is missing: inference needs the target language, one of {known}, for example "
+                    f"--language={languages[0]}."]
+        if given is not None and given not in languages:
+            return [f"'language' is '{given}', but the model translates into {known}.{did_you_mean(given, languages)}"]
+        return []
+
+    @property
+    def language(self) -> str:
+        """The target language of inference."""
+        return self.params["language"] or self.data_layer.languages[0]  # type: ignore[attr-defined]
+
+    def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
+        encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, training)
+        decoded = self.decoder.decode({"encoder_output": encoded, "target_tensors": batch["target_tensors"],
+                                       "languages": batch["target_tensors"][2]}, training)
+        if self.params["loss"] is None:
+            raise ConfigError(["'loss' is missing: training and evaluation need one."])
+        terms = [term for rows, targets, found in decoded["by_language"] for term in self.loss.compute_loss(
+            {"decoder_output": found, "target_tensors": targets, "ids": tf.gather(batch["ids"], rows)})]
+        return _added(terms), decoded
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        encoded = self.encoder.encode({"source_tensors": batch["source_tensors"]}, False)
+        inputs = {"encoder_output": encoded, "ids": batch.get("ids")}
+        if self.mode in ("train", "eval"):
+            inputs["languages"] = batch["target_tensors"][2]
+        else:
+            inputs["language"] = self.language
+        return self.prediction_tensors(self.decoder.decode(inputs, False))
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        layer: Any = self.data_layer
+        texts: dict[str, str] = {}
+        for number, language in enumerate(layer.languages):
+            rows = np.flatnonzero(batch["target_tensors"][2] == number)
+            if len(rows):
+                row = rows[0]
+                texts |= {f"train_source_{language}": layer.source_to_text(batch["source_tensors"][0][row]),
+                          f"train_target_{language}": layer.ids_to_text(batch["target_tensors"][0][row], language),
+                          f"train_prediction_{language}": layer.ids_to_text(outputs[0][row], language)}
+        reporter.texts(texts)
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Any]:
+        """Returns (example, language, hypothesis, reference) for each sentence of the batch."""
+        layer: Any = self.data_layer
+        rows = [(int(example), layer.language_of(int(example))) for example in input_values["ids"]]
+        return [(example, language, layer.ids_to_text(ids[0], language), layer.reference_text(example))
+                for (example, language), ids in zip(rows, output_values[0], strict=True)]
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        scores: dict[str, float] = {}
+        languages: list[str] = [language for language in self.data_layer.languages  # type: ignore[attr-defined]
+                                if any(row[1] == language for row in rows)]
+        for language in languages:
+            own = [row for row in rows if row[1] == language]
+            result = corpus_bleu([row[2] for row in own], [row[3] for row in own])
+            deco_print(f"{language}: BLEU {result.bleu:.2f}, chrF {result.chrf:.2f}  ({result.signature})", offset=1)
+            scores |= {f"Eval_BLEU_Score_{language}": result.bleu, f"Eval_chrF_Score_{language}": result.chrf}
+        means = {name: float(np.mean([scores[f"{name}_{language}"] for language in languages]))
+                 for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}
+        return {**means, **scores}
+
+    def text_of(self, ids: np.ndarray) -> str:
+        layer: Any = self.data_layer
+        return layer.ids_to_text(ids, self.language)
+
+
+def _added(terms: list[LossTerm]) -> list[LossTerm]:
+    """Adds the sums and units of the terms of several languages that have the same name and unit."""
+    added: dict[tuple[str, str], LossTerm] = {}
+    for term in terms:
+        key = (term.name, term.unit)
+        old = added.get(key)
+        added[key] = term if old is None else old._replace(sum=old.sum + term.sum, units=old.units + term.units)
+    return list(added.values())

@@ -1,0 +1,70 @@
+"""Text classification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.metrics.classification import classification_scores
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import LineWriter, ResultWriter
+from open_seq2seq.utils.console import deco_print
+
+
+class Text2Label(EncoderDecoderModel):
+    """Text classification with any encoder of text and a ``SoftmaxDecoder``, evaluated by accuracy.
+
+    For two classes, evaluation also returns precision, recall and F1 of the second one. Inference writes lines
+    ``label<TAB>probability``.
+    """
+
+    object_name = "tokens"
+    interactive_hint = "Type a text to classify"
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer: Any = self.data_layer
+        return {"src_vocab_size": layer.source_vocab_size, "num_classes": layer.num_classes,
+                "batch_size": self.params["batch_size_per_gpu"]}
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns the probabilities of the classes ``[batch, classes]``."""
+        return [decoded["outputs"][0]]
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts tokens without padding."""
+        return int(batch["source_tensors"][1].sum())
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        layer: Any = self.data_layer
+        reporter.texts({"train_source": layer.source_to_text(batch["source_tensors"][0][0]),
+                        "train_target": layer.labels[int(batch["target_tensors"][0][0])],
+                        "train_prediction": layer.labels[int(outputs[0][0].argmax())]})
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, int]]:
+        """Returns (predicted class, class) for each text of the batch."""
+        return list(zip(output_values[0].argmax(axis=1).tolist(), input_values["target_tensors"][0].tolist(),
+                        strict=True))
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        layer: Any = self.data_layer
+        found, correct = zip(*(pair for batch in results_per_batch for pair in batch), strict=True)
+        scores = classification_scores(found, correct, layer.num_classes)
+        for name, score in scores.items():
+            deco_print(f"{name}: {score:.4f}", offset=1)
+        return {f"Eval_{name}": score for name, score in scores.items()}
+
+    def infer(self, input_values: dict[str, Any],
+              output_values: list[np.ndarray]) -> list[tuple[int, tuple[str, float]]]:
+        """Returns (example, (label, probability)) for each text of the batch."""
+        labels = self.data_layer.labels  # type: ignore[attr-defined]
+        return [(int(example), (labels[row.argmax()], float(row.max())))
+                for example, row in zip(input_values["ids"], output_values[0], strict=True)]
+
+    def answer(self, result: Any) -> str:
+        return f"{result[0]} ({result[1]:.4f})"
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        return LineWriter(output_file, lambda example, found: f"{found[0]}\t{found[1]:.4f}\n")

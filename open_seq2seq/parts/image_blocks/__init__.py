@@ -1,0 +1,1 @@
+"""Layers of networks for images ``[batch, height, width, channels]``."""

@@ -1,0 +1,73 @@
+"""The output layer of language models, and the factors of logits that losses compute in chunks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dense import times_matrix
+from open_seq2seq.parts.precision import cast_weight
+
+
+class OutputProjection(NamedTuple):
+    """The factors of the logits, for a loss that computes the logits in chunks.
+
+    Attributes:
+      hidden: ``[batch, time, hidden]`` in the compute dtype.
+      table: ``[rows, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
+      training: whether gradients are needed.
+    """
+
+    hidden: tf.Tensor
+    table: tf.Tensor
+    training: bool
+
+
+class OutputLayer(Module):
+    """Projects hidden states to logits, with a matrix of its own or with an embedding table (tied weights).
+
+    See Inan et al. 2017, https://arxiv.org/abs/1611.01462, for tied weights.
+
+    Args:
+      hidden_size: number of channels of the hidden states.
+      vocab_size: number of ids.
+      table: embedding table ``[vocab_size, hidden_size]`` to use; None to create a matrix.
+      use_bias: whether to add a bias.
+      initializer: initialiser of the matrix.
+      regularizer: regulariser of the matrix.
+    """
+
+    def __init__(self, hidden_size: int, vocab_size: int, table: tf.Variable | None = None, use_bias: bool = True,
+                 initializer: Any = None, regularizer: Any = None) -> None:
+        super().__init__(name="output_layer")
+        self._tied = table
+        if table is None:
+            self.kernel = self.weight([vocab_size, hidden_size], initializer, regularizer=regularizer)
+        self.bias = self.weight([vocab_size], "zeros") if use_bias else None
+
+    @property
+    def table(self) -> tf.Variable:
+        """The matrix ``[vocab_size, hidden_size]``."""
+        return self.kernel if self._tied is None else self._tied
+
+    def logits(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Projects ``[…, hidden]`` to logits ``[…, vocab_size]`` in FP32."""
+        product = times_matrix(hidden, tf.transpose(cast_weight(self.table, hidden.dtype)))
+        product = tf.cast(product, tf.float32)
+        return product if self.bias is None else product + self.bias
+
+    def projection(self, hidden: tf.Tensor, training: bool) -> OutputProjection:
+        """Returns the factors of the logits; the bias is a further column of the table, which multiplies 1.
+
+        Args:
+          hidden: ``[batch, time, hidden]`` in the compute dtype.
+          training: whether gradients are needed.
+        """
+        table = tf.convert_to_tensor(self.table)
+        if self.bias is None:
+            return OutputProjection(hidden, table, training)
+        ones = tf.ones(tf.concat([tf.shape(hidden)[:-1], [1]], 0), hidden.dtype)
+        return OutputProjection(tf.concat([hidden, ones], -1),
+                                tf.concat([table, tf.convert_to_tensor(self.bias)[:, tf.newaxis]], 1), training)

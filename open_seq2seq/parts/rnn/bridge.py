@@ -1,0 +1,79 @@
+"""What leads from the final states of a recurrent encoder to the initial states of a decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.cells import product
+from open_seq2seq.utils.errors import ConfigError
+
+Sizes = Sequence[Sequence[int]]
+
+
+def encoder_state_sizes(model: Any, path: str) -> Sizes:
+    """Makes a model's encoder return its final states, and returns their sizes layer by layer.
+
+    Args:
+      model: the model, whose encoder is already built.
+      path: path of the parameter that asks for the states, for messages.
+
+    Raises:
+      ConfigError: the encoder has no states.
+    """
+    encoder = getattr(model, "encoder", None)
+    if not hasattr(encoder, "returns_state"):
+        raise ConfigError([f"'{path}' needs the final states of a recurrent encoder, but {type(encoder).__name__} has "
+                           "none: leave it out, or choose another encoder."])
+    encoder.returns_state = True
+    return encoder.state_sizes
+
+
+class StateBridge(Module):
+    """Copies states, or computes linear functions of them.
+
+    The last layer of the decoder gets the states of the encoder's last layer, and so on downwards; further layers get
+    those of the encoder's first layer.
+
+    Args:
+      kind: ``copy`` or ``dense``.
+      source: number of columns of each state of each layer of the encoder.
+      target: the same of the decoder.
+      path: path of the parameter that gives ``kind``, for messages.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
+
+    Raises:
+      ConfigError: states of different sizes are to be copied.
+    """
+
+    def __init__(self, kind: str, source: Sizes, target: Sizes, path: str, initializer: Any = None,
+                 regularizer: Any = None) -> None:
+        super().__init__(name="bridge")
+        self._target = [list(sizes) for sizes in target]
+        self._layers = [max(0, len(source) - len(target) + number) for number in range(len(target))]
+        chosen = [list(source[number]) for number in self._layers]
+        if kind == "copy" and chosen != self._target:
+            raise ConfigError([f"'{path}' is copy, but the encoder's states have the sizes {chosen} and the decoder's "
+                               f"{self._target}: choose equal sizes, or dense."])
+        self.kernels = [] if kind == "copy" else [
+            self.weight([sum(before), sum(after)], initializer, regularizer=regularizer)
+            for before, after in zip(chosen, self._target, strict=True)]
+        self.biases = [self.weight([kernel.shape[1]], "zeros") for kernel in self.kernels]
+
+    def __call__(self, states: Sequence[Sequence[tf.Tensor]], dtype: tf.DType) -> list[list[tf.Tensor]]:
+        """Returns the decoder's states, ``[batch, size]`` FP32.
+
+        Args:
+          states: the encoder's states, ``[batch, size]`` FP32.
+          dtype: dtype of the products.
+        """
+        chosen = [list(states[number]) for number in self._layers]
+        if not self.kernels:
+            return chosen
+        return [tf.split(product(tf.concat(own, -1), cast_weight(kernel, dtype)) + bias, sizes, axis=-1)
+                for own, kernel, bias, sizes in zip(chosen, self.kernels, self.biases, self._target, strict=True)]

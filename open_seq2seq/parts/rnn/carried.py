@@ -1,0 +1,114 @@
+"""A stack of recurrent layers whose states are passed on: to the next chunk of a text, or to the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from open_seq2seq.parts.carried_state import CarriedState
+from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.dropout import dropout, locked_dropout
+from open_seq2seq.parts.rnn.layers import Direction
+
+States = list[list[tf.Tensor]]
+
+
+class LayerDropout(NamedTuple):
+    """Dropout rates of one layer.
+
+    Attributes:
+      before: rate of the layer's input.
+      after: rate of the layer's output.
+    """
+
+    before: float
+    after: float
+
+
+class CarriedStack(Module):
+    """Recurrent layers with dropout around them, and states that may be carried over from batch to batch.
+
+    Args:
+      layers: the layers.
+      rates: dropout rates of each layer.
+      residual: whether layers whose input and output have the same size add the input.
+      locked: whether a dropout mask is the same at all steps (variational dropout).
+      carry: whether states are carried over.
+    """
+
+    def __init__(self, layers: Sequence[Direction], rates: Sequence[LayerDropout], residual: bool = False,
+                 locked: bool = False, carry: bool = False) -> None:
+        super().__init__(name="carried_stack")
+        self.layers, self._rates, self._residual = list(layers), tuple(rates), residual
+        self._dropout: Callable[[tf.Tensor, float, bool], tf.Tensor] = locked_dropout if locked else dropout
+        self.states: list[list[CarriedState]] = [
+            [self.carried_state([layer.hidden_size]) for _ in range(layer.cell.num_states)] if carry else []
+            for layer in self.layers]
+
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
+                 states: States | None = None) -> tuple[tf.Tensor, tf.Tensor, States]:
+        """Runs the layers over time.
+
+        Args:
+          x: ``[time, batch, input]`` in the compute dtype.
+          lengths: ``[batch]`` int32, in steps; outputs after an example's end are arbitrary.
+          training: whether to apply dropout.
+              states: initial states of each layer, which are then not carried over; by default those that the previous
+            batch left, or zeros.
+
+        Returns:
+          (outputs ``[time, batch, hidden]``, the same before the last dropout, final states ``[batch, hidden]`` FP32
+          of each layer, the output first).
+        """
+        found: States = []
+        raw = x
+        for number, (layer, rates) in enumerate(zip(self.layers, self._rates, strict=True)):
+            first = self._first(number, tf.shape(x)[1]) if states is None else states[number]
+            x = self._dropout(x, rates.before, training)
+            histories = layer(x, lengths, first, training)
+            found.append([last_values(history, state, lengths)
+                          for history, state in zip(histories, first, strict=True)])
+            raw = self._joined(x, histories[0])
+            x = self._dropout(raw, rates.after, training)
+            if states is None and self.states[number]:
+                for state, value in zip(self.states[number], found[-1], strict=True):
+                    state.write(value)
+        return x, raw, found
+
+    def _first(self, number: int, batch: tf.Tensor) -> list[tf.Tensor]:
+        return [state.read() for state in self.states[number]] or self.layers[number].initial_states(batch)
+
+    def _joined(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return x + y if self._residual and x.shape[-1] == y.shape[-1] else y
+
+    def step(self, x: tf.Tensor, states: States) -> tuple[tf.Tensor, States]:
+        """Makes one step without dropout.
+
+        Args:
+          x: ``[batch, input]`` in the compute dtype.
+          states: states of each layer, as returned by ``__call__``.
+
+        Returns:
+          (output ``[batch, hidden]``, the new states).
+        """
+        found: States = []
+        for layer, before in zip(self.layers, states, strict=True):
+            new, _ = layer.step_cell().step(layer.project(x), tuple(before), layer.step_weights(x.dtype))
+            found.append(list(new))
+            x = self._joined(x, tf.cast(new[0], x.dtype))
+        return x, found
+
+
+def last_values(history: tf.Tensor, first: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+    """Returns a state after the last step of each example, ``[batch, hidden]`` FP32.
+
+    Args:
+      history: the state after every step, ``[time, batch, hidden]``.
+      first: the state before the first step, ``[batch, hidden]`` FP32, which examples without steps keep.
+      lengths: ``[batch]`` int32, in steps.
+    """
+    rows = tf.range(tf.shape(lengths)[0])
+    steps = tf.concat([tf.cast(first, tf.float32)[tf.newaxis], tf.cast(history, tf.float32)], 0)
+    return tf.ensure_shape(tf.gather_nd(steps, tf.stack([lengths, rows], 1)), first.shape)

@@ -1,0 +1,70 @@
+"""Monotonic attention: each step attends to where the step before did, or further on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.randomness import next_seed
+from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
+
+
+def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
+    """Returns the expected attention of a process that moves along the source and stops at each place by chance.
+
+    With the probability p = sigmoid(score) of stopping, the attention is ``p_j · Σ_{i ≤ j} before_i · Π_{i ≤ k < j}
+    (1 - p_k)`` (Raffel et al. 2017, https://arxiv.org/abs/1704.00784, equation 8), computed in logarithms.
+
+    Args:
+      scores: ``[…, source]`` FP32.
+      before: attention of the step before, ``[…, source]`` FP32.
+      held: boolean ``[…, source]``, False at padding.
+
+    Returns:
+      ``[…, source]`` FP32; the sum is below 1 if the process may not have stopped at all.
+    """
+    scores = tf.where(held, scores, -1e9)
+    passed = tf.cumsum(tf.math.log_sigmoid(-scores), axis=-1, exclusive=True)
+    places = tf.range(tf.shape(scores)[-1])
+    reached = tf.where(places[:, tf.newaxis] <= places, passed[..., tf.newaxis, :] - passed[..., tf.newaxis], -1e9)
+    return tf.sigmoid(scores) * tf.reduce_sum(before[..., tf.newaxis] * tf.exp(reached), -2)
+
+
+class MonotonicAttention(GlobalAttention):
+    """``GlobalAttention`` whose scores decide where a process that moves along the source stops.
+
+    Args:
+      noise: standard deviation of noise that is added to the scores in training.
+      score_bias: initial value of a learned number that is added to the scores.
+      kwargs: arguments of ``GlobalAttention``.
+    """
+
+    is_monotonic = True
+
+    def __init__(self, noise: float = 0.0, score_bias: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._noise = noise
+        self.score_bias = self.weight([], lambda _: tf.constant(score_bias))
+
+    def noise(self, shape: Any, training: bool) -> tf.Tensor | None:
+        """Returns noise of this shape for the scores, FP32; None if there is none."""
+        if not training or self._noise == 0.0:
+            return None
+        return self._noise * tf.random.stateless_normal(shape, next_seed())
+
+    def first_weights(self, leading: Any, memory_size: tf.Tensor) -> tf.Tensor:
+        """Returns the attention before the first step, ``[*leading, source]`` FP32: at the first place."""
+        return tf.one_hot(tf.zeros(leading, tf.int32), memory_size)
+
+    def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:
+        scores = self.scores(queries, memory) + self.score_bias
+        return monotonic_weights(scores, before, memory.held[:, tf.newaxis])
+
+    def all_steps(self, queries: tf.Tensor, memory: Memory, training: bool = False) -> tf.Tensor:
+        scores = self.scores(queries, memory) + self.score_bias
+        noise = self.noise(tf.shape(scores), training)
+        scores = tf.transpose(scores if noise is None else scores + noise, [1, 0, 2])
+        first = self.first_weights([tf.shape(scores)[1]], tf.shape(scores)[2])
+        weights = tf.scan(lambda before, own: monotonic_weights(own, before, memory.held), scores, first)
+        return tf.transpose(weights, [1, 0, 2])

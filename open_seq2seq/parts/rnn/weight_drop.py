@@ -1,0 +1,152 @@
+"""Weight drop: dropout of the matrices of recurrent layers, and of what their cells add to the inner state.
+
+See Merity et al. 2018, https://arxiv.org/abs/1708.02182, and Semeniuta et al. 2016, https://arxiv.org/abs/1603.05118.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
+from open_seq2seq.parts.precision import cast_weight
+from open_seq2seq.parts.rnn.cells import Cell, LayerNormLstm, Lstm, StepGradient, Tensors, product
+from open_seq2seq.parts.rnn.layers import Direction
+
+
+def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training: bool) -> tf.Tensor:
+    """Returns a matrix in ``dtype``; in training, a random fraction ``rate`` of its elements is 0, the rest scaled up.
+
+    The mask is drawn once, so a layer uses the same dropped matrix at all steps of a forward pass.
+    """
+    if not training or rate == 0.0:
+        return cast_weight(variable, dtype)
+    return tf.cast(dropout(tf.convert_to_tensor(variable), rate, training), dtype)
+
+
+class _Dropped:
+    """Mixin of cells whose candidate is multiplied by a dropout mask.
+
+    The mask, of zeros and ones, is appended to the projected input: ``[batch, 5 · hidden]``. The factor of the kept
+    elements is applied in FP32.
+
+    Args:
+      rate: dropout rate.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._scale = keep_scale(rate)
+
+    def _split(self, x: tf.Tensor, weights: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the projected input ``[batch, 4 · hidden]``, and the candidate's factors ``[batch, hidden]`` FP32."""
+        columns = 4 * weights[0].shape[0]
+        return tf.cast(x[:, :columns], tf.float32), tf.cast(x[:, columns:], tf.float32) * self._scale
+
+
+def _with_mask_columns(dx: tf.Tensor) -> tf.Tensor:
+    return tf.pad(dx, [[0, 0], [0, dx.shape[-1] // 4]])
+
+
+class DroppedLstm(_Dropped, Lstm):
+    """``Lstm`` with dropout of the candidate (recurrent dropout without memory loss)."""
+
+    saved = ((3, False), (1, False), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        """Computes c' = f · c + i · mask · g and h' = o · tanh(c'); saves (i, f, o), g and the mask. See ``Cell``."""
+        hidden, kept = weights[0].shape[0], weights[0].dtype
+        projected, factors = self._split(x, weights)
+        z = projected + product(states[0], weights[0])
+        gates, candidate = tf.sigmoid(z[:, :3 * hidden]), tf.tanh(z[:, 3 * hidden:])
+        i, f, o = tf.split(gates, 3, axis=-1)
+        inner = f * states[1] + i * candidate * factors
+        return (o * tf.tanh(inner), inner), (tf.cast(gates, kept), tf.cast(candidate, kept), x[:, 4 * hidden:])
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        gates, g, mask = (tf.cast(tensor, tf.float32) for tensor in saved)
+        factors = mask * self._scale
+        i, f, o = tf.split(gates, 3, axis=-1)
+        squashed = tf.tanh(after[1])
+        d_inner = d_states[1] + d_states[0] * o * (1.0 - squashed * squashed)
+        d_gates = tf.concat([d_inner * g * factors, d_inner * before[1], d_states[0] * squashed], -1)
+        dx = tf.concat([d_gates * gates * (1.0 - gates), d_inner * factors * i * (1.0 - g * g)], -1)
+        return StepGradient(_with_mask_columns(dx), (product(dx, weights[0], True), d_inner * f))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)
+
+
+class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
+    """``LayerNormLstm`` with dropout of the candidate, as in TensorFlow 1's ``LayerNormBasicLSTMCell``."""
+
+    saved = ((4, True), (1, False))
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        projected, factors = self._split(x, weights)
+        z = projected + product(states[0], weights[0])
+        new = self._from_sums(z, states[1], weights[1], weights[2], factors)
+        return new, (z, x[:, 4 * weights[0].shape[0]:])
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        sources = [saved[0], before[1], weights[1], weights[2]]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            new = self._from_sums(*sources, tf.cast(saved[1], tf.float32) * self._scale)
+        dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
+        return StepGradient(_with_mask_columns(dz), (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        return super().weight_gradients(outputs_before, dx[:, :4 * outputs_before.shape[-1]], rows, saved)
+
+
+_DROPPED = {"lstm": DroppedLstm, "layernorm_lstm": DroppedLayerNormLstm}
+
+
+class WeightDropDirection(Direction):
+    """A ``Direction`` of an LSTM with weight drop and recurrent dropout.
+
+    Args:
+      input_size: number of input channels.
+      hidden_size: number of units.
+      cell_type: ``lstm`` or ``layernorm_lstm``; with rates of 0, any type of ``Direction``.
+      initializer: initialiser of the matrices.
+      regularizer: regulariser of the matrices.
+      gate_bias: see ``Direction``.
+      input_weight_rate: dropout rate of the input's matrix.
+      recurrent_weight_rate: dropout rate of the recurrent matrix.
+      candidate_rate: dropout rate of the candidate at each step.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
+                 regularizer: Any = None, gate_bias: float | None = None, input_weight_rate: float = 0.0,
+                 recurrent_weight_rate: float = 0.0, candidate_rate: float = 0.0) -> None:
+        super().__init__(input_size, hidden_size, cell_type, initializer, regularizer, gate_bias=gate_bias)
+        self.input_weight_rate, self.recurrent_weight_rate = input_weight_rate, recurrent_weight_rate
+        self.candidate_rate = candidate_rate
+
+    def input_kernel(self, dtype: tf.DType, training: bool = False) -> tf.Tensor:
+        """Returns the matrix of the input in ``dtype``, with weight drop in training."""
+        return dropped_weight(self.kernel, self.input_weight_rate, dtype, training)
+
+    def step_weights(self, dtype: tf.DType, training: bool = False) -> list[tf.Tensor]:
+        """Returns the weights of ``Direction.step_weights``, with weight drop in training."""
+        weights = super().step_weights(dtype, training)
+        if training and self.recurrent_weight_rate:
+            weights[0] = dropped_weight(self.recurrent_kernel, self.recurrent_weight_rate, dtype, training)
+        return weights
+
+    def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
+        """Returns the cell, with masks of the candidates in training."""
+        if not training or not self.candidate_rate:
+            return super().own_cell(like, training)
+        mask = keep_mask(tf.concat([tf.shape(like)[:2], [self.hidden_size]], 0), self.candidate_rate)
+        mask = tf.ensure_shape(mask, [*like.shape[:2], self.hidden_size])
+        return _DROPPED[self.cell.name](self.candidate_rate), tf.cast(mask, like.dtype)
+
+    def _uses_cudnn(self, training: bool) -> bool:
+        drops = self.input_weight_rate or self.recurrent_weight_rate or self.candidate_rate
+        return super()._uses_cudnn(training) and not (training and drops)

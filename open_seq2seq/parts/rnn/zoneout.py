@@ -1,0 +1,77 @@
+"""Zoneout: states that keep random elements from the step before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from open_seq2seq.parts.dropout import keep_mask
+from open_seq2seq.parts.rnn.cells import Cell, StepGradient, Tensors
+
+
+class Zoneout:
+    """A cell each of whose new states is, with some probability, the one before (Krueger et al. 2017).
+
+    See https://arxiv.org/abs/1606.01305. Elements are chosen one by one, at random in training; otherwise the new state
+    is the mean of both, weighted by their probabilities. The output is a state and treated like the others.
+
+    In training, the projected input is followed by the masks of ``masks``, one after another.
+
+    Args:
+      cell: the cell.
+      rate: probability of the state before.
+      sizes: number of columns of each state.
+      training: whether elements are chosen at random.
+    """
+
+    def __init__(self, cell: Cell, rate: float, sizes: Sequence[int], training: bool) -> None:
+        self._cell, self._rate, self._sizes, self._training = cell, rate, list(sizes), training
+        self.name, self.gates, self.num_states = f"zoneout_{cell.name}", cell.gates, cell.num_states
+        self.num_rows, self.num_sums = cell.num_rows, cell.num_sums
+
+    def masks(self, like: tf.Tensor) -> tf.Tensor:
+        """Returns random masks ``[time, batch, sum of sizes]`` in the dtype of ``like`` ``[time, batch, …]``.
+
+        They are 1 where the state before is kept.
+        """
+        width = sum(self._sizes)
+        renewed = keep_mask(tf.concat([tf.shape(like)[:2], [width]], 0), self._rate)
+        return tf.ensure_shape(tf.where(renewed, tf.zeros([], like.dtype), tf.ones([], like.dtype)),
+                               [*like.shape[:2], width])
+
+    def saved_sizes(self, sizes: Sequence[int]) -> list[tuple[int, bool]]:
+        """Returns the sizes of what the cell saves, of its new states, and of the masks; see ``Cell``."""
+        masks = [(size, False) for size in sizes] if self._training else []
+        return [*self._cell.saved_sizes(sizes), *((size, True) for size in sizes), *masks]
+
+    def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
+        columns = x.shape[-1] - (sum(self._sizes) if self._training else 0)
+        masks = tuple(tf.split(x[:, columns:], self._sizes, axis=-1)) if self._training else ()
+        new, saved = self._cell.step(x[:, :columns], states, weights)
+        mixed = tuple(kept * before + (1.0 - kept) * after
+                      for before, after, kept in zip(states, new, self._shares(masks), strict=True))
+        return mixed, (*saved, *new, *masks)
+
+    def _shares(self, masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns, for each state, the share of the state before, FP32."""
+        if self._training:
+            return [tf.cast(mask, tf.float32) for mask in masks]
+        return [tf.constant(self._rate) for _ in self._sizes]
+
+    def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
+                      weights: Sequence[tf.Tensor]) -> StepGradient:
+        count = self.num_states
+        own = len(self._cell.saved_sizes(self._sizes))
+        new, masks = saved[own:own + count], saved[own + count:]
+        shares = self._shares(masks)
+        d_new = tuple(d * (1.0 - kept) for d, kept in zip(d_states, shares, strict=True))
+        found = self._cell.step_gradient(d_new, saved[:own], before, new, weights)
+        d_before = tuple(inside + d * kept for inside, d, kept in zip(found.states, d_states, shares, strict=True))
+        dx = tf.pad(found.x, [[0, 0], [0, sum(self._sizes)]]) if self._training else found.x
+        return StepGradient(dx, d_before, found.rows, found.sums)
+
+    def weight_gradients(self, outputs_before: tf.Tensor, dx: tf.Tensor, rows: Tensors, saved: Tensors) -> Tensors:
+        columns = dx.shape[-1] - (sum(self._sizes) if self._training else 0)
+        own = len(self._cell.saved_sizes(self._sizes))
+        return self._cell.weight_gradients(outputs_before, dx[:, :columns], rows, saved[:own])

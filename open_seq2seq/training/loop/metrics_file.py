@@ -1,0 +1,92 @@
+"""The table of all metrics of a run, ``metrics.csv`` in its logdir."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.errors import DataError, UserError
+
+METRICS = "metrics.csv"
+"""Name of the table; if a logdir has a file of this name already, the name gets a number."""
+_HEADER = "step,epoch,name,value\n"
+_MOST_BYTES = 1 << 28
+
+Metrics = dict[str, dict[int, float]]
+
+
+class MetricsFile:
+    """Appends metrics to a table with the columns step, epoch, name and value.
+
+    A resumed run appends to the table of the run. Where a step comes twice, because a run was resumed from an earlier
+    checkpoint, the last row counts.
+
+    Args:
+      folder: the run's folder.
+      is_new: whether a new table is begun, although the folder may have one of an earlier run.
+    """
+
+    def __init__(self, folder: Path, is_new: bool) -> None:
+        tables = [] if is_new else tables_in(folder)
+        self._path = tables[-1] if tables else disk.free_name(folder / METRICS)
+
+    def write(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
+        """Appends one row per value.
+
+        Raises:
+          UserError: the table cannot be written.
+        """
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerows([step, f"{epoch:.4f}", name, repr(float(value))] for name, value in values.items())
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(self._path):
+                disk.write_new(self._path, _HEADER)
+            disk.append(self._path, text.getvalue(), _is_table)
+        except OSError as error:
+            raise UserError(f"The metrics cannot be written to {self._path}: {error.strerror}.") from error
+
+    def history(self, name: str) -> dict[int, float]:
+        """Returns the values of a metric by step, including those of the run before it was resumed."""
+        try:
+            return read_metrics(self._path).get(name, {}) if self._path.is_file() else {}
+        except DataError:
+            return {}
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """Returns the tables in a folder that runs have written, oldest first."""
+    found = [path for path in folder.glob(f"{METRICS}*") if not path.is_symlink() and path.is_file()]
+    own = []
+    for path in found:
+        with open(path, "rb") as file:
+            own += [path] if _is_table(file) else []
+    return sorted(own, key=lambda path: (len(path.name), path.name))
+
+
+def _is_table(file: BinaryIO) -> bool:
+    return file.read(len(_HEADER)) == _HEADER.encode()
+
+
+def read_metrics(path: Path) -> Metrics:
+    """Returns the metrics in a table: name → step → value. Rows that are not valid are left out.
+
+    Raises:
+      DataError: the file cannot be read.
+    """
+    found: Metrics = {}
+    text = read_data(str(path), "The table of metrics", _MOST_BYTES).decode(errors="replace")
+    for row in csv.reader(io.StringIO(text, newline="")):
+        try:
+            step, _, name, value = row
+            found.setdefault(name, {})[int(step)] = float(value)
+        except ValueError:
+            continue
+    return {name: dict(sorted(steps.items())) for name, steps in found.items()}

@@ -1,0 +1,125 @@
+"""What a run prints and measures about its progress: the mean loss, the speed, and the time left."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.training.hooks import Hook
+from open_seq2seq.training.loop.trainer import Trainer
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.progress import Bar, format_time
+
+_NOTABLE_WAIT = 0.05  # share of time spent waiting for input from which it is shown
+
+
+class Meter:
+    """Measures time, input wait and consumed objects (such as tokens) since the last ``restart``."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self.restart()
+
+    def restart(self) -> None:
+        """Starts a new interval."""
+        self._start = time.perf_counter()
+        self._step, self._objects = self._trainer.step, self._trainer.objects
+        self._waited, self._paused = self._trainer.waited, self._trainer.paused
+
+    def read(self) -> tuple[float, float, float]:
+        """Returns (seconds per update, objects per second, share of time spent waiting for input).
+
+        Time spent on evaluation and checkpoints is excluded.
+        """
+        seconds = max(time.perf_counter() - self._start - (self._trainer.paused - self._paused), 1e-9)
+        steps = max(self._trainer.step - self._step, 1)
+        waited = self._trainer.waited - self._waited
+        return seconds / steps, (self._trainer.objects - self._objects) / seconds, waited / seconds
+
+    def time_left(self) -> float | None:
+        """Returns the seconds until the end at the pace since ``restart``, pauses included; None if it is unknown."""
+        steps = self._trainer.step - self._step
+        seconds = time.perf_counter() - self._start
+        return seconds / steps * (self._trainer.last_step - self._trainer.step) if steps > 0 else None
+
+
+class MeanLoss:
+    """Mean loss of the updates since the last ``restart``; reading it waits for the device.
+
+    A loss that is not finite is reported elsewhere and must not hide the losses after the recovery, so it counts only
+    if no loss is finite.
+    """
+
+    def __init__(self) -> None:
+        self._losses: list[Any] = []
+
+    def add(self, loss: Any) -> None:
+        """Adds the loss of an update, a scalar tensor."""
+        self._losses.append(loss)
+
+    def restart(self) -> None:
+        """Forgets all losses."""
+        self._losses.clear()
+
+    def value(self) -> float:
+        """Returns the mean of the losses added so far, of which there must be at least one."""
+        losses = np.array([float(value) for value in self._losses])
+        return float(np.mean(losses[np.isfinite(losses)]) if np.isfinite(losses).any() else losses[-1])
+
+
+class ProgressHook(Hook):
+    """Prints a line after the first and last update and every ``print_loss_steps``, and shows a bar on a terminal.
+
+    The line has the mean loss since the last line, the learning rate, the epochs made, the speed, and the time left.
+    The first update, which includes the time of tracing, is left out of speed and time left.
+    """
+
+    def __init__(self, every: int) -> None:
+        super().__init__()
+        self._every = every
+        self._loss = MeanLoss()
+        self._results: dict[str, Any] = {}
+
+    def begin(self, trainer: Trainer) -> None:
+        self._began, self._first = time.perf_counter(), trainer.step + 1
+        self._interval = self._run = Meter(trainer)
+        # mpiexec gives rank 0 a terminal, but mixes the output of all ranks
+        self._bar = Bar(trainer.last_step, shows=trainer.runner.num_processes == 1)
+
+    def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
+        self._loss.add(results["loss"])
+        self._results = {name: results[name] for name in ("loss_scale", "skipped", "learning_rate")}
+        is_first = trainer.step == self._first
+        if trainer.step % self._every == 0 or trainer.step in (1, trainer.last_step):
+            deco_print(self._line(trainer, is_first))
+            self._interval = Meter(trainer)
+            self._loss.restart()
+        elif self._bar.is_due:
+            self._bar.update(trainer.step, self._line(trainer, is_first))
+        if is_first:
+            self._interval, self._run = Meter(trainer), Meter(trainer)
+
+    def end(self, trainer: Trainer) -> None:
+        self._bar.hide()
+
+    def _line(self, trainer: Trainer, is_first: bool) -> str:
+        _, speed, wait = self._interval.read()
+        left = self._run.time_left()
+        if is_first:
+            pace = [f"{time.perf_counter() - self._began:.1f} s for the first step"]
+        else:
+            pace = [f"{speed:,.0f} {trainer.model.object_name}/s"]
+            pace += [f"{100 * wait:.0f}% input wait"] if wait >= _NOTABLE_WAIT else []
+            pace += [] if left is None else [f"{format_time(left)} left"]
+        rate = float(self._results["learning_rate"])
+        return ", ".join([f"Step {trainer.step}: loss {self._loss.value():.4f}", f"rate {rate:.2g}",
+                          *self._scaling(trainer.in_half), f"epoch {trainer.epochs:.2f}", *pace])
+
+    def _scaling(self, in_half: bool) -> list[str]:
+        """Returns the loss scale and number of skipped updates; in float32, only the latter, and only if not 0."""
+        scale, skipped = float(self._results["loss_scale"]), int(self._results["skipped"])
+        if not in_half:
+            return [f"skipped {skipped}"] if skipped else []
+        return [f"loss scale {f'{scale:.0f}' if scale >= 1.0 else f'{scale:.3g}'}", f"skipped {skipped}"]

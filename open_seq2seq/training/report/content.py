@@ -1,0 +1,117 @@
+"""Reads what a report shows from a logdir, which may come from somebody else: no links, no large files, no code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.training.loop.metrics_file import Metrics, read_metrics, tables_in
+from open_seq2seq.utils.data_files import read_data
+from open_seq2seq.utils.errors import DataError, UserError
+
+_STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
+_MOST_BYTES = 1 << 20  # of a small text file
+_MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000
+_LOGS = "logs"  # the subfolder with --enable_logs
+
+
+@dataclass
+class Content:
+    """What a report shows.
+
+    Attributes:
+      folder: the folder that was read.
+      metrics: name → step → value.
+      config: the newest checkpoint's config as YAML; "" if there is none.
+      checkpoints: names of the checkpoints, oldest first, and of the best models.
+      samples: texts by name, by the name of their step's folder, newest first.
+      images: PNG files of the newest samples, by name.
+      worst: the worst examples of the last evaluation, and the step of that evaluation.
+    """
+
+    folder: Path
+    metrics: Metrics
+    config: str = ""
+    checkpoints: list[str] = field(default_factory=list)
+    samples: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    images: dict[str, bytes] = field(default_factory=dict)
+    worst: tuple[int, list[dict[str, str]]] = (0, [])
+
+
+def read_content(logdir: Path) -> Content:
+    """Reads a logdir, or its subfolder ``logs`` if the run was started with ``--enable_logs``.
+
+    Raises:
+      UserError: the folder does not exist, or contains no run.
+    """
+    if not logdir.is_dir():
+        raise UserError(f"The logdir {logdir} does not exist or is not a folder: give the folder of a run, as in "
+                        "--mode=report --logdir=my_run.")
+    folder = next((place for place in (logdir, logdir / _LOGS) if tables_in(place) or _steps(place, "model.ckpt-*")),
+                  None)
+    if folder is None:
+        raise UserError(f"The logdir {logdir} contains neither a table metrics.csv nor checkpoints: give the folder of "
+                        "a run.")
+    tables = tables_in(folder)
+    content = Content(folder, read_metrics(tables[-1]) if tables else {})
+    checkpoints = _steps(folder, "model.ckpt-*")
+    content.checkpoints = [path.name for path in checkpoints]
+    content.checkpoints += [f"best_models/{path.name}" for path in _plain(folder / "best_models", "*-step-*")]
+    for path in checkpoints:
+        content.config = _text(path / "config.yaml") or content.config
+    _read_samples(content)
+    return content
+
+
+def _read_samples(content: Content) -> None:
+    for step in reversed(_steps(content.folder / "samples", "step-*")):
+        texts = [found for path in _plain(step, "texts*.json") for found in _dicts([_json(path)])]
+        if texts:
+            content.samples[step.name] = texts
+        images = _plain(step, "*.png") if not content.images else []
+        content.images |= {path.name: data for path in images[:_MOST_IMAGES] if (data := _image(path))}
+        worst = _json(step / "worst_examples.json")
+        if isinstance(worst, list) and not content.worst[1]:
+            content.worst = int(step.name.rpartition("-")[2]), list(_dicts(worst))
+
+
+def _plain(folder: Path, pattern: str) -> list[Path]:
+    """Returns the entries of a folder, in order of name, without symbolic links."""
+    return [] if folder.is_symlink() else sorted(path for path in folder.glob(pattern) if not path.is_symlink())
+
+
+def _steps(folder: Path, pattern: str) -> list[Path]:
+    found = [path for path in _plain(folder, pattern) if _STEP.match(path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def _text(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with contextlib.suppress(DataError):
+        return read_data(str(path), most_bytes=_MOST_BYTES).decode(errors="replace")
+    return ""
+
+
+def _json(path: Path) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(_text(path) or "null")
+    return None
+
+
+def _dicts(values: list[Any]) -> Iterator[dict[str, str]]:
+    for value in values:
+        if isinstance(value, dict):
+            yield {str(name): str(text) for name, text in value.items()}
+
+
+def _image(path: Path) -> bytes:
+    if path.is_file() and path.stat().st_size <= _MOST_IMAGE_BYTES:
+        with contextlib.suppress(DataError):
+            return read_data(str(path), most_bytes=_MOST_IMAGE_BYTES)
+    return b""

@@ -1,0 +1,52 @@
+"""Imports TensorFlow without its log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from open_seq2seq import MISSING_TENSORFLOW
+from open_seq2seq.utils.environment import check_limits, scratch_file
+from open_seq2seq.utils.errors import UserError
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow and suppresses its log, including the lines that no TensorFlow setting can suppress.
+
+    The log is shown if the environment variable ``TF_CPP_MIN_LOG_LEVEL`` is 0 or 1.
+
+    Raises:
+      UserError: TensorFlow cannot be imported; its output on stderr is shown in this case.
+    """
+    if "tensorflow" in sys.modules:
+        return
+    check_limits()
+    quiet = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2") not in ("0", "1")
+    try:
+        with _stderr_held_back() if quiet else contextlib.nullcontext():
+            import tensorflow  # noqa: F401
+    except ImportError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"TensorFlow cannot be imported ({reason}). {MISSING_TENSORFLOW}") from error
+
+
+@contextlib.contextmanager
+def _stderr_held_back() -> Iterator[None]:
+    """Captures all output to file descriptor 2, including that of C++ code, and shows it only after an error."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with scratch_file() as buffer:
+        os.dup2(buffer.fileno(), 2)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            if failed:
+                buffer.seek(0)
+                os.write(2, buffer.read())

@@ -1,0 +1,145 @@
+"""Prepares lists of the Google Speech Commands data set, versions 1 and 2 (Warden 2018).
+
+usage: python scripts/prepare_speech_commands.py --data_dir=FOLDER --version=v1-12
+
+FOLDER contains the unpacked archive: a folder of recordings for each word, and _background_noise_. Writes the lists
+<version>-train.txt, <version>-val.txt and <version>-test.txt, whose rows are label,wav_filename, and the names of the
+classes, <version>-classes.txt. All recordings of a speaker are in the same list. Words with fewer training recordings
+than --train_size are repeated up to that number.
+  * v1-12: ten commands, "unknown" for all other words, and "silence", pieces of the background noise of one second,
+    which are written to silence/;
+  * v1-30, v2: all words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.data.audio.audio_files import read_audio, read_info
+from open_seq2seq.data.text_files import write_lines
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import DataError, UserError
+from open_seq2seq.utils.script import run_script
+
+COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+NUM_WORDS = {"v1-12": 30, "v1-30": 30, "v2": 35}
+_NOISE, _STEP = "_background_noise_", 2000
+_SPEAKER = re.compile(r"^(.+)_nohash_")
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--data_dir", required=True, help="folder with the unpacked archive")
+    parser.add_argument("--output_dir", help="folder to write to (default: the data_dir)")
+    parser.add_argument("--version", choices=sorted(NUM_WORDS), default="v1-12", help="classes (default: %(default)s)")
+    parser.add_argument("--train_size", type=int, default=5000, help="least number of training rows of a class "
+                        "(default: %(default)s)")
+    parser.add_argument("--any_words", action="store_true", help="accept another number of words than the data set has")
+    return parser.parse_args(argv)
+
+
+def part_of(name: str) -> str:
+    """Returns the part of a recording, ``train`` (80 %), ``val`` or ``test``, from a hash of its speaker."""
+    match = _SPEAKER.match(name)
+    speaker = match[1] if match else name
+    place = int(hashlib.sha1(speaker.encode("utf-8", "surrogateescape")).hexdigest()[:8], 16) % 10
+    return {0: "val", 1: "test"}.get(place, "train")
+
+
+def find_words(data_dir: str) -> dict[str, list[str]]:
+    """Returns the recordings of each word, as paths relative to the folder.
+
+    Raises:
+      DataError: the folder does not exist, or has no folders of recordings.
+    """
+    if not os.path.isdir(data_dir):
+        raise DataError(f"The folder {data_dir} does not exist: give the folder of the unpacked archive as --data_dir.")
+    words = {}
+    for word in sorted(os.listdir(data_dir)):
+        folder = os.path.join(data_dir, word)
+        if word not in (_NOISE, "silence") and os.path.isdir(folder):
+            names = sorted(name for name in os.listdir(folder) if name.endswith(".wav"))
+            if names:
+                words[word] = [os.path.join(word, name) for name in names]
+    if not words:
+        raise DataError(f"The folder {data_dir} has no folders of .wav files.")
+    return words
+
+
+def write_silence(data_dir: str, output_dir: str) -> list[str]:
+    """Writes pieces of one second of the background noise; returns their paths relative to the data folder."""
+    import soundfile
+
+    folder = os.path.join(data_dir, _NOISE)
+    if not os.path.isdir(folder):
+        raise DataError(f"The folder {folder}, from which the class silence is made, does not exist.")
+    written = []
+    os.makedirs(os.path.join(output_dir, "silence"), exist_ok=True)
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(".wav")):
+        path = os.path.join(folder, name)
+        rate = read_info(path).rate
+        audio = read_audio(path, rate)
+        for number, start in enumerate(range(0, len(audio) - rate + 1, _STEP)):
+            piece = os.path.join(output_dir, "silence", f"{name[:-4]}-{number:04d}.wav")
+            with disk.writing(piece, disk.always) as out:
+                soundfile.write(out, audio[start:start + rate], rate, "PCM_16", format="WAV")
+            written.append(os.path.relpath(piece, data_dir))
+    return written
+
+
+def in_classes(words: dict[str, list[str]], version: str, silence: list[str]) -> dict[str, list[str]]:
+    """Returns the recordings of each class."""
+    if version != "v1-12":
+        return words
+    others = [path for word, paths in words.items() if word not in COMMANDS for path in paths]
+    return {**{word: words.get(word, []) for word in COMMANDS}, "unknown": others, "silence": silence}
+
+
+def rows_of(classes: dict[str, list[str]], train_size: int) -> dict[str, list[str]]:
+    """Returns the rows of each list; training rows of small classes are repeated."""
+    rows: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for label, paths in enumerate(classes.values()):
+        parts: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+        for path in paths:
+            parts[part_of(os.path.basename(path))].append(f"{label},{path}")
+        train = parts["train"]
+        repeats = max(1, -(-train_size // len(train))) if train else 0
+        parts["train"] = (train * repeats)[:max(train_size, len(train))]
+        for part, found in parts.items():
+            rows[part] += found
+    return rows
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the lists."""
+    args = parse_args(argv)
+    output_dir = args.output_dir or args.data_dir
+    words = find_words(args.data_dir)
+    wanted = NUM_WORDS[args.version]
+    if len(words) != wanted and not args.any_words:
+        raise UserError(f"{args.data_dir} has {len(words)} words, but {args.version} has {wanted}: give the matching "
+                        "--version, or --any_words for a part of the data set.")
+    os.makedirs(output_dir, exist_ok=True)
+    silence = write_silence(args.data_dir, output_dir) if args.version == "v1-12" else []
+    classes = in_classes(words, args.version, silence)
+    write_lines(os.path.join(output_dir, f"{args.version}-classes.txt"), classes)
+    for part, rows in rows_of(classes, args.train_size).items():
+        path = os.path.join(output_dir, f"{args.version}-{part}.txt")
+        # In mixed order, so that the beginning of a list has all classes.
+        order = np.random.Generator(np.random.Philox(0)).permutation(len(rows))
+        write_lines(path, [rows[place] for place in order])
+        deco_print(f"{path}: {len(rows)} rows, {len(classes)} classes")
+
+
+if __name__ == "__main__":
+    run_script(main)

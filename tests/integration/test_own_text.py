@@ -1,0 +1,64 @@
+"""The walk of docs/own-text.md, at toy size: from a table of pairs to translations with the logdir alone."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+
+from open_seq2seq.cli import main
+from tests.unit.data.text2text.test_own_text import pairs
+from tests.unit.scripts.running import ok, run
+
+RECIPE = "example_configs/text2text/own-text.py"
+SMALL = ["--max_steps=2", "--batch_size_per_gpu=256", "--dtype=float32", "--eval_steps=2", "--print_loss_steps=1"]
+SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32}
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = pairs(300)
+    random.Random(1).shuffle(rows)
+    lines = [f"{pair.source}\t{pair.target}\n" for pair in rows]
+    (tmp_path / "pairs.tsv").write_text("".join([*lines, lines[0], "solo español\t\n"]), encoding="utf-8")
+    return tmp_path
+
+
+def test_from_a_table_to_translations(table, monkeypatch, capfd):
+    output = ok("prepare_text", "--tsv=pairs.tsv", "--languages", "es", "en", "--vocab_size=60", cwd=table).stdout
+    assert "270 pairs" in output and "1 repeated (first: line 301)" in output and "1 empty on one side" in output
+    folder = table / "own_text"
+    lines = {name: (folder / name).read_text().splitlines() for name in ("train.es", "dev.es", "test.es", "test.en")}
+    assert [len(found) for found in lines.values()] == [270, 15, 15, 15]
+    assert not set(lines["train.es"]) & {*lines["dev.es"], *lines["test.es"]}
+    assert len((folder / "dropped.tsv").read_text().splitlines()) == 2
+
+    monkeypatch.chdir(table)
+    from tests.integration.conftest import ROOT
+
+    shutil.copy(ROOT / RECIPE, table / "my.py")
+    tiny = [f"--{part}_params/{name}={value}" for part in ("encoder", "decoder") for name, value in SIZES.items()]
+    tiny += ["--encoder_params/encoder_layers=1", "--decoder_params/num_hidden_layers=1",
+             "--eval_params/data_layer_params/max_length=64", "--decoder_params/extra_decode_length=2"]
+    assert main(["--config_file=my.py", "--mode=train_eval", *SMALL, *tiny]) == 0, capfd.readouterr().err
+    out = capfd.readouterr().out
+    assert "270 training examples, 15 evaluation examples" in out and "Logdir: own-text-model" in out
+    shutil.move("own-text-model", "elsewhere")
+    (table / "new.es").write_text("el perro corre\n", encoding="utf-8")
+    assert main(["--mode=infer", "--logdir=elsewhere", "--infer_files", "new.es", "--infer_output_file=new.en"]) == 0
+    assert len((table / "new.en").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ([], "Give either --tsv"), (["--tsv=pairs.tsv", "--source=x", "--target=y"], "Give either"),
+    (["--source=pairs.tsv"], "both --source=FILE and --target=FILE"),
+    (["--tsv=pairs.tsv", "--columns", "1", "1"], "two different numbers"),
+    (["--tsv=pairs.tsv", "--columns", "1", "3"], "302 of the 302 lines"), (["--tsv=none.tsv"], "does not exist"),
+    (["--tsv=pairs.tsv", "--languages", "es", "es"], "two different names"),
+    (["--tsv=pairs.tsv", "--dev_size=0"], "at least 1"), (["--tsv=pairs.tsv", "--dev_size=200"], "too few"),
+    (["--tsv=pairs.tsv", "--vocab_size=100000"], "cannot make 100000 pieces"),
+])
+def test_mistakes_are_one_sentence(table, arguments, words):
+    result = run("prepare_text", *arguments, cwd=table)
+    assert result.returncode == 2 and words in result.stderr and "Traceback" not in result.stderr

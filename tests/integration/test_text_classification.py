@@ -1,0 +1,77 @@
+"""Text classification from the command line: training, resuming, evaluation, inference, mistakes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import open_seq2seq
+from open_seq2seq.cli import main
+from tests.integration.toy_data import ROOT, make_toy_data
+
+RECIPE = ROOT / "example_configs" / "text2label" / "toy-labels.py"
+SMALL = ("--max_steps=6", "--save_checkpoint_steps=3", "--eval_steps=6", "--batch_size_per_gpu=8",
+         "--encoder_params/encoder_layers=1", "--encoder_params/hidden_size=16", "--encoder_params/filter_size=16",
+         "--save_summaries_steps=None")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_toy_data("--task=labels", "--max_length=12")
+    return tmp_path
+
+
+def run(capfd, *arguments):
+    capfd.readouterr()
+    code = main([*arguments])
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def weights(logdir):
+    return (logdir / "model.ckpt-6" / "weights.safetensors").read_bytes()
+
+
+def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
+    recipe = f"--config_file={RECIPE}"
+    code, out, err = run(capfd, recipe, "--mode=train_eval", *SMALL)
+    assert code == 0, err
+    assert "accuracy: " in out
+    once = weights(folder / "toy-labels")
+    assert run(capfd, recipe, "--mode=train", *SMALL[1:], "--max_steps=3", "--logdir=parts")[0] == 0
+    assert run(capfd, recipe, "--mode=train", *SMALL, "--logdir=parts", "--continue_learning")[0] == 0
+    assert weights(folder / "parts") == once
+    assert run(capfd, recipe, "--mode=infer", *SMALL, "--infer_output_file=out.tsv")[0] == 0
+    rows = [line.split("\t") for line in (folder / "out.tsv").read_text().splitlines()]
+    assert len(rows) == 9 and all(label in ("alpha", "beta", "gamma") and 1 / 3 - 1e-3 <= float(p) <= 1
+                                  for label, p in rows)
+    texts = [line.split("\t")[1] for line in (folder / "toy_labels/test.tsv").read_text(encoding="utf-8").splitlines()]
+    (folder / "lines").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    (folder / "toy_labels").rename(folder / "elsewhere")  # the logdir is enough
+    assert run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "lines", "--infer_output_file=again.tsv",
+               )[0] == 0
+    again = [line.split("\t") for line in (folder / "again.tsv").read_text().splitlines()]
+    assert [row[0] for row in again] == [row[0] for row in rows]
+    np.testing.assert_allclose([float(row[1]) for row in again], [float(row[1]) for row in rows], atol=2e-4)
+    assert [label for label, _ in open_seq2seq.load("toy-labels").infer(texts)] == [row[0] for row in rows]
+    reading, writing = os.pipe()
+    os.write(writing, (folder / "lines").read_bytes())
+    os.close(writing)
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
+    code, out, _ = run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "-", "--infer_output_file=-")
+    assert code == 0 and [line.split("\t")[0] for line in out.splitlines()] == [row[0] for row in rows]
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("delta\tα β\n", "train.tsv:61: the label 'delta' is not one of the classes alpha, beta, gamma"),
+    ("alpha α β\n", "train.tsv:61: the line has only 1 column, separated by tabs, but column 2 is needed"),
+])
+def test_mistakes_are_one_sentence(folder, capfd, line, message):
+    with open(folder / "toy_labels/train.tsv", "a", encoding="utf-8") as file:
+        file.write(line)
+    code, _, err = run(capfd, f"--config_file={RECIPE}", "--mode=train", *SMALL)
+    assert code == 2 and message in err and "Traceback" not in err

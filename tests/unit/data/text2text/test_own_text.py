@@ -1,0 +1,81 @@
+"""Preparing one's own pairs: what is left out, and parts without a common sentence."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from open_seq2seq.data.text2text.own_text import Pair, clean, read_table, split, swapped_pairs
+from open_seq2seq.utils.errors import DataError
+
+SPANISH = "el perro grande corre por la calle y una niña pequeña mira los árboles verdes del jardín".split()
+ENGLISH = "the big dog runs along the street and a little girl looks at green trees in the garden".split()
+
+
+def pairs(count, seed=0):
+    rng = random.Random(seed)
+    rows = [(" ".join(rng.choices(SPANISH, k=length)), " ".join(rng.choices(ENGLISH, k=length)))
+            for length in (rng.randint(5, 12) for _ in range(count))]
+    return [Pair(number, *row) for number, row in enumerate(rows, 1)]
+
+
+def test_what_would_harm_is_left_out_with_its_reason():
+    good = pairs(50)
+    bad = {"empty on one side": Pair(101, "  ", "a dog"), "longer than 20 words": Pair(102, "la " * 21, "the " * 21),
+           "one side more than 4 times as long": Pair(103, "sí", "the dog runs along the street and a little girl"),
+           "not translated": Pair(104, "the big dog runs", "the big  dog runs"),
+           "repeated": Pair(105, good[0].source + " ", good[0].target),
+           "languages in the wrong order": Pair(106, good[1].target, good[1].source)}
+    kept = clean([*good, *bad.values()], 20, 4.0)
+    assert {reason: [pair.line for pair in found] for reason, found in kept.dropped.items()} == {
+        reason: [pair.line] for reason, pair in bad.items()}
+    assert kept.pairs == good
+
+
+def test_white_space_and_unicode_are_normalised():
+    (pair,) = clean([Pair(1, " nin\u0303a\u00a0 x ", "girl x")], 20, 9.0).pairs
+    assert (pair.source, pair.target) == ("niña x", "girl x")
+
+
+def test_swapped_pairs_are_found_and_no_others():
+    rows = pairs(300)
+    wrong = {7, 100, 299}
+    mixed = [Pair(p.line, p.target, p.source) if p.line in wrong else p for p in rows]
+    assert {pair.line for pair in swapped_pairs(mixed)} == wrong
+    assert swapped_pairs(rows) == []
+    same = [Pair(p.line, p.source, q.source) for p, q in zip(rows, pairs(300, 1), strict=True)]  # one language
+    assert swapped_pairs(same) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_sentence_is_in_two_parts(seed):
+    rng = random.Random(seed)
+    rows = [Pair(number, f"uno {rng.randrange(150)}", f"one {rng.randrange(300)}.") for number in range(200)]
+    rows.append(Pair(200, "UNO, 3", "one 1"))  # differs only in case and punctuation
+    try:
+        parts = split(rows, (10, 15), seed)
+    except DataError as error:
+        assert "have no sentence in common" in str(error)
+        return
+    assert sorted(pair.line for part in parts for pair in part) == list(range(201))
+    assert len(parts[1]) >= 10 and len(parts[2]) >= 15
+    for side in ("source", "target"):
+        sets = [{getattr(pair, side).lower().strip(".").replace(",", "") for pair in part} for part in parts]
+        assert not (sets[0] & sets[1] or sets[0] & sets[2] or sets[1] & sets[2])
+
+
+def test_a_split_depends_only_on_its_seed():
+    rows = pairs(100)
+    assert split(rows, (5, 5), 1) == split(rows, (5, 5), 1) != split(rows, (5, 5), 2)
+    with pytest.raises(DataError, match="too few for parts of 60 and 60"):
+        split(rows, (60, 60))
+
+
+def test_columns_of_a_table(tmp_path):
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{n}\tone {n}\tuno {n}\n" for n in range(40)) + "no tab\n", encoding="utf-8")
+    rows = list(read_table(str(table), (3, 2)))
+    assert rows[0] == Pair(1, "uno 0", "one 0") and rows[40] == Pair(41, "", "")
+    with pytest.raises(DataError, match=r"41 of the 41 lines .*line 1 has 3"):
+        list(read_table(str(table), (3, 4)))

@@ -1,0 +1,160 @@
+"""The recurrent language model: against NumPy, one token at a time, and its dropout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.encoders import LMEncoder
+from open_seq2seq.parts.carried_state import carrying
+from open_seq2seq.parts.component import carried_states, creating_variables, named_variables
+from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.utils.errors import ConfigError
+
+VOCAB, EMB, UNITS = 11, 4, 6
+LENGTHS = [7, 3, 1]
+
+
+def make(**params):
+    given = {"core_cell": "LSTMCell", "core_cell_params": {"num_units": UNITS}, "encoder_layers": 2, "emb_size": EMB,
+             "vocab_size": VOCAB, **params}
+    with creating_variables(1):
+        encoder = LMEncoder(given, mode="infer")
+    rng = np.random.default_rng(0)
+    for variable in named_variables(encoder).values():
+        variable.assign(variable + rng.normal(0.0, 0.3, variable.shape))
+    return encoder
+
+
+def batch(lengths=LENGTHS):
+    ids = np.random.default_rng(1).integers(0, VOCAB, (len(lengths), max(lengths))).astype(np.int32)
+    return [tf.constant(ids), tf.constant(lengths, tf.int32)]
+
+
+def logits_of(encoder, source=None, training=False):
+    return encoder.encode({"source_tensors": source or batch()}, training)["logits"].numpy()
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def by_numpy(encoder, ids):
+    """Logits ``[time, vocabulary]`` of one text in float64."""
+    weights = {name: value.numpy().astype(np.float64) for name, value in named_variables(encoder).items()}
+    x = weights["embedding"][ids]
+    for number in range(2):
+        w, u, b = (weights[f"stack/layer_{number}/{name}"] for name in ("kernel", "recurrent_kernel", "bias"))
+        h, c, outputs = np.zeros(len(u)), np.zeros(len(u)), []
+        for row in x:
+            i, f, o, g = np.split(row @ w + h @ u + b, 4)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+            outputs.append(h)
+        x = np.array(outputs)
+    return x @ weights.get("output_layer/kernel", weights["embedding"]).T + weights["output_layer/bias"]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_equals_numpy(tied):
+    encoder = make(weight_tied=tied)
+    assert encoder.output_size == (EMB if tied else UNITS)
+    assert ("output_layer/kernel" in named_variables(encoder)) != tied
+    ids, lengths = batch()
+    found = logits_of(encoder)
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(found[row, :length], by_numpy(encoder, ids[row].numpy())[:length], atol=1e-5)
+
+
+KINDS = [{}, {"core_cell": "GRUCell"}, {"core_cell": "WeightDropLayerNormBasicLSTMCell"},
+         {"use_cudnn_rnn": True, "cudnn_rnn_type": "tf.contrib.cudnn_rnn.CudnnLSTM"},
+         {"encoder_use_skip_connections": True, "weight_tied": True, "core_cell_params": {"num_units": EMB}}]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: "-".join(map(str, kind)) or "plain")
+def test_generation_equals_reading_the_whole_text_again(kind):
+    encoder, (ids, lengths) = make(**kind, num_tokens_gen=4), batch()
+    found = encoder.generate(ids, lengths, tf.range(3)).numpy()
+    for row, length in enumerate(LENGTHS):
+        text = ids[row, :length].numpy().tolist()
+        for _ in range(4):
+            logits = logits_of(encoder, [tf.constant([text]), tf.constant([len(text)])])
+            text.append(int(logits[0, -1].argmax()))
+        assert found[row].tolist() == text[length:]
+
+
+def test_samples_depend_on_seed_and_example_alone():
+    ids, lengths = batch()
+    settings = {"num_tokens_gen": 6, "sampling_temperature": 1.0, "sampling_seed": 3}
+    found = make(**settings).generate(ids, lengths, tf.constant([5, 6, 7])).numpy()
+    alone = make(**settings).generate(ids[1:2, :3], lengths[1:2], tf.constant([6])).numpy()
+    np.testing.assert_array_equal(found[1], alone[0])
+    other = make(**{**settings, "sampling_seed": 4}).generate(ids, lengths, tf.constant([5, 6, 7]))
+    assert (other != found).numpy().any()
+    likeliest = make(**settings, sampling_top_k=1).generate(ids, lengths, tf.constant([5, 6, 7]))
+    np.testing.assert_array_equal(likeliest, make(num_tokens_gen=6).generate(ids, lengths, tf.range(3)))
+    np.testing.assert_array_equal(make(**settings, sampling_top_p=1e-6).generate(ids, lengths, tf.range(3)), likeliest)
+
+
+def test_carried_state_continues_the_text():
+    encoder, (ids, _) = make(carry_state=True), batch([6, 6])
+    states = carried_states(encoder)
+    assert len(states) == 4
+    for state in states.values():
+        state.allocate(1, 2)
+    whole = logits_of(make(), [ids, tf.constant([6, 6])])
+    pieces = []
+    for number, (begin, end) in enumerate([(0, 2), (2, 5), (5, 6)]):
+        with carrying(states.values(), 2, 0, number == 0):
+            pieces.append(logits_of(encoder, [ids[:, begin:end], tf.fill([2], end - begin)]))
+    np.testing.assert_allclose(np.concatenate(pieces, 1), whole, atol=1e-5)
+
+
+def outputs_of(seed=1, **params):
+    with random_scope(seed, tf.constant(0)):
+        return make(**params).encode({"source_tensors": batch([7, 7])}, True)["outputs"].numpy()
+
+
+@pytest.mark.parametrize("name", [
+    "encoder_dp_input_keep_prob", "encoder_dp_output_keep_prob", "encoder_last_input_keep_prob",
+    "encoder_last_output_keep_prob", "encoder_emb_keep_prob", "recurrent_keep_prob", "input_weight_keep_prob",
+    "recurrent_weight_keep_prob"])
+def test_each_keep_probability_has_an_effect_in_training_only(name):
+    assert not np.allclose(outputs_of(**{name: 0.5}), outputs_of())
+    np.testing.assert_array_equal(outputs_of(**{name: 0.5}), outputs_of(**{name: 0.5}))
+    np.testing.assert_array_equal(logits_of(make(**{name: 0.5})), logits_of(make()))
+
+
+def test_variational_dropout_drops_the_same_channels_at_all_steps():
+    locked = outputs_of(encoder_last_output_keep_prob=0.5, variational_recurrent=True)
+    np.testing.assert_array_equal((locked == 0).all(1), (locked == 0).any(1))
+    assert (locked == 0).any() and not (locked == 0).all()
+    free = outputs_of(encoder_last_output_keep_prob=0.5)
+    assert ((free == 0).any(1) & ~(free == 0).all(1)).any()
+
+
+def test_whole_words_can_be_dropped():
+    encoder = make(encoder_emb_keep_prob=0.5, embedding_dropout="words")
+    with random_scope(1, tf.constant(0)), encoder.in_training(True):
+        rows = encoder._embedded(tf.range(VOCAB)).numpy()
+    dropped = (rows == 0).all(1)
+    assert dropped.any() and not dropped.all()
+    np.testing.assert_allclose(rows[~dropped], 2.0 * encoder.embedding.numpy()[~dropped], rtol=1e-6)
+
+
+BAD = {
+    "no cell": ({"core_cell": None}, "core_cell' is missing"),
+    "cudnn": ({"use_cudnn_rnn": True}, "cudnn_rnn_type' must be CudnnLSTM or CudnnGRU"),
+    "units": ({"core_cell_params": {}}, "num_units' is missing"),
+    "gru": ({"core_cell": "GRUCell", "recurrent_keep_prob": 0.5}, "only LSTMs have weight drop"),
+    "keep": ({"encoder_emb_keep_prob": 0.0}, "encoder_emb_keep_prob"),
+    "sampling": ({"sampling_top_k": 3}, "sampling is off"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_parameters_are_named(name):
+    params, expected = BAD[name]
+    with pytest.raises(ConfigError, match=expected):
+        make(**params)
