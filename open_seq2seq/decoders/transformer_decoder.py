@@ -12,6 +12,7 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
 from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
@@ -216,6 +217,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return embedding
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        check_loss_of_same_positions(self.model, type(self).__name__)
         embedding = self._embedding(encoder_output)
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)

@@ -108,9 +108,9 @@ class MultiDecoderModel(Text2Text):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Any]:
         """Returns (example, language, hypothesis, reference) for each sentence of the batch."""
         layer: Any = self.data_layer
-        rows = [(int(example), layer.language_of(int(example))) for example in input_values["ids"]]
-        return [(example, language, layer.ids_to_text(ids[0], language), layer.reference_text(example))
-                for (example, language), ids in zip(rows, output_values[0], strict=True)]
+        best = self._hypotheses(input_values, [values[:, :1] for values in output_values])
+        return [(example, layer.language_of(example), hypotheses[0].text, layer.reference_text(example))
+                for example, hypotheses in best]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -126,9 +126,9 @@ class MultiDecoderModel(Text2Text):
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}
         return {**means, **scores}
 
-    def text_of(self, ids: np.ndarray) -> str:
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer
-        return layer.ids_to_text(ids, self.language)
+        return layer.ids_to_text(ids, self.language if self.mode != "eval" else layer.language_of(example))
 
 
 def _added(terms: list[LossTerm]) -> list[LossTerm]:

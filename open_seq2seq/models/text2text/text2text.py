@@ -155,8 +155,8 @@ class Text2Text(EncoderDecoderModel):
                     for example, total, tokens in zip(input_values["ids"], *output_values, strict=True)]
         return self._hypotheses(input_values, output_values)
 
-    def text_of(self, ids: np.ndarray) -> str:
-        """Returns the text of a hypothesis ``[time]``."""
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
+        """Returns the text of a hypothesis ``[time]`` for an example."""
         layer: Any = self.data_layer
         return layer.ids_to_text(ids)
 
@@ -191,7 +191,7 @@ class Text2Text(EncoderDecoderModel):
         if alignments and self.params["replace_unknowns"]:
             texts = [layer.tokens_to_text(with_unknowns_replaced(*pair)) for pair in zip(ids, alignments, strict=True)]
         else:
-            texts = [self.text_of(one) for one in ids]
+            texts = [self._text_of(example, one) for one in ids]
         found = [Translation(float(score), text) for score, text in zip(scores, texts, strict=True)]
         return Translations(found, [_length(one) for one in ids], alignments[0] if alignments else None)
 
