@@ -54,6 +54,7 @@ class MultiDecoderModel(Text2Text):
         if self.params["use_xla_jit"]:
             problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, in which the numbers of "
                             "rows per language vary: set it to False.")
+        problems += self.option_problems()
         problems += self._language_problems() if self.mode in ("infer", "interactive_infer") else []
         if problems:
             raise ConfigError(problems)
@@ -65,7 +66,8 @@ class MultiDecoderModel(Text2Text):
             return [f"'language' is missing: inference needs the target language, one of {known}, for example "
                     f"--language={languages[0]}."]
         if given is not None and given not in languages:
-            return [f"'language' is '{given}', but the model translates into {known}.{did_you_mean(given, languages)}"]
+            return [f"'language' is '{given}', but the languages of the data layer are {known}."
+                    f"{did_you_mean(given, languages)}"]
         return []
 
     @property
@@ -108,7 +110,7 @@ class MultiDecoderModel(Text2Text):
         """Returns (example, language, hypothesis, reference) for each sentence of the batch."""
         layer: Any = self.data_layer
         best = self._hypotheses(input_values, [values[:, :1] for values in output_values])
-        return [(example, layer.language_of(example), hypotheses[0][1], layer.reference_text(example))
+        return [(example, layer.language_of(example), hypotheses[0].text, layer.reference_text(example))
                 for example, hypotheses in best]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
