@@ -105,33 +105,25 @@ class MultiDecoderModel(Text2Text):
                           f"train_prediction_{language}": layer.ids_to_text(outputs[0][row], language)}
         reporter.texts(texts)
 
-    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Any]:
-        """Returns (example, language, hypothesis, reference) for each sentence of the batch."""
+    def _target_text(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer
-        rows = [(int(example), layer.language_of(int(example))) for example in input_values["ids"]]
-        return [(example, language, layer.ids_to_text(ids[0], language), layer.reference_text(example))
-                for (example, language), ids in zip(rows, output_values[0], strict=True)]
+        return layer.ids_to_text(ids, layer.language_of(int(example)) if self.mode == "eval" else self.language)
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        layer: Any = self.data_layer
         rows = sorted(row for batch in results_per_batch for row in batch)
+        by_language = {language: [row for row in rows if layer.language_of(row[0]) == language]
+                       for language in layer.languages}
         scores: dict[str, float] = {}
-        languages: list[str] = [language for language in self.data_layer.languages  # type: ignore[attr-defined]
-                                if any(row[1] == language for row in rows)]
+        languages = [language for language, own in by_language.items() if own]
         for language in languages:
-            own = [row for row in rows if row[1] == language]
-            result = corpus_bleu([row[2] for row in own], [row[3] for row in own])
+            own = by_language[language]
+            result = corpus_bleu([row[1] for row in own], [row[2] for row in own])
             deco_print(f"{language}: BLEU {result.bleu:.2f}, chrF {result.chrf:.2f}  ({result.signature})", offset=1)
             scores |= {f"Eval_BLEU_Score_{language}": result.bleu, f"Eval_chrF_Score_{language}": result.chrf}
         means = {name: float(np.mean([scores[f"{name}_{language}"] for language in languages]))
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}
         return {**means, **scores}
-
-    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray],
-              ) -> list[tuple[int, list[tuple[float, str]]]]:
-        layer: Any = self.data_layer
-        return [(int(example), [(float(s), layer.ids_to_text(h, self.language))
-                                for s, h in zip(scores, ids, strict=True)])
-                for example, ids, scores in zip(input_values["ids"], *output_values, strict=True)]
 
 
 def _added(terms: list[LossTerm]) -> list[LossTerm]:

@@ -90,11 +90,16 @@ class Text2Text(EncoderDecoderModel):
 
     def _hypotheses(self, batch: dict[str, Any], outputs: list[np.ndarray],
                     ) -> list[tuple[int, list[tuple[float, str]]]]:
-        layer: Any = self.data_layer
-        empty = np.asarray(batch["source_tensors"][1]) <= getattr(layer, "num_special", 0)
+        longest = np.max(batch["source_tensors"][1::2], axis=0)  # of all sources, if examples have several
+        empty = longest <= getattr(self.data_layer, "num_special", 0)
         return [(int(example), [(0.0, "")] if nothing else
-                 [(float(score), layer.ids_to_text(hypothesis)) for score, hypothesis in zip(scores, ids, strict=True)])
+                 [(float(score), self._target_text(example, found)) for score, found in zip(scores, ids, strict=True)])
                 for example, nothing, ids, scores in zip(batch["ids"], empty, *outputs, strict=True)]
+
+    def _target_text(self, example: int, ids: np.ndarray) -> str:
+        """Returns the text of target ids ``[time]`` that were decoded for an example."""
+        layer: Any = self.data_layer
+        return layer.ids_to_text(ids)
 
     def answer(self, result: Any) -> str:
         return result[0][1]

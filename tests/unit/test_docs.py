@@ -31,12 +31,12 @@ LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-i
 
 
 def test_every_flag_in_the_pages_exists():
+    from open_seq2seq import models
     from open_seq2seq.cli import make_parser
-    from open_seq2seq.models import Speech2Text, Text2Text
 
     flags = {option for action in make_parser()._actions for option in action.option_strings}
-    params = {name for model in (Speech2Text, Text2Text)
-              for name in (*model.get_required_params(), *model.get_optional_params())}
+    classes = [found for found in (getattr(models, name) for name in models.__all__) if issubclass(found, models.Model)]
+    params = {name for model in classes for name in (*model.get_required_params(), *model.get_optional_params())}
     sections = {"eval_params", "train_params", "infer_params", "key"}  # and the placeholder of the usage line
     scripts = "".join(path.read_text() for folder in ("scripts", "benchmarks") for path in (ROOT / folder).glob("*.py"))
     for page in PAGES:

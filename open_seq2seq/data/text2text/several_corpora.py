@@ -100,6 +100,10 @@ class MultiCorpusDataLayer(DataLayer):
             "source_file": Param(PATH, None, "Text file with one source sentence per line, for inference.", file=DATA),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**params, "source_file": None}
+
     def _path(self, corpus: str) -> str:
         return f"{self.params_path}/corpora/{corpus}"
 
@@ -257,6 +261,19 @@ class MultiCorpusDataLayer(DataLayer):
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
         """Returns a batch of source sentences; see ``ParallelTextDataLayer``."""
         return next(iter(self._parts.values())).make_interactive_batch(inputs)
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        return next(iter(self._parts.values())).interactive_lengths(inputs)
+
+    @property
+    def num_special(self) -> int:
+        """Number of special tokens in each sentence; a source sentence of this length is empty."""
+        return next(iter(self._parts.values())).num_special
+
+    @property
+    def num_empty_sources(self) -> int:
+        """Number of source sentences without a token; in interactive inference, of those passed so far."""
+        return sum(part.num_empty_sources for part in self._parts.values())
 
     @property
     def fields(self) -> dict[str, Any]:
