@@ -21,10 +21,11 @@ from open_seq2seq.encoders.rnn_encoders import (
 from open_seq2seq.encoders.speech_encoder import SpeechEncoder
 from open_seq2seq.encoders.tdnn_encoder import TDNNEncoder
 from open_seq2seq.encoders.transformer_encoder import TransformerEncoder
+from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
            "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
            "ListenAttendSpellEncoder", "MultiEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder",
-           "TransformerEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
+           "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

@@ -54,6 +54,7 @@ class MultiDecoderModel(Text2Text):
         if self.params["use_xla_jit"]:
             problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, in which the numbers of "
                             "rows per language vary: set it to False.")
+        problems += self.option_problems()
         problems += self._language_problems() if self.mode in ("infer", "interactive_infer") else []
         if problems:
             raise ConfigError(problems)
@@ -105,7 +106,7 @@ class MultiDecoderModel(Text2Text):
                           f"train_prediction_{language}": layer.ids_to_text(outputs[0][row], language)}
         reporter.texts(texts)
 
-    def _target_text(self, example: int, ids: np.ndarray) -> str:
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer
         return layer.ids_to_text(ids, layer.language_of(int(example)) if self.mode == "eval" else self.language)
 

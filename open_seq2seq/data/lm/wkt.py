@@ -94,7 +94,8 @@ class WKTDataLayer(DataLayer):
         }
 
     @property
-    def contiguous(self) -> bool:
+    def contiguous(self) -> bool:  # type: ignore[override]
+        """Whether each chunk continues the one before, so that states can be carried."""
         return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
 
     def _text_path(self, mode: str) -> str:
@@ -152,6 +153,11 @@ class WKTDataLayer(DataLayer):
     def vocab_size(self) -> int:
         """Number of ids."""
         return self.tokenizer.vocab_size
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in the order of their ids."""
+        return self.tokenizer.tokens
 
     @property
     def end_id(self) -> int:

@@ -14,7 +14,8 @@ from open_seq2seq.config.params import REFUSE, SAY, Param, check_params
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.mixing import repetitions, temperature_shares
-from open_seq2seq.data.text2text.text2text import PATH, ParallelTextDataLayer, max_length_param, shared_params
+from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizer
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -267,12 +268,12 @@ class MultiCorpusDataLayer(DataLayer):
 
     @property
     def num_special(self) -> int:
-        """Number of special tokens in each sentence; a source sentence of this length is empty."""
+        """Number of special tokens in each sentence."""
         return next(iter(self._parts.values())).num_special
 
     @property
     def num_empty_sources(self) -> int:
-        """Number of source sentences without a token; in interactive inference, of those passed so far."""
+        """Number of source sentences without a token; see ``ParallelTextDataLayer``."""
         return sum(part.num_empty_sources for part in self._parts.values())
 
     @property

@@ -13,11 +13,14 @@ from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, max_length_param
+from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_params import max_length_param
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 
-_NOT_OF_TABLES = ("target_file", "use_targets")
+# Parameters of ParallelTextDataLayer that name or describe further files.
+_NOT_OF_TABLES = {"target_file": None, "use_targets": True, "prefix_file": None, "prefix_column": False,
+                  "score_file": None}
 
 
 class TableTextDataLayer(ParallelTextDataLayer):
@@ -56,7 +59,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**params, "use_targets": True, "target_file": params["source_file"]}
+        return {**params, **_NOT_OF_TABLES, "target_file": params["source_file"]}
 
     def _check(self) -> None:
         super()._check()
@@ -146,7 +149,9 @@ class TableTextDataLayer(ParallelTextDataLayer):
         """Returns the corpus of each source in lines that a user typed."""
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         split = [self._split(str(line), "The input") for line in lines]
-        return [self._typed([sources[place] for sources in split]) for place in range(self.num_sources)]
+        corpora = [self._typed([sources[place] for sources in split]) for place in range(self.num_sources)]
+        self._newest_lines = [sources[0] for sources in split]
+        return corpora
 
     @property
     def fields(self) -> dict[str, Any]:
