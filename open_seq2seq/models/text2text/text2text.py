@@ -165,7 +165,8 @@ class Text2Text(EncoderDecoderModel):
         if "prefix_tensors" in batch:
             self._check_prefixes(batch["ids"], batch["prefix_tensors"][1], others.pop(0))
         attention = others[0] if others else [None] * len(ids)
-        empty = np.asarray(batch["source_tensors"][1]) <= getattr(self.data_layer, "num_special", 0)
+        longest = np.max(batch["source_tensors"][1::2], axis=0)  # of all sources, if examples have several
+        empty = longest <= getattr(self.data_layer, "num_special", 0)
         found = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             nothing = Translations([Translation(0.0, "")], [0], None)
