@@ -37,9 +37,11 @@ def make_chain(num_words: int, successors: int, rng: np.random.Generator) -> tup
 def make_lines(words: list[str], chain: np.ndarray, count: int, rng: np.random.Generator) -> tuple[list[str], float]:
     """Returns lines and their perplexity per word and line end under the chain itself."""
     end, cumulated = len(words), np.cumsum(chain, axis=1)
-    lines, surprise, tokens = [], 0.0, 0
+    lines: list[str] = []
+    surprise, tokens = 0.0, 0
     for _ in range(count):
-        line, word = [], end
+        line: list[int] = []
+        word = end
         while not line or word != end:
             following = int(np.searchsorted(cumulated[word], rng.random() * cumulated[word, -1], side="right"))
             surprise, tokens = surprise - float(np.log(chain[word, following])), tokens + 1

@@ -13,28 +13,35 @@ if TYPE_CHECKING:
     from open_seq2seq.data.image2label.cifar import CifarDataLayer
     from open_seq2seq.data.image2label.folder import ImageFolderDataLayer
     from open_seq2seq.data.image2label.imagenet import ImagenetDataLayer
+    from open_seq2seq.data.lm.classification import IMDBDataLayer, SSTDataLayer, TextClassificationDataLayer
     from open_seq2seq.data.lm.wkt import WKTDataLayer
     from open_seq2seq.data.speech2text.speech2text import Speech2TextDataLayer
     from open_seq2seq.data.speech_commands.speech_commands import SpeechCommandsDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
+    from open_seq2seq.data.text2text.table_text import TableTextDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
     from open_seq2seq.data.text2text.transformer import TransformerDataLayer
 
-__all__ = ["CifarDataLayer", "DataLayer", "ImageFolderDataLayer", "ImagenetDataLayer", "LabelledTextDataLayer",
-           "MultiCorpusDataLayer", "ParallelTextDataLayer", "Speech2TextDataLayer", "SpeechCommandsDataLayer",
+__all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer", "ImagenetDataLayer",
+           "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer", "SSTDataLayer",
+           "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TableTextDataLayer", "TextClassificationDataLayer",
            "TransformerDataLayer", "WKTDataLayer"]
 
 _HOMES = {
     "CifarDataLayer": "image2label.cifar",
     "DataLayer": "data_layer",
+    "IMDBDataLayer": "lm.classification",
     "ImageFolderDataLayer": "image2label.folder",
     "ImagenetDataLayer": "image2label.imagenet",
     "LabelledTextDataLayer": "text2label.labelled_text",
     "MultiCorpusDataLayer": "text2text.several_corpora",
     "ParallelTextDataLayer": "text2text.text2text",
+    "SSTDataLayer": "lm.classification",
     "Speech2TextDataLayer": "speech2text.speech2text",
     "SpeechCommandsDataLayer": "speech_commands.speech_commands",
+    "TableTextDataLayer": "text2text.table_text",
+    "TextClassificationDataLayer": "lm.classification",
     "TransformerDataLayer": "text2text.transformer",
     "WKTDataLayer": "lm.wkt",
 }

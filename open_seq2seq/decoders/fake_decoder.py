@@ -13,7 +13,8 @@ from open_seq2seq.utils.errors import ConfigError
 class FakeDecoder(Decoder):
     """Passes the encoder's output on, with ``outputs`` renamed to ``outputs_of_encoder``.
 
-    ``outputs`` of the decoder are the likeliest ids or classes.
+    ``outputs`` of the decoder are the likeliest ids ``[batch, time]``, or the probabilities of classes
+    ``[batch, classes]``.
     """
 
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
@@ -21,5 +22,6 @@ class FakeDecoder(Decoder):
         if encoded.get("logits") is None:
             raise ConfigError(["'decoder' is FakeDecoder, but the encoder computes no logits: choose a decoder that "
                                "does, or an encoder such as LMEncoder."])
-        return {**encoded, "outputs_of_encoder": encoded.get("outputs"),
-                "outputs": [tf.argmax(encoded["logits"], -1, tf.int32)]}
+        logits = encoded["logits"]
+        found = tf.argmax(logits, -1, tf.int32) if logits.shape.rank == 3 else tf.nn.softmax(logits)
+        return {**encoded, "outputs_of_encoder": encoded.get("outputs"), "outputs": [found]}

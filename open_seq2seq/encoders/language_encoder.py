@@ -12,6 +12,7 @@ from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.parts.output_layer import OutputLayer
+from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
 
 _NO_END = -1  # generated text continues after the ends of its lines
@@ -20,15 +21,15 @@ _NO_END = -1  # generated text continues after the ends of its lines
 class LanguageEncoder(Encoder):
     """Base of encoders that predict each token from the tokens before it.
 
-    Subclasses implement ``_hidden`` for whole sequences, and ``start`` and ``step`` for generation.
+    Subclasses implement ``_hidden`` for whole sequences, and ``initial_cache`` and ``step`` for generation.
 
     Attributes:
       output_size: number of channels of the hidden states.
-      output_layer: the layer that computes logits.
+      output_layer: the layer that computes logits; None if the decoder does.
     """
 
     output_size: int
-    output_layer: OutputLayer
+    output_layer: Any
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -47,6 +48,12 @@ class LanguageEncoder(Encoder):
             "end_token": Param(int, 0, "The id that ends every line; set from the data layer.", derived=True,
                                minimum=0),
             "batch_size": Param(int, 1, "Set by the model; has no effect.", "examples", derived=True, minimum=1),
+            "seed_tokens": Param(object, None, "Accepted for old configs; set it in data_layer_params.",
+                                 on_change=FREE),
+            "head": Param(["tokens", "classes", "none"], "tokens", "What the logits are of: the next tokens, or the "
+                          "classes of whole texts; none for another decoder. Set by the model.", derived=True),
+            "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
+                                 derived=True, minimum=2),
             "weight_tied": Param(bool, False, "Whether the output layer uses the embedding table."),
             "fc_use_bias": Param(bool, True, "Whether the output layer has a bias."),
             "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of ids that stand for "
@@ -89,45 +96,83 @@ class LanguageEncoder(Encoder):
 
         Returns:
           The result of ``_hidden`` with ``outputs_length`` ``[batch]``, ``logits`` ``[batch, time, vocab_size]`` FP32,
-          ``projection`` (their factors), ``output_layer``, ``num_sampled`` and ``encoder_input`` (the ids).
+          ``projection`` (their factors), ``num_sampled`` and ``encoder_input`` (the ids). For classification, the
+          logits are ``[batch, num_classes]``, and there is no ``projection``.
         """
         ids, lengths = input_dict["source_tensors"][:2]
-        found = self._hidden(ids, lengths)
+        found = {**self._hidden(ids, lengths), "outputs_length": lengths, "encoder_input": ids}
+        if self.params["head"] == "none":
+            return found
+        if self.params["head"] == "classes":
+            return {**found, "logits": self.output_layer.logits(self._summary(found))}
         return {
             **found,
-            "outputs_length": lengths,
-            "encoder_input": ids,
             "logits": self.output_layer.logits(found["outputs"]),
             "projection": self.output_layer.projection(found["outputs"], self.training),
             "num_sampled": self.params["num_sampled"],
         }
 
-    def start(self, ids: tf.Tensor, lengths: tf.Tensor) -> Any:
-        """Reads prompts; returns the cache from which ``step`` continues.
+    def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> OutputLayer | None:
+        """Returns the layer that computes the logits of tokens or classes, or None if another decoder computes them."""
+        params = self.params
+        if params["head"] == "none":
+            return None
+        if params["head"] == "classes":
+            return OutputLayer(self._summary_size, params["num_classes"], None, params["fc_use_bias"], initializer,
+                               regularizer)
+        return OutputLayer(self.output_size, params["vocab_size"], table if params["weight_tied"] else None,
+                           params["fc_use_bias"], initializer, regularizer)
+
+    @property
+    def _summary_size(self) -> int:
+        """Number of channels of ``_summary``."""
+        return self.output_size
+
+    def _summary(self, found: dict[str, Any]) -> tf.Tensor:
+        """Returns what the classes are computed from: by default, the output at each text's last token.
 
         Args:
-          ids: ``[batch, time]`` int32.
-          lengths: ``[batch]`` int32, in tokens.
+          found: the result of ``_hidden``, with ``outputs_length``.
+
+        Returns:
+          ``[batch, channels]`` in the compute dtype.
+        """
+        return tf.cast(pooled(found["outputs"], found["outputs_length"], ["last"]), self.compute_dtype)
+
+    def prepare(self) -> Any:
+        """Returns values that all steps of generation share, such as cast weights."""
+        return None
+
+    def initial_cache(self, batch: tf.Tensor) -> Any:
+        """Returns the cache before the first token.
+
+        Args:
+          batch: number of texts.
 
         Returns:
           Nested structure of tensors ``[batch, 1, …]``; dimensions after the second may grow from step to step.
         """
-        raise NotImplementedError("A language encoder must implement start(ids, lengths).")
+        raise NotImplementedError("A language encoder must implement initial_cache(batch).")
 
-    def step(self, ids: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+    def step(self, ids: tf.Tensor, number: tf.Tensor, cache: Any, prepared: Any) -> tuple[tf.Tensor, Any]:
         """Reads one more token of each text.
 
         Args:
           ids: ``[batch, 1]`` int32.
-          cache: result of ``start`` or of the previous step.
+          number: int32 scalar, number of tokens read before.
+          cache: result of ``initial_cache`` or of the previous step.
+          prepared: result of ``prepare``.
 
         Returns:
           (logits of the next token ``[batch, 1, vocab_size]`` FP32, the new cache).
         """
-        raise NotImplementedError("A language encoder must implement step(ids, cache).")
+        raise NotImplementedError("A language encoder must implement step(ids, number, cache, prepared).")
 
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
         """Continues texts, by the likeliest token at each step or, with ``sampling_temperature``, by sampling.
+
+        The prompts are read token by token, too, so each text has its own number of steps, and results do not depend
+        on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
@@ -137,19 +182,19 @@ class LanguageEncoder(Encoder):
         Returns:
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.
         """
-        last = tf.gather(ids, tf.maximum(lengths - 1, 0), batch_dims=1)[:, tf.newaxis]
-        cache = {"own": self.start(ids, tf.maximum(lengths - 1, 0)), "last": last}
+        prepared, last = self.prepare(), tf.shape(ids)[1] - 1
 
         def step(newest: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
-            # The first step reads the last token of the prompt.
-            logits, own = self.step(tf.where(tf.equal(number, 0), cache["last"], newest), cache["own"])
-            return logits, {"own": own, "last": cache["last"]}
+            given = tf.gather(ids, tf.minimum(number, last), axis=1)[:, tf.newaxis]
+            return self.step(tf.where(number < lengths[:, tf.newaxis], given, newest), number, cache, prepared)
 
         settings = SearchSettings(self.params["vocab_size"], 0, _NO_END)
-        limits = tf.fill(tf.shape(lengths), self.params["num_tokens_gen"])
-        temperature = self.params["sampling_temperature"]
+        count, temperature = self.params["num_tokens_gen"], self.params["sampling_temperature"]
+        limits, cache = lengths - 1 + count, self.initial_cache(tf.shape(ids)[0])
         if temperature is None:
-            return greedy_search(step, cache, limits, settings).ids[:, 0]
-        sampling = Sampling(temperature, self.params["sampling_top_k"], self.params["sampling_top_p"],
-                            self.params["sampling_seed"])
-        return sample(step, cache, limits, settings, sampling, examples).ids[:, 0]
+            found = greedy_search(step, cache, limits, settings)
+        else:
+            sampling = Sampling(temperature, self.params["sampling_top_k"], self.params["sampling_top_p"],
+                                self.params["sampling_seed"])
+            found = sample(step, cache, limits, settings, sampling, examples)
+        return tf.gather(found.ids[:, 0], lengths[:, tf.newaxis] - 1 + tf.range(count), batch_dims=1)

@@ -9,10 +9,15 @@ import tensorflow as tf
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
-from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.rnn.carried import CarriedStack, LayerDropout, States
 from open_seq2seq.parts.rnn.core_cells import (
+    BasicLSTMCell,
     CoreCell,
+    CudnnCompatibleGRUCell,
+    CudnnCompatibleLSTMCell,
+    LayerNormBasicLSTMCell,
+    LSTMCell,
+    WeightDropLayerNormBasicLSTMCell,
     checked_cell_params,
     core_cell_params,
     old_layer_params,
@@ -23,8 +28,8 @@ from open_seq2seq.parts.rnn.layers import Direction
 from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 from open_seq2seq.parts.transformer.embedding import scaled_rows
 
-_CUDNN = {"CudnnLSTM": "lstm", "CudnnGRU": "gru"}
-_PREFIX = "tf.contrib.cudnn_rnn."
+_CUDNN: dict[str, type[CoreCell]] = {"CudnnLSTM": CudnnCompatibleLSTMCell, "CudnnGRU": CudnnCompatibleGRUCell}
+_PLAIN = (BasicLSTMCell, LSTMCell, LayerNormBasicLSTMCell, CudnnCompatibleLSTMCell)
 
 
 class LMEncoder(LanguageEncoder):
@@ -33,6 +38,9 @@ class LMEncoder(LanguageEncoder):
     With ``WeightDropLayerNormBasicLSTMCell``, weight drop, variational dropout, dropout of the embeddings and tied
     weights, this is AWD-LSTM (Merity et al. 2018, https://arxiv.org/abs/1708.02182).
     """
+
+    _cell: type[CoreCell]
+    _cell_params: dict[str, Any]
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -54,13 +62,17 @@ class LMEncoder(LanguageEncoder):
                                                   "their output add it to the output."),
             "use_cudnn_rnn": Param(bool, False, "Whether the layers are those of cuDNN, with emb_size units each, "
                                    "instead of core_cell."),
-            "cudnn_rnn_type": Param((str, type(None)), None, "With use_cudnn_rnn: CudnnLSTM or CudnnGRU."),
+            "cudnn_rnn_type": Param((str, type, type(None)), None, "With use_cudnn_rnn: CudnnLSTM or CudnnGRU."),
             **_dropout_params(),
             **weight_drop_params(),
             "awd_initializer": Param(bool, False, "Whether to initialise the embeddings from -0.1 to 0.1 and the "
                                      "layers from -1/√units to 1/√units, as in AWD-LSTM.", on_change=FREE),
+            "use_cell_state": Param(bool, False, "For classification: whether the classes are also computed from the "
+                                    "inner state of the last layer, an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
                                   "depend on random_seed.", on_change=FREE),
+            **{name: Param(object, None, "Accepted for old configs; has no effect, as in the TensorFlow 1 toolkit.",
+                           on_change=FREE) for name in ("sampling_prob", "schedule_learning", "weight_variational")},
             **old_layer_params(),
         }
 
@@ -73,46 +85,61 @@ class LMEncoder(LanguageEncoder):
         layers = self._layers(initializer, regularizer)
         self.stack = CarriedStack(layers, self._rates(), params["encoder_use_skip_connections"],
                                   params["variational_recurrent"], params["carry_state"])
-        self.output_size = layers[-1].hidden_size
-        self.output_layer = OutputLayer(
-            self.output_size, params["vocab_size"], self.embedding if params["weight_tied"] else None,
-            params["fc_use_bias"], initializer, regularizer)
+        self.output_size = layers[-1].output_size
+        self.output_layer = self._make_output_layer(self.embedding, initializer, regularizer)
 
     def _problems(self) -> list[str]:
         params, path = self.params, self.params_path
         if params["use_cudnn_rnn"]:
-            self._cell_params: dict[str, Any] = {"num_units": params["emb_size"]}
-            kind = str(params["cudnn_rnn_type"]).removeprefix(_PREFIX)
-            self._kind, self._gate_bias = _CUDNN.get(kind, ""), None
-            problems = [] if self._kind else [f"'{path}/cudnn_rnn_type' must be CudnnLSTM or CudnnGRU with "
-                                              f"use_cudnn_rnn, got {params['cudnn_rnn_type']!r}."]
+            named = params["cudnn_rnn_type"]
+            name = getattr(named, "__name__", str(named)).rpartition(".")[2]
+            if name not in _CUDNN:
+                return [f"'{path}/cudnn_rnn_type' must be CudnnLSTM or CudnnGRU with use_cudnn_rnn, got {named!r}."]
+            self._cell, self._cell_params = _CUDNN[name], {"num_units": params["emb_size"]}
         elif params["core_cell"] is None:
             return [f"'{path}/core_cell' is missing: name a cell, such as LSTMCell, or set use_cudnn_rnn."]
         else:
-            cell: type[CoreCell] = params["core_cell"]
+            self._cell = params["core_cell"]
             self._cell_params, problems = checked_cell_params(params, path)
-            self._kind, self._gate_bias = cell.kind, self._cell_params.get("forget_bias", cell.gate_bias)
-        dropped = [name for name in weight_drop_params() if self._keep_probs()[name] < 1.0]
-        if "lstm" not in self._kind and dropped and not problems:
-            problems.append(f"'{path}/{dropped[0]}' is {self._keep_probs()[dropped[0]]}, but only LSTMs have weight "
-                            "drop and recurrent dropout: remove it, or choose an LSTM.")
+            if problems:
+                return problems
+        problems = []
+        if params["use_cell_state"] and "lstm" not in self._cell.kind:
+            problems.append(f"'{path}/use_cell_state' is True, but only LSTMs have an inner state: set it to False.")
+        dropped = [name for name in weight_drop_params() if params[name] < 1.0]
+        if dropped and not self._drops_weights:
+            problems.append(f"'{path}/{dropped[0]}' is {params[dropped[0]]}, but only LSTMs have weight drop and "
+                            "recurrent dropout, and not those with projections, groups or zoneout: remove it, or "
+                            "choose another cell.")
         return problems
 
-    def _keep_probs(self) -> dict[str, float]:
-        """Returns the keep probabilities of ``weight_drop_params``: the encoder's own times those of the cell."""
-        return {name: self.params[name] * self._cell_params.get(name, 1.0) for name in weight_drop_params()}
+    @property
+    def _drops_weights(self) -> bool:
+        """Whether the layers may have weight drop and recurrent dropout."""
+        plain = not self._cell_params.get("num_proj") and not self._cell_params.get("zoneout_prob")
+        return self._cell is WeightDropLayerNormBasicLSTMCell or (self._cell in _PLAIN and plain)
 
     def _layers(self, initializer: Any, regularizer: Any) -> list[Direction]:
         params, layers, size = self.params, [], self.params["emb_size"]
         for number in range(params["encoder_layers"]):
-            last = number == params["encoder_layers"] - 1
-            units = params["emb_size"] if last and params["weight_tied"] else self._cell_params["num_units"]
+            of_layer = self._cell_params
+            if number == params["encoder_layers"] - 1 and params["weight_tied"]:
+                of_layer = self._cell.with_output_size(of_layer, params["emb_size"])
+            units = of_layer["num_units"]
             own = tf.keras.initializers.RandomUniform(-units ** -0.5, units ** -0.5)
-            layers.append(WeightDropDirection(
-                size, units, self._kind, own if params["awd_initializer"] else initializer, regularizer,
-                self._gate_bias, **weight_drop_rates(self._keep_probs())))
-            size = units
+            layers.append(self._layer(of_layer, size, own if params["awd_initializer"] else initializer, regularizer))
+            size = layers[-1].output_size
         return layers
+
+    def _layer(self, of_layer: dict[str, Any], size: int, initializer: Any, regularizer: Any) -> Direction:
+        kept = {name: self.params[name] * of_layer.get(name, 1.0) for name in weight_drop_params()}
+        if self._cell is WeightDropLayerNormBasicLSTMCell:
+            return self._cell.layer({**of_layer, **kept}, size, initializer, regularizer)
+        if min(kept.values()) == 1.0:
+            return self._cell.layer(of_layer, size, initializer, regularizer)
+        bias = of_layer.get("forget_bias", self._cell.gate_bias)
+        return WeightDropDirection(size, of_layer["num_units"], self._cell.kind, initializer, regularizer,
+                                   gate_bias=bias, **weight_drop_rates(kept))
 
     def _rates(self) -> list[LayerDropout]:
         params = self.params
@@ -120,6 +147,17 @@ class LMEncoder(LanguageEncoder):
         last = LayerDropout(1.0 - params["encoder_last_input_keep_prob"],
                             1.0 - params["encoder_last_output_keep_prob"])
         return [others] * (params["encoder_layers"] - 1) + [last]
+
+    @property
+    def _summary_size(self) -> int:
+        inner = self.stack.layers[-1].state_sizes[-1]
+        return self.output_size + (inner if self.params["use_cell_state"] else 0)
+
+    def _summary(self, found: dict[str, Any]) -> tf.Tensor:
+        last = super()._summary(found)
+        if not self.params["use_cell_state"]:
+            return last
+        return tf.concat([last, tf.cast(found["state"][-1][1], self.compute_dtype)], 1)
 
     def _embedded(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns embeddings ``[…, emb_size]`` of ids in the dtype of recurrent layers, with dropout of the table."""
@@ -142,17 +180,18 @@ class LMEncoder(LanguageEncoder):
         by_row = [tf.cast(tf.transpose(x, [1, 0, 2]), self.compute_dtype) for x in (outputs, raw)]
         return {"outputs": by_row[0], "raw_outputs": by_row[1], "state": states}
 
-    def start(self, ids: tf.Tensor, lengths: tf.Tensor) -> States:
-        steps = tf.transpose(ids)
-        zeros = [layer.initial_states(tf.shape(ids)[0]) for layer in self.stack.layers]
-        _, _, states = self.stack(self._embedded(steps), lengths, False, zeros)
-        return [[value[:, tf.newaxis] for value in of_layer] for of_layer in states]
+    def prepare(self) -> Any:
+        return self.stack.prepare(self.dtype_of("recurrence"))
 
-    def step(self, ids: tf.Tensor, cache: States) -> tuple[tf.Tensor, States]:
+    def initial_cache(self, batch: tf.Tensor) -> States:
+        return [[value[:, tf.newaxis] for value in layer.initial_states(batch)] for layer in self.stack.layers]
+
+    def step(self, ids: tf.Tensor, number: tf.Tensor, cache: States, prepared: Any) -> tuple[tf.Tensor, States]:
         # The loop of generation does not know the static shapes, because caches may grow.
-        states = [[tf.ensure_shape(value[:, 0], [None, layer.hidden_size]) for value in of_layer]
+        states = [[tf.ensure_shape(value[:, 0], [None, columns]) for value, columns in
+                   zip(of_layer, layer.state_sizes, strict=True)]
                   for layer, of_layer in zip(self.stack.layers, cache, strict=True)]
-        output, states = self.stack.step(self._embedded(ids[:, 0]), states)
+        output, states = self.stack.step(self._embedded(ids[:, 0]), states, prepared)
         logits = self.output_layer.logits(tf.cast(output, self.compute_dtype))
         return logits[:, tf.newaxis], [[value[:, tf.newaxis] for value in of_layer] for of_layer in states]
 

@@ -7,13 +7,14 @@ from open_seq2seq.losses.cross_entropy_loss import CrossEntropyLoss
 from open_seq2seq.losses.ctc_loss import CTCLoss
 from open_seq2seq.losses.loss import Loss, LossTerm
 from open_seq2seq.losses.multi_task_loss import MultiTaskCTCEntropyLoss
+from open_seq2seq.losses.sampled_loss import BasicSampledSequenceLoss
 from open_seq2seq.losses.sequence_loss import (
     BasicSequenceLoss,
     CrossEntropyWithSmoothing,
     PaddedCrossEntropyLossWithSmoothing,
 )
 
-__all__ = ["BasicSequenceLoss", "CTCLoss", "CrossEntropyLoss", "CrossEntropyWithSmoothing", "Loss", "LossTerm",
-           "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing"]
+__all__ = ["BasicSampledSequenceLoss", "BasicSequenceLoss", "CTCLoss", "CrossEntropyLoss", "CrossEntropyWithSmoothing",
+           "Loss", "LossTerm", "MultiTaskCTCEntropyLoss", "PaddedCrossEntropyLossWithSmoothing"]
 
 register("loss", exported(sys.modules[__name__]), base=Loss)

@@ -5,6 +5,7 @@ import sys
 from open_seq2seq.config.names import exported, register
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.image2label import Image2Label
+from open_seq2seq.models.lm.language_model import LanguageModel
 from open_seq2seq.models.lm.lstm_lm import LSTMLM
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.multi_decoder import MultiDecoderModel
@@ -13,7 +14,7 @@ from open_seq2seq.models.speech2text import Speech2Text
 from open_seq2seq.models.text2label import Text2Label
 from open_seq2seq.models.text2text import Text2Text
 
-__all__ = ["EncoderDecoderModel", "Image2Label", "LSTMLM", "Model", "MultiDecoderModel", "Part", "Speech2Text",
-           "Text2Label", "Text2Text"]
+__all__ = ["LSTMLM", "EncoderDecoderModel", "Image2Label", "LanguageModel", "Model", "MultiDecoderModel", "Part",
+           "Speech2Text", "Text2Label", "Text2Text"]
 
 register("model", exported(sys.modules[__name__]), base=Model)

@@ -126,6 +126,17 @@ class Model(Component):
     def connect(self) -> None:
         """Called after all parts exist, so that parts can get information from one another."""
 
+    def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
+                        current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
+        """Returns the weights that ``load_model`` names, changed to fit this model; unchanged by default.
+
+        Args:
+          weights: the other model's weights by name.
+          assets: paths of the files in its checkpoint, by name.
+          current: this model's variables by name.
+        """
+        return weights
+
     @property
     def components(self) -> tuple[str, ...]:
         """Names of this model's parts except the data layer, in order of construction."""
@@ -300,6 +311,13 @@ def _optimization_params() -> dict[str, Any]:
                                                 "contain a match do not decay."),
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
                            "inference use; for example 0.999.", above=0.0, below=1.0),
+        "average_from": Param(_STEPS, None, "Averaged SGD: evaluation and inference use the arithmetic mean of the "
+                              "weights over all updates after this one; before it, the current weights.", "updates",
+                              minimum=0),
+        "lr_factors": Param(dict, {}, "Factors of the learning rate by regular expression: the first one that matches "
+                            "the beginning of a variable's name counts. For example {'encoder': 0.1}."),
+        "unfreeze_at": Param(dict, {}, "Gradual unfreezing: by regular expression, as in lr_factors, the number of the "
+                             "update at which a variable begins to change. For example {'encoder': 500}."),
         "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
                              "variable; None disables it."),
         "loss_scaling": Param((float, str, type, type(None)), None, "Loss scaling in half precision: a number, "

@@ -99,7 +99,7 @@ def _bytes_by_use(model: Model, shapes: Shapes) -> dict[str, int]:
     if params["optimizer"] is not None:
         optimizer = optimizers.make_optimizer(params["optimizer"], dict(params["optimizer_params"]))
         slots = sum(map(optimizer.num_state_values, shapes.values()))
-    average = weights if params["ema_decay"] is not None else 0
+    average = weights if optimizers.averages_weights(params) else 0
     return {"weights": copies * weights, "gradients": copies * weights, "optimizer": copies * slots,
             "moving average": copies * average}
 

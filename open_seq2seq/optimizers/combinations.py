@@ -7,7 +7,8 @@ from typing import Any
 
 from open_seq2seq.config.params import coerce
 from open_seq2seq.optimizers.larc import Larc
-from open_seq2seq.optimizers.weight_average import WeightAverage
+from open_seq2seq.optimizers.layer_rates import LayerRates
+from open_seq2seq.optimizers.weight_average import WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
 # Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it).
@@ -19,14 +20,24 @@ ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 }
 
 
+def averages_weights(params: Mapping[str, Any]) -> bool:
+    """Returns whether evaluation and inference use an average of the weights: ``ema_decay`` or ``average_from``."""
+    return params.get("ema_decay") is not None or params.get("average_from") is not None
+
+
 def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
     """Creates the ``ADDITIONS`` from a model's parameters; disabled ones are None.
 
     Raises:
       ConfigError: the arguments of an addition are invalid.
     """
-    return {name: None if params.get(parameter) is None else make(params)
-            for name, (parameter, make) in ADDITIONS.items()}
+    found = {name: None if params.get(parameter) is None else make(params)
+             for name, (parameter, make) in ADDITIONS.items()}
+    if params.get("average_from") is not None:
+        found["average"] = WeightMean(params["average_from"])
+    if params.get("lr_factors") or params.get("unfreeze_at"):
+        found["layer_rates"] = LayerRates(params.get("lr_factors") or {}, params.get("unfreeze_at") or {})
+    return found
 
 
 def combination_problems(params: Mapping[str, Any]) -> list[str]:
@@ -35,8 +46,9 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
     if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
         problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "
                         "update regardless of the global gradient norm. Leave one out.")
-    if params.get("ema_decay") is not None and params.get("average_checkpoints"):
-        problems.append("'ema_decay' and 'average_checkpoints' exclude each other: both determine the weights that are "
+    averages = [name for name in ("ema_decay", "average_from", "average_checkpoints") if params.get(name) is not None]
+    if len(averages) > 1:
+        problems.append(f"'{averages[0]}' and '{averages[1]}' exclude each other: both determine the weights that are "
                         "evaluated and exported. Leave one out.")
     if params.get("decoupled_weight_decay") is not None:
         problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."

@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.clipping import Gradients, clip_factor, global_norm, map_values, max_abs
 from open_seq2seq.optimizers.combinations import combination_problems
+from open_seq2seq.optimizers.keras_optimizer import KerasOptimizer
 from open_seq2seq.optimizers.larc import Larc, LarcInfo
+from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.loss_scaling import LossScaler, StaticScaler
 from open_seq2seq.optimizers.lr_policies import Schedule
 from open_seq2seq.optimizers.optimizer import Optimizer, Variables
@@ -60,6 +62,7 @@ class MixedPrecisionOptimizer(Module):
       larc: rescales each variable's gradient; None disables LARC. Cannot be combined with ``max_grad_norm``.
       weight_decay: decoupled weight decay; None disables it.
       average: moving average of the weights; None disables it.
+      layer_rates: learning rates by group of variables; None for the same rate for all.
 
     Attributes:
       updates: int64 variable, number of updates made.
@@ -74,7 +77,7 @@ class MixedPrecisionOptimizer(Module):
     def __init__(self, optimizer: Optimizer, schedule: Schedule, loss_scaler: LossScaler | None = None,
                  max_grad_norm: float | None = None, skip_nonfinite: bool | None = None,
                  larc: Larc | None = None, weight_decay: WeightDecay | None = None,
-                 average: WeightAverage | None = None) -> None:
+                 average: WeightAverage | None = None, layer_rates: LayerRates | None = None) -> None:
         super().__init__()
         if max_grad_norm is not None and not max_grad_norm > 0.0:
             raise ConfigError([f"'max_grad_norm' must be positive, got {max_grad_norm!r}."])
@@ -84,7 +87,11 @@ class MixedPrecisionOptimizer(Module):
         self._schedule = schedule
         self._scaler = loss_scaler if loss_scaler is not None else StaticScaler(1.0)
         self._max_grad_norm = max_grad_norm
+        if layer_rates is not None and isinstance(optimizer, KerasOptimizer):
+            raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for Keras optimizers, which update "
+                               "all variables at once: choose one of the toolkit's optimizers."])
         self._larc, self._weight_decay, self._average = larc, weight_decay, average
+        self._layer_rates = layer_rates
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
         self.updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -94,6 +101,8 @@ class MixedPrecisionOptimizer(Module):
     def build(self, variables: Variables) -> None:
         """Creates the optimizer's slots and the weight average for these variables; must be called exactly once."""
         self._optimizer.build(variables)
+        if self._layer_rates is not None:
+            self._layer_rates.build(variables)
         if self._weight_decay is not None:
             self._weight_decay.build(variables)
         if self._average is not None:
@@ -234,9 +243,12 @@ class MixedPrecisionOptimizer(Module):
                finite: tf.Tensor | None) -> tf.Tensor:
         def apply() -> tf.Tensor:
             index = self.updates.read_value()
-            if self._weight_decay is not None:
-                self._weight_decay.apply(gradients, variables, rate)
-            self._optimizer.apply(gradients, variables, rate, index)
+            groups = [(gradients, rate)] if self._layer_rates is None else self._layer_rates.split(
+                gradients, rate, index)
+            for some, own_rate in groups:
+                if self._weight_decay is not None:
+                    self._weight_decay.apply(some, variables, own_rate)
+                self._optimizer.apply(some, variables, own_rate, index)
             if self._average is not None:
                 self._average.update(variables, index)
             self.updates.assign_add(1)

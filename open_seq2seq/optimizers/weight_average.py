@@ -45,11 +45,32 @@ class WeightAverage:
           variables: the variables by name, already updated.
           update_index: int64 scalar, number of updates made before this one.
         """
-        count = tf.cast(update_index, tf.float32)
-        share = tf.maximum(1.0 - self._decay, 9.0 / (10.0 + count))  # 1 - d, without the rounding error of d
+        share = self._share(update_index)
         for name, average in self.weights.items():
             # average -= share · (average - w), in place.
             tf.raw_ops.ResourceApplyGradientDescent(var=average.handle, alpha=share, delta=average - variables[name])
+
+    def _share(self, update_index: tf.Tensor) -> tf.Tensor:
+        """Returns the share 1 - d of the new weights in the average."""
+        count = tf.cast(update_index, tf.float32)
+        return tf.maximum(1.0 - self._decay, 9.0 / (10.0 + count))  # without the rounding error of d
+
+
+class WeightMean(WeightAverage):
+    """Arithmetic mean of the weights over the updates since a given one (averaged SGD, Polyak & Juditsky 1992).
+
+    Before that update, the mean is the current weights.
+
+    Args:
+      start: number of updates after which averaging begins.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self.weights = {}
+
+    def _share(self, update_index: tf.Tensor) -> tf.Tensor:
+        return 1.0 / tf.cast(tf.maximum(update_index - self._start, 0) + 1, tf.float32)
 
 
 @contextlib.contextmanager

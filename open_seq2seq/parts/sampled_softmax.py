@@ -37,8 +37,9 @@ def sampled_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor
                           num_sampled: int) -> tf.Tensor:
     """Returns the weighted sum of the rows' sampled cross-entropies, an FP32 scalar.
 
-    All rows share one sample, drawn with the next seed of ``randomness.random_scope``. Drawn ids that are a row's label
-    do not count for that row.
+    The sum of exp(logit) over all ids but the label is estimated, without bias, by that of exp(logit) / expected count
+    over the drawn ids, leaving out those that are the row's label. All rows share one sample, drawn with the next seed
+    of ``randomness.random_scope``.
 
     Args:
       hidden: ``[rows, hidden]`` in the compute dtype.
@@ -53,6 +54,5 @@ def sampled_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor
     sampled -= log_expected_counts(drawn, num_sampled, num_ids)
     sampled = tf.where(labels[:, tf.newaxis] == drawn, _NEVER, sampled)
     true = tf.reduce_sum(tf.cast(hidden, tf.float32) * tf.gather(table, labels), -1)
-    true -= log_expected_counts(labels, num_sampled, num_ids)
     logits = tf.concat([true[:, tf.newaxis], sampled], 1)
     return tf.reduce_sum((tf.reduce_logsumexp(logits, 1) - true) * weights)

@@ -50,7 +50,7 @@ def test_each_loads_into_each(workspace, trainers):
         for source, checkpoint in saved.items():
             for load in (lambda c=checkpoint, t=trainer: restore_run(t, c),
                          lambda c=checkpoint, t=trainer: restore_weights(t.model, c),
-                         lambda c=checkpoint, t=trainer: load_base_model(t.state, c.path)):
+                         lambda c=checkpoint, t=trainer: load_base_model(t.model, t.state, c.path)):
                 for variable in trainer.variables.values():
                     variable.assign(variable * 0.0 - 1.0)
                 load()

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from scripts.create_toy_text import main as create_toy_text
+from scripts.dynamic_evaluation import main as dynamic_evaluation
 from tests.integration.ranks import assert_identical, ran
 
 CONFIG = """
@@ -49,11 +50,17 @@ def val_loss(output: str) -> float:
     return float(re.findall(r"Validation loss: ([\d.]+)", output)[-1])
 
 
-def test_a_run_from_text_to_generated_text(workspace, command):
+def test_a_run_from_text_to_generated_text(workspace, command, capfd):
     output = ran(command, "--mode=train_eval")
     assert "per word" in output and "bits per byte" in output
     whole = ran(command, "--mode=eval", "--data_layer_params/bptt=1000")
     np.testing.assert_allclose(val_loss(output), val_loss(whole), atol=1e-4)
+
+    found = []
+    for rate in (0.0, 0.5):  # a rate of 0 is ordinary evaluation; the trained weights are not changed
+        dynamic_evaluation([f"--config_file={workspace}/config.py", f"--rate={rate}"])
+        found.append(float(re.findall(r"dynamic evaluation: ([\d.]+)", capfd.readouterr().out)[0]))
+    assert abs(np.log(found[0]) - val_loss(whole)) < 2e-3 and found[1] < found[0]
 
     ran(command, "--mode=infer", "--data_layer_params/seed_tokens=bade fifi", f"--infer_output_file={workspace}/out")
     lines = (workspace / "out").read_text().splitlines()

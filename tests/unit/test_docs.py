@@ -25,6 +25,15 @@ def test_the_parameter_page_is_current():
         "run python docs/make_reference.py and commit docs/parameters.md"
 
 
+def test_the_examples_in_the_pages_are_those_of_the_files():
+    reference = load(ROOT / "docs" / "make_reference.py")
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert "class " in pages["components.md"].split("own_parts.py -->")[1]
+    for name, text in pages.items():
+        assert "--8<--" not in text, name
+        assert reference.with_examples(text) == text, "run python docs/make_reference.py and commit " + name
+
+
 # Of mpiexec, horovodrun, scripts/install_horovod.sh, docker and sbatch.
 LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-interfaces|nccl|no-nccl|build-arg|rm"
                  r"|nodes|min-np|max-np|host-discovery-script|blacklist-cooldown-range|reset-limit|elastic-timeout)(?![\w-])")
@@ -32,11 +41,10 @@ LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-i
 
 def test_every_flag_in_the_pages_exists():
     from open_seq2seq.cli import make_parser
-    from open_seq2seq.models import Speech2Text, Text2Text
+    from open_seq2seq.models import LSTMLM, Speech2Text, Text2Text
 
     flags = {option for action in make_parser()._actions for option in action.option_strings}
-    params = {name for model in (Speech2Text, Text2Text)
-              for name in (*model.get_required_params(), *model.get_optional_params())}
+    params = {name for model in (LSTMLM, Speech2Text, Text2Text) for found in model.declared_params() for name in found}
     sections = {"eval_params", "train_params", "infer_params", "key"}  # and the placeholder of the usage line
     scripts = "".join(path.read_text() for folder in ("scripts", "benchmarks") for path in (ROOT / folder).glob("*.py"))
     for page in PAGES:

@@ -9,6 +9,7 @@ from typing import Any
 from open_seq2seq.config.files import ASSET
 from open_seq2seq.config.params import FREE, REFUSE, Param, check_params
 from open_seq2seq.data.lm.tokenizers import (
+    FittingTokenizer,
     LMTokenizer,
     PieceTokenizer,
     VocabularyTokenizer,
@@ -83,13 +84,15 @@ def vocabulary_path(params: Mapping[str, Any]) -> str | None:
 
 
 def make_tokenizer(params: Mapping[str, Any], path: str,
-                   build: Callable[[Callable[[str], Any]], LMVocabulary] | None = None) -> LMTokenizer:
+                   build: Callable[[Callable[[str], Any]], LMVocabulary] | None = None,
+                   fit: bool = False) -> LMTokenizer:
     """Returns the tokenizer that parameters describe.
 
     Args:
       params: parameters declared by ``tokenizer_params``.
       path: path of the parameters in the config, for messages.
       build: makes the vocabulary, with the function that splits a line, if there is no file yet; None to require one.
+      fit: whether words are raw text, which is split and looked up so that it fits the vocabulary.
 
     Raises:
       ConfigError: parameters are missing or invalid.
@@ -112,4 +115,6 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
     else:
         vocabulary = build(split)
         vocabulary.save(file)
+    if fit and kind == "words":
+        return FittingTokenizer(vocabulary, split, " ")
     return VocabularyTokenizer(vocabulary, split, "" if kind == "characters" else " ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -63,6 +64,15 @@ def split_characters(line: str) -> list[str]:
     return list(line.rstrip("\r"))
 
 
+_MARKUP = re.compile(r"<br\s*/?>")
+_PARTS = re.compile(r"\w+(?=n't)|n't|'(?:s|re|ve|ll|d|m)\b|\w+|[^\w\s]", re.IGNORECASE)
+
+
+def split_raw_words(line: str) -> list[str]:
+    """Returns the words and punctuation of raw text, with contractions split as in WikiText: ``do n't``, ``it 's``."""
+    return _PARTS.findall(_MARKUP.sub(" ", line))
+
+
 class VocabularyTokenizer:
     """Splits lines, and looks the parts up in a vocabulary.
 
@@ -74,7 +84,8 @@ class VocabularyTokenizer:
 
     def __init__(self, vocabulary: LMVocabulary, split: Split, separator: str) -> None:
         self.vocabulary, self._split, self._separator = vocabulary, split, separator
-        self.vocab_size, self.tokens = len(vocabulary), vocabulary.tokens
+        self.vocab_size = len(vocabulary)
+        self.tokens: Sequence[str] = vocabulary.tokens
         self.end_id, self.unknown_id = vocabulary.end_id, vocabulary.unknown_id
         self.fingerprint = hashlib.sha256(f"{split.__name__} {vocabulary.fingerprint}".encode()).hexdigest()
 
@@ -105,7 +116,8 @@ class PieceTokenizer:
 
     def __init__(self, path: str) -> None:
         self._pieces = SentencePieceTokenizer(path)
-        self.vocab_size, self.tokens = self._pieces.vocab_size, self._pieces.tokens
+        self.vocab_size = self._pieces.vocab_size
+        self.tokens: Sequence[str] = self._pieces.tokens
         self.fingerprint = hashlib.sha256(f"lines of {self._pieces.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -115,3 +127,33 @@ class PieceTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         flat = np.asarray(ids).reshape(-1)
         return "\n".join(self._pieces.decode(line) for line in np.split(flat, np.flatnonzero(flat == self.end_id) + 1))
+
+
+class FittingTokenizer(VocabularyTokenizer):
+    """Tokenizes other text with the vocabulary of a language model: unknown words are looked up in lower case, too."""
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        known = self.vocabulary.ids
+        return super().encode([self._separator.join(
+            word if word in known else word.lower() for word in split_raw_words(line)) for line in lines], threads)
+
+
+class WithoutEnds:
+    """The ids of another tokenizer without the end of each line, for texts to which the caller adds special ids.
+
+    Args:
+      tokenizer: the other tokenizer.
+    """
+
+    def __init__(self, tokenizer: LMTokenizer) -> None:
+        self.inner = tokenizer
+        self.vocab_size, self.fingerprint = tokenizer.vocab_size, tokenizer.fingerprint
+
+    def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the concatenated ids of all lines and the number of ids in each line."""
+        ids, counts = self.inner.encode(lines, threads)
+        return np.delete(ids, np.cumsum(counts) - 1), counts - 1
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids without line breaks."""
+        return self.inner.decode(ids).replace("\n", " ").strip()

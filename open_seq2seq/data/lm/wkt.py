@@ -94,7 +94,7 @@ class WKTDataLayer(DataLayer):
         }
 
     @property
-    def contiguous(self) -> bool:
+    def contiguous(self) -> bool:  # type: ignore[override]
         return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
 
     def _text_path(self, mode: str) -> str:
@@ -152,6 +152,11 @@ class WKTDataLayer(DataLayer):
     def vocab_size(self) -> int:
         """Number of ids."""
         return self.tokenizer.vocab_size
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in the order of their ids."""
+        return self.tokenizer.tokens
 
     @property
     def end_id(self) -> int:

@@ -15,7 +15,7 @@ from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
 from open_seq2seq.data.text2text.text2text import PATH, max_length_param, shared_params
-from open_seq2seq.data.text2text.tokenizers import make_tokenizer
+from open_seq2seq.data.text2text.tokenizers import Tokenizer, make_tokenizer
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean
 from open_seq2seq.utils.given_files import check_given, one_text
@@ -35,6 +35,7 @@ class LabelledTextDataLayer(DataLayer):
 
     Attributes:
       labels: names of the classes, in the order of their numbers.
+      needs_all_classes: whether training needs an example of each class.
 
     Raises:
       ConfigError: parameters are missing or contradict each other.
@@ -43,13 +44,14 @@ class LabelledTextDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    needs_all_classes = True
     reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         self.labels = self._checked_labels()
-        self._tokenizer = make_tokenizer(self.params, self.params_path)
+        self._tokenizer = self._make_tokenizer()
         self._corpus: TokenCorpus | None = None
         self._num_empty = 0
         if self.mode != "interactive_infer":
@@ -110,6 +112,14 @@ class LabelledTextDataLayer(DataLayer):
         return labels
 
     @property
+    def _source_name(self) -> str:
+        """The file or folder of the examples, for messages."""
+        return self.params["text_file"]
+
+    def _make_tokenizer(self) -> Tokenizer:
+        return make_tokenizer(self.params, self.params_path)
+
+    @property
     def _reads_labels(self) -> bool:
         return self.mode in ("train", "eval")
 
@@ -117,15 +127,19 @@ class LabelledTextDataLayer(DataLayer):
     def _max_tokens(self) -> int:
         return self.params["max_length"] - 1 - int(self.params["use_start_token"])
 
-    def _load(self) -> None:
-        params, _ = self.params, self.fingerprints  # taken before the file is read
+    def _read_rows(self) -> list[tuple[int, list[str]]]:
+        """Returns (number from 1, [text, label], or only [text] in inference) for each example."""
+        params = self.params
         if params["text_column"] is None:
-            rows = [(number, [line]) for number, line in enumerate(read_lines(params["text_file"], "The file"), 1)]
-        else:
-            columns = [params["text_column"], params["label_column"]][:2 if self._reads_labels else 1]
-            rows = list(Table(params["text_file"], columns, params["format"], params["has_header"]).rows())
+            return [(number, [line]) for number, line in enumerate(read_lines(params["text_file"], "The file"), 1)]
+        columns = [params["text_column"], params["label_column"]][:2 if self._reads_labels else 1]
+        return list(Table(params["text_file"], columns, params["format"], params["has_header"]).rows())
+
+    def _load(self) -> None:
+        _ = self.fingerprints  # taken before the file is read
+        rows = self._read_rows()
         if not rows:
-            raise DataError(f"The file {shown(params['text_file'])} has no examples.")
+            raise DataError(f"The file {shown(self._source_name)} has no examples.")
         numbers = [number for number, _ in rows]
         corpus = corpus_of_lines([" ".join(row[0].split("\n")) for _, row in rows], self._tokenizer)
         labels = self._numbered([(number, row[1]) for number, row in rows] if self._reads_labels else [])
@@ -133,7 +147,7 @@ class LabelledTextDataLayer(DataLayer):
 
     def _numbered(self, rows: list[tuple[int, str]]) -> np.ndarray:
         known = {label: number for number, label in enumerate(self.labels)}
-        file = shown(self.params["text_file"])
+        file = shown(self._source_name)
         for line, label in rows:
             if label.strip() not in known:
                 raise DataError(f"{file}:{line}: the label '{label.strip()[:60]}' is not one of the classes "
@@ -146,14 +160,14 @@ class LabelledTextDataLayer(DataLayer):
         counts = corpus.counts
         self._rows = np.arange(len(counts)) if self.mode != "train" else np.flatnonzero(counts)
         self._num_empty, self._num_cut = len(counts) - len(self._rows), int((counts > self._max_tokens).sum())
-        file = shown(self.params["text_file"])
+        file = shown(self._source_name)
         if not len(self._rows):
             raise DataError(f"All {len(counts)} texts of {file} are empty.")
         self._corpus, self._lines = corpus, lines[self._rows]
         if self._reads_labels:
             self._numbers = labels[self._rows]
             found = np.bincount(self._numbers, minlength=len(self.labels))
-            if self.mode == "train" and not found.all():
+            if self.mode == "train" and self.needs_all_classes and not found.all():
                 missing = self.labels[int(found.argmin())]
                 raise DataError(f"{file} has no example of the class '{missing}', which therefore cannot be learned: "
                                 f"add examples, or remove the class in '{self.params_path}'.")

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,18 @@ from open_seq2seq.utils.progress import Bar
 # Tokenising smaller files takes at most about a second, so an index is not worthwhile.
 INDEX_FROM_BYTES = 16 << 20
 _CHUNK_BYTES = 8 << 20
+
+
+class SpecialIds(NamedTuple):
+    """Ids that ``TokenCorpus.padded`` adds to sentences."""
+
+    padding: int
+    start: int
+    end: int
+
+
+SPECIAL_IDS = SpecialIds(int(SpecialTextTokens.PAD_ID), int(SpecialTextTokens.S_ID), int(SpecialTextTokens.EOS_ID))
+"""Those of the toolkit's own vocabularies."""
 
 
 class TokenCorpus:
@@ -103,7 +115,7 @@ class TokenCorpus:
             return file.read(end - begin)
 
     def padded(self, sentences: np.ndarray, max_tokens: int, start_token: bool = True, multiple: int = 1,
-               keep_end: bool = False) -> tuple[np.ndarray, np.ndarray]:
+               keep_end: bool = False, special: SpecialIds = SPECIAL_IDS) -> tuple[np.ndarray, np.ndarray]:
         """Gathers sentences, appends EOS to each, and pads them to a common length.
 
         Args:
@@ -112,6 +124,7 @@ class TokenCorpus:
           start_token: whether to put the start token before each sentence.
           multiple: the padded length is a multiple of this value.
           keep_end: whether the beginning of a longer sentence is cut off, instead of its end.
+          special: ids of padding, start and end.
 
         Returns:
           (ids ``[batch, time]``, lengths ``[batch]``), both int32; lengths include special tokens, but not padding.
@@ -123,14 +136,14 @@ class TokenCorpus:
         begin = end - counts if keep_end else begin
         lengths = (counts + lead + 1).astype(np.int32)
         width = rounded_up(int(lengths.max(initial=1)), multiple)
-        ids = np.full((len(sentences), width), SpecialTextTokens.PAD_ID, np.int32)
+        ids = np.full((len(sentences), width), special.padding, np.int32)
         columns = np.arange(counts.max(initial=0))
         filled = columns < counts[:, np.newaxis]
         places = (begin[:, np.newaxis] + columns)[filled]
         ids[:, lead:lead + len(columns)][filled] = self.tokens_at(places)
         if start_token:
-            ids[:, 0] = SpecialTextTokens.S_ID
-        ids[np.arange(len(sentences)), lengths - 1] = SpecialTextTokens.EOS_ID
+            ids[:, 0] = special.start
+        ids[np.arange(len(sentences)), lengths - 1] = special.end
         return ids, lengths
 
     def tokens_at(self, places: np.ndarray) -> np.ndarray:
@@ -153,10 +166,18 @@ class _Chunk:
     starts: np.ndarray
 
 
-def corpus_of_lines(lines: list[str], tokenizer: Tokenizer) -> TokenCorpus:
-    """Returns a corpus of lines in memory."""
+def corpus_of_lines(lines: list[str], tokenizer: Tokenizer, path: str = "") -> TokenCorpus:
+    """Returns a corpus of lines in memory.
+
+    Args:
+      lines: the lines, which must not contain line ends.
+      tokenizer: converts lines to ids.
+      path: the file that the lines are from, if any.
+    """
     tokens, counts = tokenizer.encode(lines)
-    return TokenCorpus("", IndexArrays(tokens, _offsets(counts), np.zeros(len(lines) + 1, np.int64)))
+    encoded = [line.encode("utf-8", "replace") for line in lines]
+    starts = _offsets(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    return TokenCorpus(path, IndexArrays(tokens, _offsets(counts), starts), b"".join(encoded))
 
 
 def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, threads: int = 1,

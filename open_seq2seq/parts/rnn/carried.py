@@ -44,19 +44,17 @@ class CarriedStack(Module):
         self.layers, self._rates, self._residual = list(layers), tuple(rates), residual
         self._dropout: Callable[[tf.Tensor, float, bool], tf.Tensor] = locked_dropout if locked else dropout
         self.states: list[list[CarriedState]] = [
-            [self.carried_state([layer.hidden_size]) for _ in range(layer.cell.num_states)] if carry else []
+            [self.carried_state([size]) for size in layer.state_sizes] if carry else []
             for layer in self.layers]
 
-    def __call__(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False,
-                 states: States | None = None) -> tuple[tf.Tensor, tf.Tensor, States]:
-        """Runs the layers over time.
+    def __call__(self, x: tf.Tensor, lengths: tf.Tensor,
+                 training: bool = False) -> tuple[tf.Tensor, tf.Tensor, States]:
+        """Runs the layers over time, from the states that the previous batch left, or from zeros.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
           lengths: ``[batch]`` int32, in steps; outputs after an example's end are arbitrary.
           training: whether to apply dropout.
-              states: initial states of each layer, which are then not carried over; by default those that the previous
-            batch left, or zeros.
 
         Returns:
           (outputs ``[time, batch, hidden]``, the same before the last dropout, final states ``[batch, hidden]`` FP32
@@ -65,16 +63,15 @@ class CarriedStack(Module):
         found: States = []
         raw = x
         for number, (layer, rates) in enumerate(zip(self.layers, self._rates, strict=True)):
-            first = self._first(number, tf.shape(x)[1]) if states is None else states[number]
+            first = self._first(number, tf.shape(x)[1])
             x = self._dropout(x, rates.before, training)
             histories = layer(x, lengths, first, training)
             found.append([last_values(history, state, lengths)
                           for history, state in zip(histories, first, strict=True)])
             raw = self._joined(x, histories[0])
             x = self._dropout(raw, rates.after, training)
-            if states is None and self.states[number]:
-                for state, value in zip(self.states[number], found[-1], strict=True):
-                    state.write(value)
+            for state, value in zip(self.states[number], found[-1], strict=False):
+                state.write(value)
         return x, raw, found
 
     def _first(self, number: int, batch: tf.Tensor) -> list[tf.Tensor]:
@@ -83,19 +80,24 @@ class CarriedStack(Module):
     def _joined(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         return x + y if self._residual and x.shape[-1] == y.shape[-1] else y
 
-    def step(self, x: tf.Tensor, states: States) -> tuple[tf.Tensor, States]:
+    def prepare(self, dtype: tf.DType) -> list[list[tf.Tensor]]:
+        """Returns the recurrent weights of each layer, cast once for all steps."""
+        return [layer.step_weights(dtype) for layer in self.layers]
+
+    def step(self, x: tf.Tensor, states: States, weights: Sequence[Sequence[tf.Tensor]]) -> tuple[tf.Tensor, States]:
         """Makes one step without dropout.
 
         Args:
           x: ``[batch, input]`` in the compute dtype.
           states: states of each layer, as returned by ``__call__``.
+          weights: the result of ``prepare``.
 
         Returns:
           (output ``[batch, hidden]``, the new states).
         """
         found: States = []
-        for layer, before in zip(self.layers, states, strict=True):
-            new, _ = layer.step_cell().step(layer.project(x), tuple(before), layer.step_weights(x.dtype))
+        for layer, before, used in zip(self.layers, states, weights, strict=True):
+            new, _ = layer.step_cell().step(layer.project(x), tuple(before), used)
             found.append(list(new))
             x = self._joined(x, tf.cast(new[0], x.dtype))
         return x, found

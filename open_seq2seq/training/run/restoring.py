@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.models.model import Model
+from open_seq2seq.optimizers.combinations import averages_weights
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED
@@ -29,16 +30,17 @@ def ranks(number: int) -> str:
 
 
 def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
-    """Assigns a checkpoint's weights, or their moving average if the config has ``ema_decay``, to a model.
+    """Assigns a checkpoint's weights to a model; their average, if the config has ``ema_decay`` or ``average_from``.
 
     Raises:
       CheckpointError: the variables or assets, such as vocabularies, differ from the checkpoint's.
     """
     averages = checkpoint.averaged_weights
-    used = averages if model.params["ema_decay"] is not None else {}
+    used = averages if averages_weights(model.params) else {}
     if used:
-        deco_print("Weights: the moving average (ema_decay)", offset=1)
-    elif model.params["ema_decay"] is not None:
+        kind = "moving average (ema_decay)" if model.params["ema_decay"] is not None else "mean (average_from)"
+        deco_print(f"Weights: the {kind}", offset=1)
+    elif averages_weights(model.params):
         deco_print("WARNING: this checkpoint has no moving average of the weights, because its run had no ema_decay: "
                    "using the weights as trained.", offset=1)
     else:
@@ -102,7 +104,7 @@ def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
         deco_print("The checkpoint has a moving average of the weights, which ends here: the config has no ema_decay.")
 
 
-def load_base_model(variables: RunVariables, path: Path) -> None:
+def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
     """Assigns another run's weights to the variables with the same name and shape; prints the mismatches.
 
     Raises:
@@ -114,7 +116,8 @@ def load_base_model(variables: RunVariables, path: Path) -> None:
     averages = checkpoint.averaged_weights
     if averages:
         deco_print("Using the moving average of its weights", offset=1)
-    report = assign_matching(variables.weights, {**checkpoint.weights, **averages})
+    weights = model.adapted_weights({**checkpoint.weights, **averages}, checkpoint.assets, variables.weights)
+    report = assign_matching(variables.weights, weights)
     variables.optimizer.restart_average(variables.trainable)
     for line in report.lines():
         deco_print(line, offset=1)

@@ -168,7 +168,7 @@ def start(trainer: Trainer, logdir: LogDir, checkpoint: Checkpoint | None, state
     elif state is not None:
         restore_position(trainer, state)
     elif logdir.base_checkpoint is not None:
-        load_base_model(trainer.state, logdir.base_checkpoint)
+        load_base_model(trainer.model, trainer.state, logdir.base_checkpoint)
         deco_print("Starting training from the base model")
     else:
         deco_print("Starting training from scratch")

@@ -69,6 +69,7 @@ def test_equals_numpy(tied):
 
 KINDS = [{}, {"core_cell": "GRUCell"}, {"core_cell": "WeightDropLayerNormBasicLSTMCell"},
          {"use_cudnn_rnn": True, "cudnn_rnn_type": "tf.contrib.cudnn_rnn.CudnnLSTM"},
+         {"core_cell_params": {"num_units": UNITS, "num_proj": 5, "zoneout_prob": 0.2}},
          {"encoder_use_skip_connections": True, "weight_tied": True, "core_cell_params": {"num_units": EMB}}]
 
 
@@ -148,6 +149,9 @@ BAD = {
     "cudnn": ({"use_cudnn_rnn": True}, "cudnn_rnn_type' must be CudnnLSTM or CudnnGRU"),
     "units": ({"core_cell_params": {}}, "num_units' is missing"),
     "gru": ({"core_cell": "GRUCell", "recurrent_keep_prob": 0.5}, "only LSTMs have weight drop"),
+    "projection": ({"core_cell_params": {"num_units": 6, "num_proj": 3}, "recurrent_keep_prob": 0.5},
+                   "not those with projections"),
+    "state": ({"core_cell": "GRUCell", "use_cell_state": True}, "only LSTMs have an inner state"),
     "keep": ({"encoder_emb_keep_prob": 0.0}, "encoder_emb_keep_prob"),
     "sampling": ({"sampling_top_k": 3}, "sampling is off"),
 }

@@ -10,7 +10,7 @@ from open_seq2seq.optimizers import (
     WeightAverage,
     make_optimizer,
 )
-from open_seq2seq.optimizers.weight_average import exchanged
+from open_seq2seq.optimizers.weight_average import WeightMean, exchanged
 from open_seq2seq.utils.errors import ConfigError
 
 STEPS = 50
@@ -92,3 +92,15 @@ def test_the_average_restarts_from_other_weights():
 def test_mistakes_are_explained(decay):
     with pytest.raises(ConfigError, match="'ema_decay'.*between 0 and 1"):
         WeightAverage(decay)
+
+
+def test_the_mean_covers_all_updates_after_its_start():
+    weights = {"w": tf.Variable([0.0, 1.0])}
+    mean, values = WeightMean(start=2), []
+    mean.build(weights)
+    for update in range(6):
+        weights["w"].assign(tf.constant([update * update, -update], tf.float32))
+        mean.update(weights, tf.constant(update, tf.int64))
+        values.append(weights["w"].numpy())
+        expected = values[-1] if update < 2 else np.mean(values[2:], axis=0)
+        np.testing.assert_allclose(mean.weights["w"], expected, rtol=1e-6)

@@ -1,0 +1,263 @@
+"""Data layers of text classification with the vocabulary of a language model: any table, SST, IMDB."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from open_seq2seq.config.files import DATA
+from open_seq2seq.config.params import FREE, Param
+from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.lm.params import (
+    PATH,
+    VOCABULARY,
+    make_tokenizer,
+    tokenizer_params,
+    vocabulary_path,
+    with_model_params,
+)
+from open_seq2seq.data.lm.tokenizers import WithoutEnds
+from open_seq2seq.data.tables import Table
+from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
+from open_seq2seq.data.text2text.corpus import SpecialIds, TokenCorpus
+from open_seq2seq.utils.data_files import read_data, read_lines, shown
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+_SENTIMENT = ["negative", "positive"]
+
+
+class TextClassificationDataLayer(LabelledTextDataLayer):
+    """Labelled texts from a TSV or CSV file, tokenised with the vocabulary of a language model.
+
+    A text becomes ``[<eos>] + tokens + [<eos>]``. Words are split from raw text; those that the vocabulary has only in
+    lower case are looked up in lower case.
+    """
+
+    _tokenizer: Any
+
+    def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
+                 mode: str | None = None) -> None:
+        super().__init__(with_model_params(params, model), model, name, mode)
+
+    @staticmethod
+    def get_required_params() -> dict[str, Any]:
+        return {"max_length": LabelledTextDataLayer.get_required_params()["max_length"]}
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        inherited = LabelledTextDataLayer.get_optional_params()
+        return {
+            **{name: spec for name, spec in inherited.items()
+               if name not in ("src_vocab_file", "special_tokens_already_in_vocab")},
+            **tokenizer_params(),
+            "text_file": Param(PATH, None, "TSV or CSV file with one text and its label per line.", file=DATA),
+            "use_start_token": Param(bool, True, "Whether to put <eos> before each text, as before the text of a "
+                                     "language model."),
+            "truncate": Param(["end", "start"], "start", "Which end of a text longer than max_length is cut off."),
+            **{name: Param(object, None, "Accepted for old configs; has no effect.", on_change=FREE)
+               for name in ("rand_start", "small", "get_stats", "num_classes")},
+        }
+
+    def _checked_labels(self) -> list[str]:
+        if not self.params["text_file"] and self._reads_files:
+            raise ConfigError([f"'{self.params_path}/text_file' is missing: name a TSV or CSV file with one text and "
+                               "its label per line."])
+        return super()._checked_labels()
+
+    @property
+    def _reads_files(self) -> bool:
+        return self.mode != "interactive_infer"
+
+    def _make_tokenizer(self) -> Any:
+        return WithoutEnds(make_tokenizer(self.params, self.params_path, fit=True))
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in the order of their ids."""
+        return self._tokenizer.inner.tokens
+
+    @property
+    def end_id(self) -> int:
+        """The id before and after each text."""
+        return self._tokenizer.inner.end_id
+
+    def _padded(self, corpus: TokenCorpus, rows: np.ndarray) -> list[np.ndarray]:
+        special = SpecialIds(self.end_id, self.end_id, self.end_id)
+        return list(corpus.padded(rows, self._max_tokens, self.params["use_start_token"],
+                                  keep_end=self.params["truncate"] == "start", special=special))
+
+    def assets(self) -> dict[str, str]:
+        """Returns the vocabulary file or the SentencePiece model, and the list of classes."""
+        others = DataLayer.assets(self)
+        file = vocabulary_path(self.params)
+        words = (self.params["tokenizer"] or {}).get("type") != "sentencepiece"
+        return {**others, VOCABULARY: file} if words and file else others
+
+    @classmethod
+    def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+        changed = super().params_with_assets(params, paths)
+        return {**changed, "lm_vocab_file": paths[VOCABULARY]} if VOCABULARY in paths else changed
+
+
+class _Corpus(TextClassificationDataLayer):
+    """Base of the layers that know the files of one corpus: inference reads texts of ``text_file``, if it is given."""
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **TextClassificationDataLayer.get_optional_params(),
+            "data_root": Param(PATH, None, "Folder of the corpus.", on_change=FREE),
+        }
+
+    def _checked_labels(self) -> list[str]:
+        if not self.params["data_root"] and not self.params["text_file"] and self._reads_files:
+            raise ConfigError([f"'{self.params_path}/data_root' is missing: name the folder of the corpus."])
+        if self.params["max_length"] < 3:
+            raise ConfigError([f"'{self.params_path}/max_length' is {self.params['max_length']}, but must be at least "
+                               "3, special tokens included."])
+        return self._labels_of_corpus()
+
+    @property
+    def _source_name(self) -> str:
+        return self.params["text_file"] or self.params["data_root"]
+
+    def _labels_of_corpus(self) -> list[str]:
+        return list(_SENTIMENT)
+
+    def _read_rows(self) -> list[tuple[int, list[str]]]:
+        if self.params["text_file"]:
+            return super()._read_rows()
+        return [(number, row) for number, row in enumerate(self._examples(), 1)]
+
+    def _examples(self) -> Iterator[list[str]]:
+        """Yields [text, label] for each example of this mode."""
+        raise NotImplementedError("A corpus must implement _examples().")
+
+    def describe_example(self, example: int) -> str:
+        if self.params["text_file"]:
+            return super().describe_example(example)
+        return f"Text {int(self._lines[example])} of {self.params['data_root']} ({self.mode})"
+
+
+class SSTDataLayer(_Corpus):
+    """Stanford Sentiment Treebank, two classes: CSV or TSV files of label and sentence, or trees.
+
+    ``data_root`` contains train, val (or valid, dev) and test, each as ``.csv`` or ``.tsv`` (columns ``label_column``
+    and ``text_column``; labels 0 and 1) or ``.txt`` (trees in parentheses, whose labels 0 to 4 become negative and
+    positive; neutral ones are left out).
+    """
+
+    _names = {"train": ("train",), "eval": ("val", "valid", "dev"), "infer": ("test", "val", "valid", "dev")}
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **_Corpus.get_optional_params(),
+            "binary": Param([True], True, "The corpus has two classes here."),
+            "phrases": Param(bool, False, "With trees: whether training also uses the labelled phrases of each "
+                             "sentence."),
+        }
+
+    def _examples(self) -> Iterator[list[str]]:
+        root = self.params["data_root"]
+        names = [os.path.join(root, name + ending) for name in self._names[self.mode]
+                 for ending in (".csv", ".tsv", ".txt")]
+        path = next((name for name in names if os.path.exists(name)), None)
+        if path is None:
+            raise DataError(f"{shown(root)} has none of the files {', '.join(map(os.path.basename, names))}: correct "
+                            f"'{self.params_path}/data_root'.")
+        if path.endswith(".txt"):
+            yield from _of_trees(path, self.params["phrases"] and self.mode == "train")
+            return
+        columns = [self.params["text_column"], self.params["label_column"]]
+        for number, (text, label) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
+            if label.strip() not in ("0", "1", *_SENTIMENT):
+                raise DataError(f"{shown(path)}:{number}: the label '{label.strip()[:60]}' must be 0 or 1: correct "
+                                "the line, label_column or has_header.")
+            yield [text, _SENTIMENT[int(label)] if label.strip() in ("0", "1") else label.strip()]
+
+
+def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:
+    for number, line in enumerate(read_lines(path, "The file"), 1):
+        if not line.strip():
+            continue
+        stack: list[tuple[int, list[str]]] = []
+        found: list[tuple[int, list[str]]] = []
+        try:
+            for label, word, close in re.findall(r"\(([0-4])\s|([^\s()]+)|(\))", line):
+                if label:
+                    stack.append((int(label), []))
+                elif word:
+                    stack[-1][1].append(word)
+                elif close:
+                    found.append(stack.pop())
+                    if stack:
+                        stack[-1][1].extend(found[-1][1])
+        except IndexError:
+            found = []
+        if stack or not found:
+            raise DataError(f"{shown(path)}:{number}: the line is not a tree such as (3 (2 It) (4 works)).")
+        for label, words in found if phrases else found[-1:]:
+            if label != 2:
+                yield [" ".join(words), _SENTIMENT[label > 2]]
+
+
+class IMDBDataLayer(_Corpus):
+    """Movie reviews of the folder aclImdb: train/pos, train/neg, test/pos and test/neg with one file per review.
+
+    Evaluation uses 1,000 reviews of the training set, chosen by a fixed random seed, which training leaves out;
+    inference reads the test set.
+    """
+
+    needs_all_classes = False  # no review has a rating of 5 or 6
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **_Corpus.get_optional_params(),
+            "binary": Param(bool, True, "Whether there are two classes, negative and positive, instead of the ratings "
+                            "1 to 10."),
+            "num_validation": Param(int, 1000, "Number of reviews of the training set that are used for evaluation.",
+                                    "reviews", minimum=1),
+        }
+
+    def _labels_of_corpus(self) -> list[str]:
+        return list(_SENTIMENT) if self.params["binary"] else [str(rating) for rating in range(1, 11)]
+
+    def _examples(self) -> Iterator[list[str]]:
+        split = os.path.join(self.params["data_root"], "test" if self.mode == "infer" else "train")
+        files = [(path, label) for folder, label in (("neg", "negative"), ("pos", "positive"))
+                 for path in _reviews(os.path.join(split, folder))]
+        if self.mode != "infer":
+            count = self.params["num_validation"]
+            if count >= len(files):
+                raise DataError(f"{shown(split)} has {len(files)} reviews, of which {count} are for evaluation: lower "
+                                "num_validation.")
+            order = np.random.default_rng(1).permutation(len(files))
+            files = [files[i] for i in np.sort(order[:count] if self.mode == "eval" else order[count:])]
+        for path, label in files:
+            text = read_data(path, "The review", 1 << 24).decode("utf-8", errors="replace")
+            yield [text, label if self.params["binary"] else _rating(path)]
+
+
+def _reviews(folder: str) -> list[str]:
+    try:
+        found = sorted(name for name in os.listdir(folder) if name.endswith(".txt"))
+    except OSError as error:
+        raise DataError(f"The folder {shown(folder)} cannot be read ({error.strerror}): set data_root to the folder "
+                        "aclImdb.") from error
+    if not found:
+        raise DataError(f"The folder {shown(folder)} has no reviews (.txt): set data_root to the folder aclImdb.")
+    return [os.path.join(folder, name) for name in found]
+
+
+def _rating(path: str) -> str:
+    found = re.fullmatch(r"\d+_(\d+)\.txt", os.path.basename(path))
+    if found is None:
+        raise DataError(f"{shown(path)}: the name must be ID_RATING.txt, such as 12_7.txt, to classify ratings: rename "
+                        "the file, or set binary to True.")
+    return found[1]

@@ -1,0 +1,180 @@
+"""Language models: perplexity, generation of text, and scores of lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, SAY, Param, check_params
+from open_seq2seq.encoders.language_encoder import LanguageEncoder
+from open_seq2seq.losses.loss import LossTerm
+from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
+from open_seq2seq.metrics.perplexity import text_perplexity
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
+from open_seq2seq.models.lm.neural_cache import NeuralCache, cache_params
+from open_seq2seq.models.lm.penalties import activation_penalty, temporal_penalty
+from open_seq2seq.models.lm.scoring import surprises, token_surprises, total_surprise
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import LineWriter, ResultWriter
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError
+
+_PATH = (str, type(None))
+
+
+class LanguageModel(EncoderDecoderModel):
+    """Language model, whose encoder predicts each token from those before it.
+
+    Evaluation reports perplexity. Inference continues texts, or scores lines.
+    """
+
+    object_name = "tokens"
+    interactive_hint = "Type the beginning of a text"
+    encoder: LanguageEncoder
+    _evaluated: tuple[dict[str, Any], tf.Tensor] | None = None
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **EncoderDecoderModel.get_optional_params(),
+            "lm_vocab_file": Param(_PATH, None, "Default of the data layer's parameter of this name.", on_change=FREE),
+            "processed_data_folder": Param(_PATH, None, "Default of the data layer's parameter of this name.",
+                                           on_change=FREE),
+            "infer_task": Param(["generate", "score"], "generate", "What inference does with each line: generate "
+                                "(continue it), or score (write its log probability in nats, its number of tokens, and "
+                                "the line).", on_change=FREE),
+            "neural_cache": Param((dict, type(None)), None, "Settings of the neural cache, with which evaluation mixes "
+                                  "the model's probabilities with those of recent tokens: size (tokens), weight and "
+                                  "scale. None disables it. Needs carry_state.", on_change=FREE),
+            "activation_regularization": Param(float, 0.0, "Weight of the mean square of the encoder's outputs in the "
+                                               "training loss (AR).", minimum=0.0, on_change=SAY),
+            "temporal_activation_regularization": Param(float, 0.0, "Weight of the mean square of the differences "
+                                                        "between consecutive outputs in the training loss (TAR).",
+                                                        minimum=0.0, on_change=SAY),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer: Any = self.data_layer
+        # Perplexity leaves out the padding of the last chunk, even if training does not.
+        masked = {"do_mask": True} if self.mode == "eval" else {}
+        return {"vocab_size": layer.vocab_size, "tgt_vocab_size": layer.vocab_size, "end_token": layer.end_id,
+                "carry_state": layer.contiguous, "batch_size": self.params["batch_size_per_gpu"], **masked}
+
+    def connect(self) -> None:
+        problems = []
+        if not isinstance(self.encoder, LanguageEncoder):
+            problems.append(f"'encoder' is {type(self.encoder).__name__}, but {type(self).__name__} needs one that "
+                            "predicts the next token, such as LMEncoder.")
+        if getattr(getattr(self, "loss", None), "offsets_targets", False):
+            problems.append("'loss_params/offset_target_by_one' is True, but the targets of language models are "
+                            "already the next tokens: set it to False.")
+        self.neural_cache = None
+        if self.params["neural_cache"] is not None and self.mode == "eval":
+            settings, found = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")
+            problems += found
+            if not self.data_layer.contiguous:
+                problems.append("'neural_cache' needs a text whose chunks continue one another: set "
+                                "'data_layer_params/carry_state' to True.")
+        if problems:
+            raise ConfigError(problems)
+        if self.params["neural_cache"] is not None and self.mode == "eval":
+            self.neural_cache = NeuralCache(self.encoder.output_size, **settings)
+
+    def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
+        terms, decoded = super().loss_terms(batch, training)
+        lengths, params = batch["source_tensors"][1], self.params
+        if training and params["activation_regularization"]:
+            terms.append(activation_penalty(decoded["outputs_of_encoder"], lengths,
+                                            params["activation_regularization"]))
+        if training and params["temporal_activation_regularization"]:
+            terms.append(temporal_penalty(decoded["raw_outputs"], lengths,
+                                          params["temporal_activation_regularization"]))
+        # ``predict`` needs the same surprise when it evaluates this batch, and must not compute it again.
+        self._evaluated = (batch, self._surprise(batch, terms, decoded)) if self.mode == "eval" else None
+        return terms, decoded
+
+    def _surprise(self, batch: dict[str, Any], terms: list[LossTerm], decoded: dict[str, Any]) -> tf.Tensor:
+        """Returns minus the log likelihood of a batch's targets, an FP32 scalar."""
+        if self.neural_cache is not None:
+            ids, lengths = batch["target_tensors"]
+            by_token = self.neural_cache(decoded["outputs_of_encoder"], ids,
+                                         token_surprises(decoded["logits"], ids), lengths)
+            return tf.reduce_sum(tf.where(tf.sequence_mask(lengths, tf.shape(ids)[1]), by_token, 0.0))
+        if isinstance(self.loss, BasicSequenceLoss) and self.loss.is_exact:
+            return terms[0].sum
+        return total_surprise(decoded, batch["target_tensors"])
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns, in evaluation, the surprise and the number of tokens of the batch, ``[1]`` FP32 each.
+
+        In inference, the generated ids ``[batch, tokens]``, or log probabilities and numbers of tokens ``[batch]``.
+        """
+        if self.mode == "eval":
+            if self._evaluated is None or self._evaluated[0] is not batch:
+                self.loss_terms(batch, training=False)
+            (_, surprise), self._evaluated = self._evaluated, None  # type: ignore[misc]
+            tokens = tf.reduce_sum(batch["target_tensors"][1])
+            return [tf.reshape(surprise, [1]), tf.cast(tf.reshape(tokens, [1]), tf.float32)]
+        ids, lengths = batch["source_tensors"][:2]
+        if self.params["infer_task"] == "generate":
+            return [self.encoder.generate(ids, lengths, batch["ids"])]
+        end = tf.fill([tf.shape(ids)[0], 1], self.encoder.params["end_token"])
+        following = tf.concat([ids[:, 1:], end], 1)  # the ids after a line's end are end tokens, too
+        decoded = self.encoder.encode({"source_tensors": [ids, lengths]}, False)
+        return [-surprises(decoded, [following, lengths]), tf.cast(lengths, tf.float32)]
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts tokens without padding."""
+        return int(batch["source_tensors"][1].sum())
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        layer: Any = self.data_layer
+        length = int(batch["source_tensors"][1][0])
+        reporter.texts({"train_target": _one_line(layer.ids_to_text(batch["target_tensors"][0][0][:length])),
+                        "train_prediction": _one_line(layer.ids_to_text(outputs[0][0][:length]))})
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> tuple[float, float]:
+        """Returns the surprise of a batch in nats, and its number of tokens."""
+        return float(output_values[0][0]), float(output_values[1][0])
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        surprise, tokens = (sum(numbers) for numbers in zip(*results_per_batch, strict=True))
+        layer: Any = self.data_layer
+        words, size = layer.text_size() or (None, None)
+        found = text_perplexity(surprise, tokens, words, size)
+        deco_print(f"Perplexity: {found.per_token:.2f} per token ({int(tokens):,} tokens)", offset=1)
+        metrics = {"perplexity": found.per_token}
+        if found.per_word is not None and found.bits_per_byte is not None:
+            deco_print(f"Perplexity: {found.per_word:.2f} per word ({words:,} words and line ends), "
+                       f"{found.bits_per_byte:.3f} bits per byte", offset=1)
+            metrics |= {"word_perplexity": found.per_word, "bits_per_byte": found.bits_per_byte}
+        return metrics
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
+        """Returns (example, ids of prompt and continuation) or (example, (log probability, number of tokens))."""
+        examples = [int(example) for example in input_values["ids"]]
+        if self.params["infer_task"] == "score":
+            return [(example, (float(score), int(count)))
+                    for example, score, count in zip(examples, *output_values, strict=True)]
+        ids, lengths = input_values["source_tensors"]
+        return [(example, np.concatenate([prompt[1:length], new]))
+                for example, prompt, length, new in zip(examples, ids, lengths, output_values[0], strict=True)]
+
+    def answer(self, result: Any) -> str:
+        layer: Any = self.data_layer
+        return f"{result[0]:.4f}" if self.params["infer_task"] == "score" else layer.ids_to_text(result)
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        return LineWriter(output_file, self._line)
+
+    def _line(self, example: int, result: Any) -> str:
+        layer: Any = self.data_layer
+        if self.params["infer_task"] == "score":
+            return f"{result[0]:.4f}\t{result[1]}\t{layer.prompt_text(example)}\n"
+        return _one_line(layer.ids_to_text(result)) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return text.rstrip("\n").replace("\n", " <eos> ")

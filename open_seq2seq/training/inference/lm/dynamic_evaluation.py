@@ -1,0 +1,83 @@
+"""Dynamic evaluation: a language model learns from each chunk of a text after the chunk has been scored.
+
+See Krause et al. 2018, https://arxiv.org/abs/1709.07432; here with plain gradient descent and a decay towards the
+trained weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.data.contiguous import OnePass
+from open_seq2seq.models.lm.language_model import LanguageModel
+from open_seq2seq.models.model import Model
+from open_seq2seq.parts.component import named_variables
+from open_seq2seq.parts.precision import weight_cast_scope
+from open_seq2seq.training.loop.run_states import carrying_in_pass
+from open_seq2seq.utils.errors import ConfigError
+
+
+class DynamicSettings(NamedTuple):
+    """How the weights are adapted.
+
+    Attributes:
+      rate: learning rate of gradient descent; 0 is ordinary evaluation.
+      decay: fraction of the distance to the trained weights by which the weights return at each update.
+      max_grad_norm: largest global norm of the gradient.
+    """
+
+    rate: float
+    decay: float = 0.0
+    max_grad_norm: float = 0.25
+
+
+def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, int]:
+    """Evaluates a language model dynamically; its weights are restored at the end.
+
+    Args:
+      model: a model built for evaluation, with restored weights.
+      settings: how the weights are adapted.
+
+    Returns:
+      (Minus the log likelihood of the text in nats, number of tokens.)
+
+    Raises:
+      ConfigError: the model is not a language model whose chunks continue one another.
+    """
+    if not isinstance(model, LanguageModel) or not model.data_layer.contiguous:
+        raise ConfigError(["Dynamic evaluation needs a language model and a text whose chunks continue one another: "
+                           "set 'data_layer_params/carry_state' to True."])
+    weights = [variable for variable in named_variables(model).values() if variable.trainable]
+    trained = [tf.identity(variable) for variable in weights]
+    step = tf.function(_step_of(model, weights, trained, settings), autograph=False,
+                       input_signature=[model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
+    surprise, tokens = 0.0, 0
+    try:
+        with contextlib.closing(OnePass(model.data_layer)) as plan:
+            for (_, fresh, batch), in plan:
+                surprise += float(step(batch, fresh))
+                tokens += int(np.sum(batch["target_tensors"][1]))
+    finally:
+        for variable, before in zip(weights, trained, strict=True):
+            variable.assign(before)
+    return surprise, tokens
+
+
+def _step_of(model: Model, weights: list[tf.Variable], trained: list[tf.Tensor], settings: DynamicSettings) -> Any:
+    def step(batch: dict[str, Any], fresh: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape, weight_cast_scope(), carrying_in_pass(model, batch, fresh):
+            surprise, count = model.predict(batch)
+            mean = tf.reduce_sum(surprise) / tf.reduce_sum(count)
+        gradients = [tf.convert_to_tensor(gradient) if gradient is not None else None
+                     for gradient in tape.gradient(mean, weights)]
+        clipped, _ = tf.clip_by_global_norm(gradients, settings.max_grad_norm)
+        for variable, gradient, before in zip(weights, clipped, trained, strict=True):
+            if gradient is not None:
+                variable.assign_sub(settings.rate * gradient + settings.decay * (variable - before))
+        return tf.reduce_sum(surprise)
+
+    return step

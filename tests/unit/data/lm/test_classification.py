@@ -1,0 +1,128 @@
+"""Texts with classes, tokenised with the vocabulary of a language model: tables, SST and IMDB."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from open_seq2seq.data import IMDBDataLayer, SSTDataLayer, TextClassificationDataLayer
+from open_seq2seq.data.lm.tokenizers import split_raw_words
+from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def root(tmp_path):
+    words = "the film is n't bad good very Paris , . it 's".split()
+    LMVocabulary.of_counts(count_tokens([words])).save(str(tmp_path / "lm/vocab.txt"))
+    return tmp_path
+
+
+def write(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def make(kind, root, mode="train", **params):
+    return kind({"processed_data_folder": str(root / "lm"), "max_length": 8, **params}, mode=mode)
+
+
+def texts(layer):
+    batch = layer.make_batch(np.arange(layer.num_examples))
+    words = [[layer.tokens[i] for i in row[:n]] for row, n in zip(*batch["source_tensors"], strict=True)]
+    labels = [layer.labels[i] for i in batch["target_tensors"][0]] if "target_tensors" in batch else None
+    return [" ".join(row) for row in words], labels
+
+
+def test_raw_text_is_split_as_in_wikitext():
+    assert split_raw_words("It's<br />GREAT: I didn't (really) like 12 films!") == [
+        "It", "'s", "GREAT", ":", "I", "did", "n't", "(", "really", ")", "like", "12", "films", "!"]
+
+
+def test_a_table(root):
+    write(root / "t.tsv", "a\tThe film isn't bad .", "b\tIt's very very very very good in Paris.", "a\tzzz")
+    layer = make(TextClassificationDataLayer, root, text_file=str(root / "t.tsv"), labels=["a", "b"])
+    found, labels = texts(layer)
+    assert found == ["<eos> the film is n't bad . <eos>", "<eos> very very good <unk> Paris . <eos>",
+                     "<eos> <unk> <eos>"]
+    assert labels == ["a", "b", "a"] and layer.lengths.tolist() == [8, 8, 3]
+    assert layer.assets() == {"vocab.txt": str(root / "lm/vocab.txt")}
+    assert make(TextClassificationDataLayer, root, "eval", text_file=str(root / "t.tsv"), labels=["a", "b"],
+                truncate="end").num_examples == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_sst_tables(root, ending):
+    mark = "," if ending == "csv" else "\t"
+    write(root / f"sst/train.{ending}", f"1{mark}good film", f"0{mark}bad film")
+    write(root / f"sst/dev.{ending}", f"1{mark}very good")
+    layer = make(SSTDataLayer, root, data_root=str(root / "sst"))
+    assert texts(layer) == (["<eos> good film <eos>", "<eos> bad film <eos>"], ["positive", "negative"])
+    assert texts(make(SSTDataLayer, root, "eval", data_root=str(root / "sst")))[1] == ["positive"]
+
+
+TREES = ("(4 (2 It) (4 (2 's) (3 (3 good) (2 .))))", "(2 (2 the) (2 film))", "(0 (1 bad) (2 film))")
+
+
+def test_sst_trees_with_and_without_phrases(root):
+    write(root / "sst/train.txt", *TREES)
+    whole = texts(make(SSTDataLayer, root, data_root=str(root / "sst")))
+    assert whole == (["<eos> it 's good . <eos>", "<eos> bad film <eos>"], ["positive", "negative"])
+    found, labels = texts(make(SSTDataLayer, root, data_root=str(root / "sst"), phrases=True))
+    assert sorted(zip(found, labels, strict=True)) == sorted([
+        ("<eos> good <eos>", "positive"), ("<eos> good . <eos>", "positive"), ("<eos> 's good . <eos>", "positive"),
+        ("<eos> it 's good . <eos>", "positive"), ("<eos> bad <eos>", "negative"),
+        ("<eos> bad film <eos>", "negative")])
+
+
+def reviews(root):
+    for split in ("train", "test"):
+        for folder, ratings in (("neg", (1, 2, 3, 4)), ("pos", (7, 8, 9, 10))):
+            for number, rating in enumerate(ratings):
+                write(root / f"aclImdb/{split}/{folder}/{number}_{rating}.txt", f"{folder} {number} film")
+    return str(root / "aclImdb")
+
+
+def test_imdb_keeps_reviews_for_validation(root):
+    folder = reviews(root)
+    layers = {mode: make(IMDBDataLayer, root, mode, data_root=folder, num_validation=3)
+              for mode in ("train", "eval", "infer")}
+    assert [layers[mode].num_examples for mode in ("train", "eval", "infer")] == [5, 3, 8]
+    ratings = make(IMDBDataLayer, root, data_root=folder, num_validation=3, binary=False)
+    assert ratings.num_classes == 10 and "target_tensors" not in layers["infer"].make_batch(np.arange(1))
+    rows = {mode: layers[mode]._read_rows() for mode in ("train", "eval")}
+    names = [row[0] for mode in rows for _, row in rows[mode]]
+    assert len(set(names)) == 8
+    assert all((label == "positive") == row.startswith("pos") for mode in rows for _, (row, label) in rows[mode])
+
+
+BAD = {
+    "no root": (SSTDataLayer, {}, ConfigError, "data_root' is missing"),
+    "no table": (TextClassificationDataLayer, {"labels": ["a", "b"]}, ConfigError, "text_file' is missing"),
+    "no vocabulary": (SSTDataLayer, {"data_root": "sst", "lm_vocab_file": "/nowhere"}, DataError, "train the language"),
+    "unnamed vocabulary": (SSTDataLayer, {"data_root": "sst", "processed_data_folder": None}, ConfigError,
+                           "lm_vocab_file' is missing"),
+    "no files": (SSTDataLayer, {"data_root": "empty"}, DataError, "has none of the files train.csv"),
+    "label": (SSTDataLayer, {"data_root": "label"}, DataError, "train.csv:1: the label '7'"),
+    "tree": (SSTDataLayer, {"data_root": "tree"}, DataError, "train.txt:2: the line is not a tree"),
+    "imdb": (IMDBDataLayer, {"data_root": "empty"}, DataError, "set data_root to the folder aclImdb"),
+    "all validation": (IMDBDataLayer, {"data_root": "aclImdb", "num_validation": 8}, DataError, "lower num_validation"),
+    "rating": (IMDBDataLayer, {"data_root": "names", "binary": False, "num_validation": 1}, DataError, "ID_RATING.txt"),
+    "length": (SSTDataLayer, {"data_root": "sst", "max_length": 2}, ConfigError, "at least 3"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named(root, name):
+    kind, params, error, expected = BAD[name]
+    reviews(root)
+    write(root / "sst/train.csv", "1,good", "0,bad")
+    write(root / "label/train.csv", "7,good")
+    write(root / "tree/train.txt", TREES[0], "(3 (2 It) works")
+    (root / "empty").mkdir()
+    for folder in ("pos", "neg"):
+        write(root / f"names/train/{folder}/a.txt", "good")
+    if "data_root" in params:
+        params = {**params, "data_root": str(root / params["data_root"])}
+    with pytest.raises(error, match=expected):
+        make(kind, root, **params)

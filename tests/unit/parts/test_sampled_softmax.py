@@ -1,0 +1,53 @@
+"""Sampled softmax: the distribution of the sample, and a gradient that approaches the exact one."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.losses import BasicSampledSequenceLoss, BasicSequenceLoss
+from open_seq2seq.parts.output_layer import OutputProjection
+from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.parts.sampled_softmax import log_expected_counts, log_uniform_ids, sampled_cross_entropy
+
+VOCAB = 30
+
+
+def test_ids_are_drawn_as_often_as_expected():
+    drawn = log_uniform_ids(200_000, VOCAB, tf.constant([1, 2], tf.int64)).numpy()
+    expected = np.exp(log_expected_counts(tf.range(VOCAB), 200_000, VOCAB))
+    np.testing.assert_allclose(expected.sum(), 200_000, rtol=1e-5)
+    np.testing.assert_allclose(np.bincount(drawn, minlength=VOCAB), expected, rtol=0.1)
+
+
+def test_a_large_sample_approaches_the_exact_loss_and_gradient():
+    rng = np.random.default_rng(0)
+    hidden, table = (tf.constant(rng.normal(size=shape), tf.float32) for shape in ((6, 4), (VOCAB, 4)))
+    labels, weights = tf.constant([0, 3, 29, 7, 7, 1]), tf.constant([1.0, 1.0, 1.0, 2.0, 0.0, 1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(table)
+        logits = tf.matmul(hidden, table, transpose_b=True)
+        exact = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits) * weights)
+    by_table = tape.gradient(exact, table)
+    with random_scope(1, tf.constant(0)), tf.GradientTape() as tape:
+        tape.watch(table)
+        sampled = sampled_cross_entropy(hidden, table, labels, weights, 100_000)
+    np.testing.assert_allclose(sampled, exact, rtol=0.02)
+    np.testing.assert_allclose(tf.convert_to_tensor(tape.gradient(sampled, table)), by_table, atol=0.03)
+
+
+def test_evaluation_is_exact():
+    rng = np.random.default_rng(0)
+    hidden, table = (tf.constant(rng.normal(size=shape), tf.float32) for shape in ((2, 3, 4), (VOCAB, 4)))
+    targets = [tf.constant([[1, 2, 3], [4, 5, 0]]), tf.constant([3, 2])]
+    params = {"tgt_vocab_size": VOCAB, "batch_size": 2, "offset_target_by_one": False}
+
+    def found(loss, training):
+        logits = tf.einsum("bth,vh->btv", hidden, table)
+        output = {"logits": logits, "projection": OutputProjection(hidden, table, training), "num_sampled": 5}
+        with random_scope(1, tf.constant(0)):
+            return loss(params).compute_loss({"decoder_output": output, "target_tensors": targets})[0].sum.numpy()
+
+    np.testing.assert_allclose(found(BasicSampledSequenceLoss, False), found(BasicSequenceLoss, False), rtol=1e-6)
+    np.testing.assert_allclose(found(BasicSequenceLoss, True), found(BasicSequenceLoss, False), rtol=1e-6)
+    assert abs(found(BasicSampledSequenceLoss, True) - found(BasicSequenceLoss, True)) > 1e-3
