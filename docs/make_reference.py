@@ -1,4 +1,4 @@
-"""Writes docs/parameters.md from the parameter declarations of every class that a config can name.
+"""Writes docs/parameters.md from the declarations of every class that a config can name, and examples into pages.
 
 Usage: python docs/make_reference.py [--check]
 """
@@ -6,8 +6,10 @@ Usage: python docs/make_reference.py [--check]
 from __future__ import annotations
 
 import argparse
+import glob
 import inspect
 import os
+import re
 import sys
 from typing import Any
 
@@ -88,16 +90,39 @@ def build_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def with_examples(page: str) -> str:
+    """Returns a page with the current code in each block that follows a comment such as docs/examples/own_parts.py."""
+    def filled(match: re.Match[str]) -> str:
+        with open(os.path.join(ROOT, match[1]), encoding="utf-8") as file:
+            return f"<!-- {match[1]} -->\n```python\n{file.read().rstrip()}\n```"
+
+    return re.sub(r"<!-- (docs/examples/\S+\.py) -->\n```python\n.*?```", filled, page, flags=re.DOTALL)
+
+
+def pages() -> dict[str, str]:
+    """Returns the generated pages by path: the reference, and the pages that contain examples."""
+    found = {PAGE: build_page()}
+    for path in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if "<!-- docs/examples/" in text:
+            found[path] = with_examples(text)
+    return found
+
+
 def main() -> int:
-    """Writes the page, or with --check says whether it is up to date."""
+    """Writes the pages, or with --check says whether they are up to date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--check", action="store_true", help="only compare; exit 1 when the page is out of date")
-    text = build_page()
-    if parser.parse_args().check:
-        with open(PAGE, encoding="utf-8") as page:
-            return 0 if page.read() == text else 1
-    with open(PAGE, "w", encoding="utf-8") as page:
-        page.write(text)
+    parser.add_argument("--check", action="store_true", help="only compare; exit 1 when a page is out of date")
+    check = parser.parse_args().check
+    for path, text in pages().items():
+        with open(path, encoding="utf-8") as page:
+            if page.read() == text:
+                continue
+        if check:
+            return 1
+        with open(path, "w", encoding="utf-8") as page:
+            page.write(text)
     return 0
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.decoders.beam_params import beam_params, beam_problems
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.recorded_steps import check_heads, with_coverage
 from open_seq2seq.decoding.beam_search import BeamResult, SearchSettings, StepFunction, beam_search
+from open_seq2seq.decoding.diverse_search import diverse_beam_search
+from open_seq2seq.decoding.hypothesis_scores import WU
+from open_seq2seq.decoding.prefix import Prefix, with_prefix
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
+from open_seq2seq.parts.attention_record import mean_attention, recording_attention
+from open_seq2seq.parts.keys import lengths_of
 from open_seq2seq.utils.errors import ConfigError
 
 
@@ -37,6 +44,7 @@ def search_params() -> dict[str, Any]:
         "alpha": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^alpha.", minimum=0.0),
         "n_best": Param(int, 1, "Number of hypotheses returned per example. A search returns at most beam_size; "
                         "sampling, any number.", minimum=1, maximum=10**4),
+        **beam_params(),
         **sampling_params(),
     })
 
@@ -56,6 +64,8 @@ class AutoregressiveDecoder(Decoder):
     are_log_probs: ClassVar[bool] = False
     beam_size_param: ClassVar[str] = "beam_size"
     alpha_param: ClassVar[str] = "alpha"
+    # Whether targets begin with the start id, so that position t predicts the target at t + 1.
+    _begin_with_start = False
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
@@ -77,9 +87,10 @@ class AutoregressiveDecoder(Decoder):
 
     def _search_problems(self) -> list[str]:
         params, path = self.params, self.params_path
+        problems = beam_problems(params, path, self.beam_size_param)
         if params["sampling_temperature"] is not None:
-            return []
-        problems = sampling_problems(params, path)
+            return problems
+        problems += sampling_problems(params, path)
         beam = params[self.beam_size_param]
         if params["n_best"] is not None and not 1 <= params["n_best"] <= beam:
             problems.append(f"'{path}/n_best' must be from 1 to {self.beam_size_param} ({beam}), got "
@@ -162,11 +173,12 @@ class AutoregressiveDecoder(Decoder):
           The result of ``_teacher_force`` or of ``search``.
         """
         if input_dict.get("target_tensors") is None:
-            return self.search(input_dict["encoder_output"], ids=input_dict.get("ids"))
+            return self.search(input_dict["encoder_output"], ids=input_dict.get("ids"),
+                               prefix=input_dict.get("prefix_tensors"))
         return self._teacher_force(input_dict["encoder_output"], *input_dict["target_tensors"][:2])
 
     def search(self, encoder_output: Mapping[str, Any], scorer: PrefixScorer | None = None, weight: float = 0.0,
-               ids: tf.Tensor | None = None) -> dict[str, Any]:
+               ids: tf.Tensor | None = None, prefix: Sequence[tf.Tensor] | None = None) -> dict[str, Any]:
         """Searches for the best hypotheses, or samples hypotheses.
 
         Args:
@@ -174,27 +186,90 @@ class AutoregressiveDecoder(Decoder):
           scorer: second scorer of the hypotheses, or None.
           weight: weight of the scorer's log probabilities, from 0 to 1; the decoder's have 1 - ``weight``.
           ids: numbers of the examples ``[batch]``, on which samples depend; by default the row numbers.
+          prefix: the ids ``[batch, time]`` with which hypotheses begin, and their numbers ``[batch]``; None for no
+            prefix.
 
         Returns:
           A dict with ``logits`` (None), ``outputs`` (the best hypotheses, see ``_outputs``), ``beam_ids``
           ``[batch, n_best, length]``, and ``beam_scores`` and ``beam_lengths`` ``[batch, n_best]``.
         """
         limits, prepared = self.limits(encoder_output), self.prepare(encoder_output)
-        sampling, settings = self._sampling(), self._settings(self.are_log_probs or scorer is not None)
+        sampling = self._sampling()
+        are_log_probs = self.are_log_probs or scorer is not None
+        settings = self._settings(are_log_probs or prefix is not None)
         hypotheses = settings.beam_size if sampling is None else settings.n_best
         cache = self.initial_cache(encoder_output, hypotheses)
         step_fn: StepFunction = functools.partial(self._step, prepared=prepared)
         if scorer is not None:
             step_fn = functools.partial(self._scored_step, prepared=prepared, scorer=scorer, weight=weight)
             cache = (cache, scorer.initial_state(hypotheses))
+        if prefix is not None:
+            step_fn = with_prefix(step_fn, Prefix(*prefix), are_log_probs)
         if sampling is not None:
             examples = tf.range(tf.shape(limits)[0]) if ids is None else ids
             result = sample(step_fn, cache, limits, settings, sampling, examples)
         else:
-            run = greedy_search if settings.beam_size == 1 else beam_search
-            result = run(step_fn, cache, limits, settings)
+            result = self._best(step_fn, cache, limits, settings, encoder_output)
         return {"logits": None, "outputs": self._outputs(result), "beam_ids": result.ids,
                 "beam_scores": result.scores, "beam_lengths": result.lengths}
+
+    def _best(self, step_fn: StepFunction, cache: Any, limits: tf.Tensor, settings: SearchSettings,
+              encoder_output: Mapping[str, Any]) -> BeamResult:
+        """Returns the result of the search that the settings select."""
+        if settings.beam_size == 1:
+            return greedy_search(step_fn, cache, limits, settings)
+        if settings.groups > 1:
+            return diverse_beam_search(step_fn, cache, limits, settings)
+        if not settings.coverage:
+            return beam_search(step_fn, cache, limits, settings)
+        step_fn, cache = with_coverage(step_fn, cache, lengths_of(encoder_output), settings.beam_size,
+                                       tf.shape(encoder_output["outputs"])[1])
+        return beam_search(step_fn, cache, limits, settings, coverage_of=lambda both: both[1])
+
+    def score_targets(self, encoder_output: Mapping[str, Any],
+                      targets: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Scores given targets.
+
+        Args:
+          encoder_output: see ``parts.keys.EncoderOutput``.
+          targets: ids ``[batch, time]`` and lengths ``[batch]``, from the data layer. A start id that the decoder does
+            not predict is not scored.
+
+        Returns:
+          (log probability of each target, ``[batch]`` FP32; number of ids that were scored, ``[batch]`` int32).
+        """
+        ids, lengths = targets[:2]
+        logits = self._teacher_force(encoder_output, ids, lengths)["logits"]
+        if self._begin_with_start:
+            logits, ids, lengths = logits[:, :-1], ids[:, 1:], lengths - 1
+        log_probs = tf.nn.log_softmax(tf.cast(logits[..., :self.vocabulary_size], tf.float32))
+        held = tf.sequence_mask(lengths, tf.shape(ids)[1])
+        return tf.reduce_sum(tf.where(held, tf.gather(log_probs, ids, batch_dims=2), 0.0), 1), lengths
+
+    def attention_of(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor,
+                     layer: int | None = None, heads: list[int] | None = None) -> tf.Tensor:
+        """Returns the attention to the source with which each id of given hypotheses is predicted.
+
+        Args:
+          encoder_output: see ``parts.keys.EncoderOutput``.
+          ids: hypotheses ``[batch, time]`` from ``search``.
+          lengths: their lengths ``[batch]``, including the end id.
+          layer: number of the layer; None for the mean of all layers.
+          heads: numbers of the heads; None for the mean of all heads.
+
+        Returns:
+          ``[batch, time, source]`` FP32; arbitrary beyond the lengths.
+
+        Raises:
+          ConfigError: there is no attention, or no such layer or head.
+        """
+        if self._begin_with_start:
+            ids, lengths = tf.pad(ids, [[0, 0], [1, 0]], constant_values=self.start_id), lengths + 1
+        with recording_attention() as record:
+            self._teacher_force(encoder_output, ids, lengths)
+        check_heads(record, layer, heads)
+        attention = mean_attention(record, layer, heads)
+        return attention[:, :-1] if self._begin_with_start else attention
 
     def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
         """Returns the best ids of each example ``[batch, length]``, and their number before the end id ``[batch]``."""
@@ -224,8 +299,10 @@ class AutoregressiveDecoder(Decoder):
     def _settings(self, are_log_probs: bool) -> SearchSettings:
         params = self.params
         beam = params[self.beam_size_param] if params["sampling_temperature"] is None else 1
-        return SearchSettings(self.vocabulary_size, self.start_id, self.end_id, params[self.alpha_param], beam,
-                              beam if params["n_best"] is None else params["n_best"], are_log_probs)
+        return SearchSettings(
+            self.vocabulary_size, self.start_id, self.end_id, params[self.alpha_param], beam,
+            beam if params["n_best"] is None else params["n_best"], are_log_probs, params.get("beam_rules", WU),
+            params.get("beam_groups", 1), params.get("diversity_penalty", 0.0), params.get("coverage_penalty", 0.0))
 
 
 def _follow(scorer: PrefixScorer, prefixes: Any, ids: tf.Tensor, step: tf.Tensor) -> Any:

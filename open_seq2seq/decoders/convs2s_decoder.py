@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.decoding.sampling_params import sampling_params
@@ -130,6 +131,9 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             "END_SYMBOL": Param((int, type(None)), None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
             "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
                             "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
+            **max_length_factor_param(),
+            **beam_params(),
+            **coverage_params(),
             **sampling_params(),
         }
 
@@ -235,7 +239,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
         # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
-        return lengths_of(encoder_output) + self.params["extra_decode_length"]
+        lengths = lengths_of(encoder_output)
+        return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the source, the normalised kernels and the output matrix."""

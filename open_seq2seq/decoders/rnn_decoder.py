@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.decoders.beam_params import beam_params, coverage_params, limits_by_factor
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.decoders.target_offset import check_loss, decoder_inputs, targets_begin_with_start
 from open_seq2seq.decoding.sampling_params import sampling_params
@@ -35,6 +36,8 @@ def _search_params() -> dict[str, Any]:
                         "samples.", minimum=1, maximum=10**4),
         "max_length_factor": Param(float, 2.0, "Longest translation, relative to the length of its source.",
                                    "tokens per token", above=0.0, maximum=1000.0),
+        **beam_params(),
+        **coverage_params(),
         **sampling_params(),
     })
 
@@ -242,8 +245,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
         # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
-        lengths = tf.cast(lengths_of(encoder_output), tf.float32)
-        return tf.cast(tf.math.ceil(lengths * self.params["max_length_factor"]), tf.int32)
+        return limits_by_factor(lengths_of(encoder_output), self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the memory of the source, the table of the embeddings, and cast weights."""

@@ -24,6 +24,23 @@ def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.
     return ids if begin_with_start else tf.pad(ids, [[0, 0], [1, 0]], constant_values=start_id)[:, :-1]
 
 
+def check_loss_of_same_positions(model: Any, decoder: str) -> None:
+    """Checks that a model's loss compares each position with its own target, whatever targets begin with.
+
+    Args:
+      model: the model, or None.
+      decoder: name of the decoder, for the message.
+
+    Raises:
+      ConfigError: the loss compares each position with the next target.
+    """
+    loss = getattr(model, "loss", None)
+    if getattr(loss, "offsets_targets", False):
+        raise ConfigError([f"{decoder} predicts each target at its own position, but {type(loss).__name__} compares it "
+                           "with the next one: set loss_params/offset_target_by_one and "
+                           "data_layer_params/use_start_token to False."])
+
+
 def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
     """Checks that a model's loss compares the decoder's logits with the targets that they predict.
 

@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.decoders.beam_params import beam_params, coverage_params, max_length_factor_param, shorter_limits
 from open_seq2seq.decoders.decoder import Decoder
+from open_seq2seq.decoders.target_offset import check_loss_of_same_positions
 from open_seq2seq.decoding.beam_search import BeamResult
 from open_seq2seq.decoding.sampling_params import sampling_params
 from open_seq2seq.parts.component import Module
@@ -158,6 +160,9 @@ class TransformerDecoder(AutoregressiveDecoder):
                                on_change=FREE),
             "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
                             "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
+            **max_length_factor_param(),
+            **beam_params(),
+            **coverage_params(),
             **sampling_params(),
         }
 
@@ -212,6 +217,7 @@ class TransformerDecoder(AutoregressiveDecoder):
         return embedding
 
     def _teacher_force(self, encoder_output: Mapping[str, Any], ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
+        check_loss_of_same_positions(self.model, type(self).__name__)
         embedding = self._embedding(encoder_output)
         length = tf.shape(ids)[1]
         mask = tf.sequence_mask(lengths, length)
@@ -240,7 +246,8 @@ class TransformerDecoder(AutoregressiveDecoder):
 
     def limits(self, encoder_output: Mapping[str, Any]) -> tf.Tensor:
         # Each sentence has its own limit, so that results do not depend on the longest sentence in the batch.
-        return lengths_of(encoder_output) + self.params["extra_decode_length"]
+        lengths = lengths_of(encoder_output)
+        return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the layers' keys and values of the source, the bias that masks its padding, and cast weights."""

@@ -1,4 +1,4 @@
-"""Batched beam search with length penalty, for every autoregressive decoder."""
+"""Batched beam search with length and coverage penalties, for every autoregressive decoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.decoding.hypothesis_scores import CTRANSLATE2, WU, coverage_penalty, length_divisor, length_penalty
 from open_seq2seq.decoding.top_k import top_k
+
+__all__ = ["NEGATIVE_INFINITY", "BeamResult", "SearchSettings", "StepFunction", "beam_search", "growing_shape",
+           "highest_probability", "length_penalty"]
 
 NEGATIVE_INFINITY = float("-inf")
 
@@ -27,6 +31,14 @@ class SearchSettings:
       beam_size: number of hypotheses that beam search keeps for each sentence.
       n_best: number of hypotheses returned for each sentence: at most ``beam_size`` in beam search, any number in
         sampling.
+      rules: how hypotheses are scored, and when the search stops. ``wu``: log probability divided by
+        ((5 + length) / 6)^alpha; the search stops when the result can no longer change. ``ctranslate2``: log
+        probability divided by length^alpha, where EOS does not count; a hypothesis finishes only if it is among the
+        ``beam_size`` best of its step, and the search stops when ``beam_size`` have finished, or without penalties when
+        ``n_best`` have finished, among them one that was the best of its step.
+      groups: number of groups of diverse beam search; must divide ``beam_size``. See ``decoding.diverse_search``.
+      diversity: with several groups, what a hypothesis loses for an id with which an earlier group continues.
+      coverage: weight of the coverage penalty; 0 disables it.
       are_log_probs: whether the step function returns log probabilities, or weighted sums of several models' log
         probabilities, all at most 0, which are used without normalisation; otherwise it returns logits.
     """
@@ -38,6 +50,10 @@ class SearchSettings:
     beam_size: int = 1
     n_best: int = 1
     are_log_probs: bool = False
+    rules: str = WU
+    groups: int = 1
+    diversity: float = 0.0
+    coverage: float = 0.0
 
 
 class BeamResult(NamedTuple):
@@ -45,8 +61,8 @@ class BeamResult(NamedTuple):
 
     Attributes:
       ids: ``[batch, n_best, length]`` int32, without the start id, with EOS, padded with 0.
-      scores: ``[batch, n_best]`` FP32: log probability / length penalty; -inf (with length 0)
-        where a sentence has fewer hypotheses.
+      scores: ``[batch, n_best]`` FP32: log probability / length penalty, plus the coverage penalty; -inf (with
+        length 0) where a sentence has fewer hypotheses.
       lengths: ``[batch, n_best]`` int32, including EOS.
     """
 
@@ -63,9 +79,12 @@ class _State(NamedTuple):
       last_ids: newest id of each hypothesis ``[batch, beam]``.
       alive_ids: ``[batch, beam, step]``.
       alive_log_probs: ``[batch, beam]``, best first.
+      alive_penalties: their coverage penalties ``[batch, beam]``.
       finished_ids: ``[batch, beam, step]``, 0 after EOS.
       finished_scores: ``[batch, beam]``, best first; -inf in unused entries.
       finished_lengths: ``[batch, beam]``.
+      num_finished: number of hypotheses that have finished, ``[batch]``.
+      top_finished: ``[batch]``: whether the best hypothesis of a step has finished.
       done: ``[batch]``: whether a sentence's result can no longer change.
       cache: the decoder's cache.
     """
@@ -74,10 +93,31 @@ class _State(NamedTuple):
     last_ids: tf.Tensor
     alive_ids: tf.Tensor
     alive_log_probs: tf.Tensor
+    alive_penalties: tf.Tensor
     finished_ids: tf.Tensor
     finished_scores: tf.Tensor
     finished_lengths: tf.Tensor
+    num_finished: tf.Tensor
+    top_finished: tf.Tensor
     done: tf.Tensor
+    cache: Any
+
+
+class Candidates(NamedTuple):
+    """The best continuations of a sentence's hypotheses, best first.
+
+    Attributes:
+      log_probs: ``[batch, candidates]``.
+      ranks: the numbers by which continuations are compared; ``log_probs`` except in diverse beam search.
+      parents: number of the hypothesis that is continued, ``[batch, candidates]``.
+      ids: the id that continues it, ``[batch, candidates]``.
+      cache: the new cache, not yet reordered.
+    """
+
+    log_probs: tf.Tensor
+    ranks: tf.Tensor
+    parents: tf.Tensor
+    ids: tf.Tensor
     cache: Any
 
 
@@ -87,15 +127,13 @@ class _Search(NamedTuple):
     step_fn: StepFunction
     max_lengths: tf.Tensor
     settings: SearchSettings
+    coverage_of: Callable[[Any], tf.Tensor] | None
+    candidates: Callable[[_Search, _State], Candidates]
 
 
-def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
-    """Returns ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14)."""
-    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
-
-
-def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
-                settings: SearchSettings) -> BeamResult:
+def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, settings: SearchSettings,
+                coverage_of: Callable[[Any], tf.Tensor] | None = None,
+                candidates: Callable[[Any, Any], Candidates] | None = None) -> BeamResult:
     """Searches for the sequences of highest log probability / length penalty.
 
     Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best
@@ -114,7 +152,10 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
         each step; the remaining dimensions may grow. Tensors that are the same for all
         hypotheses of a sentence belong in ``step_fn`` instead.
       max_lengths: ``[batch]`` int32, maximum length of a hypothesis in tokens, including EOS.
-      settings: sizes and ids.
+      settings: sizes, ids and rules.
+      coverage_of: with a coverage penalty, returns the sums of the attention from a cache, ``[batch, beam, source]``
+        FP32, 1 at padding.
+      candidates: how continuations are chosen; for ``decoding.diverse_search``.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.
@@ -123,7 +164,8 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
         raise ValueError(f"n_best ({settings.n_best}) must be between 1 and beam_size ({settings.beam_size}), and "
                          f"vocab_size ({settings.vocab_size}) at least 2.")
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)
-    search = _Search(step_fn, max_lengths, settings)
+    search = _Search(step_fn, max_lengths, settings, coverage_of if settings.coverage else None,
+                     candidates or _candidates)
     state = _initial_state(search, initial_cache)
     state = tf.while_loop(
         lambda *s: tf.logical_not(tf.reduce_all(_State(*s).done)), lambda *s: tuple(_advance(search, _State(*s))),
@@ -139,9 +181,11 @@ def _initial_state(search: _Search, cache: Any) -> _State:
     hypotheses = tf.stack([batch, beam])
     no_ids = tf.zeros(tf.stack([batch, beam, 0]), tf.int32)
     log_probs = tf.tile(first[tf.newaxis], tf.stack([batch, 1]))
+    unused = tf.fill(hypotheses, NEGATIVE_INFINITY)
     return _State(
-        tf.constant(0), tf.fill(hypotheses, settings.start_id), no_ids, log_probs,
-        no_ids, tf.fill(hypotheses, NEGATIVE_INFINITY), tf.zeros(hypotheses, tf.int32), search.max_lengths <= 0, cache)
+        tf.constant(0), tf.fill(hypotheses, settings.start_id), no_ids, log_probs, tf.zeros(hypotheses), no_ids, unused,
+        tf.zeros(hypotheses, tf.int32), tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool),
+        search.max_lengths <= 0, cache)
 
 
 def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
@@ -152,28 +196,64 @@ def growing_shape(tensor: tf.Tensor) -> tf.TensorShape:
 
 def _shape_invariants(state: _State) -> _State:
     shapes = _State(*(tf.nest.map_structure(growing_shape, part) for part in state))
-    return shapes._replace(done=tf.TensorShape([None]))
+    rows = tf.TensorShape([None])
+    return shapes._replace(num_finished=rows, top_finished=rows, done=rows)
 
 
 def _advance(search: _Search, state: _State) -> _State:
     """Extends every hypothesis by one id."""
-    log_probs, parents, ids, cache = _candidates(search, state)
-    is_eos = tf.equal(ids, search.settings.eos_id)
-    sequences = tf.concat([tf.gather(state.alive_ids, parents, batch_dims=1), ids[:, :, tf.newaxis]], 2)
+    found = search.candidates(search, state)
+    is_eos = tf.equal(found.ids, search.settings.eos_id)
+    sequences = tf.concat([tf.gather(state.alive_ids, found.parents, batch_dims=1), found.ids[:, :, tf.newaxis]], 2)
     length = state.step + 1
 
-    alive_log_probs, chosen = tf.math.top_k(tf.where(is_eos, NEGATIVE_INFINITY, log_probs), search.settings.beam_size)
+    _, chosen = tf.math.top_k(tf.where(is_eos, NEGATIVE_INFINITY, found.ranks), search.settings.beam_size)
+    alive_log_probs = tf.gather(tf.where(is_eos, NEGATIVE_INFINITY, found.log_probs), chosen, batch_dims=1)
     alive_ids = tf.gather(sequences, chosen, batch_dims=1)
-    alive_parents = tf.gather(parents, chosen, batch_dims=1)
-    finished = _merge_finished(search, state, sequences, tf.where(
-        is_eos, log_probs / length_penalty(length, search.settings.alpha), NEGATIVE_INFINITY), length)
-    done = state.done | (length >= search.max_lengths) | _cannot_improve(search, finished[1], alive_log_probs, length)
+    alive_parents = tf.gather(found.parents, chosen, batch_dims=1)
+    ends = _ends(search, found.log_probs, is_eos, length)
+    penalties = _penalties(search, found)
+    scores = found.log_probs / length_divisor(length, is_eos, search.settings.alpha, search.settings.rules) + penalties
+    finished = _merge_finished(search, state, sequences, tf.where(ends, scores, NEGATIVE_INFINITY), length)
+    num_finished = state.num_finished + tf.math.count_nonzero(ends, axis=1, dtype=tf.int32)
+    top_finished = state.top_finished | ends[:, 0]
+    done = state.done | (length >= search.max_lengths)
+    if search.settings.rules == CTRANSLATE2:
+        done |= _enough(search.settings, num_finished, top_finished)
+    else:
+        done |= _cannot_improve(search, finished[1], alive_log_probs, length)
     # The loop may continue for other sentences of the batch; results of done sentences do not change.
     alive_log_probs = tf.where(state.done[:, tf.newaxis], state.alive_log_probs, alive_log_probs)
+    alive_penalties = tf.where(state.done[:, tf.newaxis], state.alive_penalties,
+                               tf.gather(penalties, chosen, batch_dims=1))
     alive_ids = tf.where(state.done[:, tf.newaxis, tf.newaxis], _one_longer(state.alive_ids), alive_ids)
-    return _State(
-        length, tf.gather(ids, chosen, batch_dims=1), alive_ids, alive_log_probs, *finished, done,
-        tf.nest.map_structure(lambda tensor: _reorder(tensor, alive_parents), cache))
+    cache = tf.nest.map_structure(lambda tensor: _reorder(tensor, alive_parents), found.cache)
+    return _State(length, tf.gather(found.ids, chosen, batch_dims=1), alive_ids, alive_log_probs, alive_penalties,
+                  *finished, num_finished, top_finished, done, cache)
+
+
+def _ends(search: _Search, log_probs: tf.Tensor, is_eos: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """Returns which candidates ``[batch, candidates]`` are finished hypotheses."""
+    if search.settings.rules == WU:
+        return is_eos
+    among_best = tf.range(tf.shape(log_probs)[1]) < search.settings.beam_size
+    is_last = (length >= search.max_lengths)[:, tf.newaxis]
+    return (is_eos | is_last) & among_best & (log_probs > NEGATIVE_INFINITY)
+
+
+def _penalties(search: _Search, found: Candidates) -> tf.Tensor:
+    """Returns the coverage penalty of each candidate, ``[batch, candidates]``."""
+    if search.coverage_of is None:
+        return tf.zeros_like(found.log_probs)
+    penalties = coverage_penalty(search.coverage_of(found.cache), search.settings.coverage)
+    return tf.gather(penalties, found.parents, batch_dims=1)
+
+
+def _enough(settings: SearchSettings, num_finished: tf.Tensor, top_finished: tf.Tensor) -> tf.Tensor:
+    """Returns the sentences ``[batch]`` for which CTranslate2 would stop."""
+    if settings.alpha == 0.0 and settings.coverage == 0.0:
+        return top_finished & (num_finished >= settings.n_best)
+    return num_finished >= settings.beam_size
 
 
 def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
@@ -188,16 +268,21 @@ def _reorder(tensor: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.gather(flat, rows), tensor.shape)
 
 
-def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-    """Returns the log probabilities, parents and ids of the best continuations ``[batch, 2·beam]``, and the new cache.
+def candidates_wanted(beam_size: int) -> int:
+    """Returns the number of continuations that a step needs.
 
-    At most ``beam`` of these continuations end with EOS, so at least ``beam`` do not. A beam of 1 needs only the best
+    At most ``beam_size`` of them end with EOS, so at least ``beam_size`` do not. A beam of 1 needs only the best
     continuation.
     """
+    return 2 * beam_size if beam_size > 1 else 1
+
+
+def _candidates(search: _Search, state: _State) -> Candidates:
+    """Returns the continuations of highest log probability."""
     beam = search.settings.beam_size
     logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
     logits = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, search.settings.vocab_size])
-    width = 2 * beam if beam > 1 else 1
+    width = candidates_wanted(beam)
     per_beam = min(width, search.settings.vocab_size)
     values, ids = top_k(logits, per_beam)
     log_probs = values
@@ -206,7 +291,7 @@ def _candidates(search: _Search, state: _State) -> tuple[tf.Tensor, tf.Tensor, t
     log_probs += state.alive_log_probs[:, :, tf.newaxis]
     flat = tf.stack([tf.shape(logits)[0], beam * per_beam])
     best, index = tf.math.top_k(tf.reshape(log_probs, flat), width)
-    return best, index // per_beam, tf.gather(tf.reshape(ids, flat), index, batch_dims=1), cache
+    return Candidates(best, best, index // per_beam, tf.gather(tf.reshape(ids, flat), index, batch_dims=1), cache)
 
 
 def highest_probability(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -237,23 +322,31 @@ def _cannot_improve(search: _Search, finished_scores: tf.Tensor, alive_log_probs
                     length: tf.Tensor) -> tf.Tensor:
     """Returns whether no unfinished hypothesis can still enter the ``n_best`` results of a sentence, ``[batch]``.
 
-    Log probabilities only decrease, and the penalty is monotonic in the length, so the best score that an unfinished
-    hypothesis can reach is its log probability divided by the penalty of the next length or of the maximum length.
+    Log probabilities only decrease, the penalty of the length is monotonic, and that of the coverage is at most 0, so
+    the best score that an unfinished hypothesis can reach is its log probability divided by the penalty of the next
+    length or of the maximum length.
     """
-    best = alive_log_probs[:, 0]
+    best = tf.reduce_max(alive_log_probs, 1)
     bound = tf.maximum(best / length_penalty(length + 1, search.settings.alpha),
                        best / length_penalty(search.max_lengths, search.settings.alpha))
     return finished_scores[:, search.settings.n_best - 1] >= bound
 
 
 def _result(search: _Search, state: _State) -> BeamResult:
-    """Returns the finished hypotheses, followed by unfinished ones if there are fewer than ``n_best``."""
+    """Returns the finished hypotheses, followed by unfinished ones if there are fewer than ``n_best``.
+
+    By the rules of CTranslate2, hypotheses that reach the maximum length count as finished.
+    """
+    settings = search.settings
     found = state.finished_scores > NEGATIVE_INFINITY
     missing = tf.cumsum(tf.cast(~found, tf.int32), axis=1, exclusive=True)
     ids = tf.where(found[:, :, tf.newaxis], state.finished_ids, tf.gather(state.alive_ids, missing, batch_dims=1))
-    alive_scores = state.alive_log_probs / length_penalty(search.max_lengths, search.settings.alpha)[:, tf.newaxis]
+    alive_scores = state.alive_log_probs / length_divisor(
+        search.max_lengths, False, settings.alpha, settings.rules)[:, tf.newaxis] + state.alive_penalties
+    if settings.rules == CTRANSLATE2:
+        alive_scores = tf.fill(tf.shape(alive_scores), NEGATIVE_INFINITY)
     scores = tf.where(found, state.finished_scores, tf.gather(alive_scores, missing, batch_dims=1))
     exists = scores > NEGATIVE_INFINITY
     ids = tf.where(exists[:, :, tf.newaxis], ids, 0)
     lengths = tf.where(exists, tf.where(found, state.finished_lengths, search.max_lengths[:, tf.newaxis]), 0)
-    return BeamResult(*(part[:, :search.settings.n_best] for part in (ids, scores, lengths)))
+    return BeamResult(*(part[:, :settings.n_best] for part in (ids, scores, lengths)))

@@ -14,8 +14,8 @@ from open_seq2seq.decoding.beam_search import (
     StepFunction,
     growing_shape,
     highest_probability,
-    length_penalty,
 )
+from open_seq2seq.decoding.hypothesis_scores import length_divisor
 from open_seq2seq.decoding.top_k import top_k
 
 _ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -109,6 +109,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
     ``beam_search``.
     """
     max_lengths = tf.maximum(tf.cast(max_lengths, tf.int32), 0)[:, tf.newaxis]
+    rules = settings.alpha, settings.rules
 
     def advance(state: _State) -> _State:
         logits, cache = step_fn(state.last_ids, state.step, state.cache)
@@ -123,7 +124,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
         ends = tf.equal(ids, settings.eos_id) & ~state.done
         return _State(
             length, ids, tf.concat([state.ids, tf.where(state.done, 0, ids)[:, :, tf.newaxis]], 2), log_probs,
-            tf.where(ends, log_probs / length_penalty(length, settings.alpha), state.scores),
+            tf.where(ends, log_probs / length_divisor(length, True, *rules), state.scores),
             tf.where(ends, length, state.lengths), state.done | ends | (length >= max_lengths), cache)
 
     state = _initial_state(tf.stack([tf.shape(max_lengths)[0], hypotheses]), max_lengths, settings.start_id, cache)
@@ -132,7 +133,7 @@ def _one_by_one(step_fn: StepFunction, cache: Any, max_lengths: tf.Tensor, setti
                                   lambda *s: tuple(advance(_State(*s))), tuple(state),
                                   shape_invariants=tuple(invariants)))
     ended = state.scores > NEGATIVE_INFINITY
-    scores = tf.where(ended, state.scores, state.log_probs / length_penalty(max_lengths, settings.alpha))
+    scores = tf.where(ended, state.scores, state.log_probs / length_divisor(max_lengths, False, *rules))
     exists = scores > NEGATIVE_INFINITY
     return BeamResult(tf.where(exists[:, :, tf.newaxis], state.ids, 0), scores,
                       tf.where(exists, tf.where(ended, state.lengths, max_lengths), 0))

@@ -32,7 +32,7 @@ class EncoderDecoderModel(Model):
         }
 
     def loss_terms(self, batch: dict[str, Any], training: bool) -> tuple[list[LossTerm], dict[str, Any]]:
-        encoded = self.encoder.encode(_encoder_input(batch), training)
+        encoded = self.encoder.encode(encoder_input(batch), training)
         decoded = self.decoder.decode(
             {"encoder_output": encoded, "target_tensors": batch["target_tensors"]}, training)
         if self.params["loss"] is None:
@@ -42,7 +42,7 @@ class EncoderDecoderModel(Model):
         return terms, decoded
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        encoded = self.encoder.encode(_encoder_input(batch), False)
+        encoded = self.encoder.encode(encoder_input(batch), False)
         inputs = {"encoder_output": encoded, "ids": batch.get("ids")}
         return self.prediction_tensors(self.decoder.decode(inputs, False))
 
@@ -51,5 +51,6 @@ class EncoderDecoderModel(Model):
         return list(decoded["outputs"])
 
 
-def _encoder_input(batch: dict[str, Any]) -> dict[str, Any]:
+def encoder_input(batch: dict[str, Any]) -> dict[str, Any]:
+    """Returns the input of the encoder for a batch; see ``parts.keys.EncoderInput``."""
     return {"source_tensors": batch["source_tensors"], "ids": batch.get("ids")}

@@ -54,6 +54,7 @@ class MultiDecoderModel(Text2Text):
         if self.params["use_xla_jit"]:
             problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, in which the numbers of "
                             "rows per language vary: set it to False.")
+        problems += self.option_problems()
         problems += self._language_problems() if self.mode in ("infer", "interactive_infer") else []
         if problems:
             raise ConfigError(problems)
@@ -65,7 +66,8 @@ class MultiDecoderModel(Text2Text):
             return [f"'language' is missing: inference needs the target language, one of {known}, for example "
                     f"--language={languages[0]}."]
         if given is not None and given not in languages:
-            return [f"'language' is '{given}', but the model translates into {known}.{did_you_mean(given, languages)}"]
+            return [f"'language' is '{given}', but the languages of the data layer are {known}."
+                    f"{did_you_mean(given, languages)}"]
         return []
 
     @property
@@ -107,9 +109,9 @@ class MultiDecoderModel(Text2Text):
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Any]:
         """Returns (example, language, hypothesis, reference) for each sentence of the batch."""
         layer: Any = self.data_layer
-        rows = [(int(example), layer.language_of(int(example))) for example in input_values["ids"]]
-        return [(example, language, layer.ids_to_text(ids[0], language), layer.reference_text(example))
-                for (example, language), ids in zip(rows, output_values[0], strict=True)]
+        best = self._hypotheses(input_values, [values[:, :1] for values in output_values])
+        return [(example, layer.language_of(example), hypotheses[0].text, layer.reference_text(example))
+                for example, hypotheses in best]
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         rows = sorted(row for batch in results_per_batch for row in batch)
@@ -125,12 +127,9 @@ class MultiDecoderModel(Text2Text):
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}
         return {**means, **scores}
 
-    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray],
-              ) -> list[tuple[int, list[tuple[float, str]]]]:
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer
-        return [(int(example), [(float(s), layer.ids_to_text(h, self.language))
-                                for s, h in zip(scores, ids, strict=True)])
-                for example, ids, scores in zip(input_values["ids"], *output_values, strict=True)]
+        return layer.ids_to_text(ids, self.language if self.mode != "eval" else layer.language_of(example))
 
 
 def _added(terms: list[LossTerm]) -> list[LossTerm]:

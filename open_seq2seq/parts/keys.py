@@ -62,11 +62,14 @@ class DecoderInput(TypedDict, total=False):
     Attributes:
       encoder_output: an ``EncoderOutput``.
       target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None for search and sampling.
+      prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and their numbers
+        ``[batch]``; absent or None without a prefix.
       ids: for sampling, numbers of the examples ``[batch]`` int64, negative for empty rows.
     """
 
     encoder_output: EncoderOutput
     target_tensors: list[tf.Tensor] | None
+    prefix_tensors: list[tf.Tensor] | None
     ids: tf.Tensor
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,15 @@ def updated(params: dict[str, Any], groups: list[list[int]], towers: int = 1) ->
     return {name: variable.numpy() for name, variable in variables.items()}
 
 
+@pytest.fixture
+def eagerly() -> Iterator[None]:
+    """Runs functions without tracing them, which takes longer than a few updates of a small model."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_unequal_halves_are_one_batch(family: str, corpus: dict[str, Any]):  # noqa: F811
     params = without_dropout(params_of(*FAMILIES[family], corpus))
@@ -52,7 +62,7 @@ def test_two_unequal_halves_are_one_batch(family: str, corpus: dict[str, Any]): 
         np.testing.assert_allclose(halves[name], weight, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_replicas_are_two_micro_batches(family: str, corpus: dict[str, Any]):  # noqa: F811
     params = without_dropout(params_of(*FAMILIES[family], corpus))
@@ -61,7 +71,7 @@ def test_two_replicas_are_two_micro_batches(family: str, corpus: dict[str, Any])
         np.testing.assert_allclose(towers[name], weight, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_stopped_run_ends_in_the_bits_of_the_whole_one(family: str, tmp_path: Path,
                                                          corpus: dict[str, Any]):  # noqa: F811

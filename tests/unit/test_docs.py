@@ -25,6 +25,15 @@ def test_the_parameter_page_is_current():
         "run python docs/make_reference.py and commit docs/parameters.md"
 
 
+def test_the_examples_in_the_pages_are_those_of_the_files():
+    reference = load(ROOT / "docs" / "make_reference.py")
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert "class " in pages["components.md"].split("own_parts.py -->")[1]
+    for name, text in pages.items():
+        assert "--8<--" not in text, name
+        assert reference.with_examples(text) == text, "run python docs/make_reference.py and commit " + name
+
+
 # Of mpiexec, horovodrun, scripts/install_horovod.sh, docker and sbatch.
 LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-interfaces|nccl|no-nccl|build-arg|rm"
                  r"|nodes|min-np|max-np|host-discovery-script|blacklist-cooldown-range|reset-limit|elastic-timeout)(?![\w-])")
@@ -53,7 +62,7 @@ OTHERS = {
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
 }
 # Keys of the dicts that describe layers and searches, which are not declared one by one.
-KEYS_OF_DICTS = {"ctc_weight", "kernel_size", "num_channels", "residual_dense"}
+KEYS_OF_DICTS = {"ctc_weight", "kernel_size", "num_channels", "pool_size", "residual_dense", "use_bias"}
 WORD = r"[a-z]+(?:_[a-z0-9]+)+"
 
 

@@ -62,6 +62,7 @@ class MultiCorpusDataLayer(DataLayer):
     """
 
     length_limit = "max_length"
+    reads_lines = True
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
@@ -256,6 +257,19 @@ class MultiCorpusDataLayer(DataLayer):
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
         """Returns a batch of source sentences; see ``ParallelTextDataLayer``."""
         return next(iter(self._parts.values())).make_interactive_batch(inputs)
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        return next(iter(self._parts.values())).interactive_lengths(inputs)
+
+    @property
+    def num_special(self) -> int:
+        """Number of special tokens in each sentence."""
+        return next(iter(self._parts.values())).num_special
+
+    @property
+    def num_empty_sources(self) -> int:
+        """Number of source sentences without a token; see ``ParallelTextDataLayer``."""
+        return sum(part.num_empty_sources for part in self._parts.values())
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -15,6 +15,15 @@ from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
+from open_seq2seq.data.text2text.given_targets import (
+    ColumnTokenizer,
+    check_given_targets,
+    column_of,
+    given_target_params,
+    given_target_problems,
+    load_given_targets,
+    prefixes,
+)
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.disk import process_folder
@@ -53,6 +62,8 @@ class ParallelTextDataLayer(DataLayer):
         self._source_tokenizer, self._target_tokenizer = make_tokenizers(self.params, self.params_path)
         self._source: TokenCorpus | None = None
         self._target: TokenCorpus | None = None
+        self._prefix: TokenCorpus | None = None
+        self._newest_lines: list[str] = []
         self._num_empty_sources = 0
         if self.mode != "interactive_infer":
             self._load()
@@ -69,6 +80,7 @@ class ParallelTextDataLayer(DataLayer):
         return {
             **DataLayer.get_optional_params(),
             **shared_params(),
+            **given_target_params(),
             "use_targets": Param(bool, True, "Whether to read target_file; if False, the source sentences are also the "
                                  "targets."),
             "target_file": Param(PATH, None, "Text file with one target sentence per line; not read in inference.",
@@ -99,6 +111,7 @@ class ParallelTextDataLayer(DataLayer):
         if self._reads_targets and not params["target_file"]:
             problems.append(f"'{path}/target_file' is missing: name the text file with the target sentences, or set "
                             "use_targets to False.")
+        problems += given_target_problems(params, path)
         if problems:
             raise ConfigError(problems)
 
@@ -119,16 +132,26 @@ class ParallelTextDataLayer(DataLayer):
         params, _ = self.params, self.fingerprints  # taken before the files are read
         threads = max(1, min(params["map_parallel_calls"], os.cpu_count() or 1))
         how = params["index_dir"], threads, thorough
-        self._source = load_corpus(params["source_file"], self._source_tokenizer, *how)
-        if self._reads_targets:
+        self._source = load_corpus(params["source_file"], self._of_column(self._source_tokenizer, 0), *how)
+        if self.mode == "infer":
+            self._target, self._prefix = load_given_targets(
+                params, self._source, self._target_tokenizer, self._max_tokens, how)
+        elif self._reads_targets:
             self._target = load_corpus(params["target_file"], self._target_tokenizer, *how)
-        elif self.mode in ("train", "eval"):
+        else:
             self._target = self._source
         if self._target is not None and len(self._source) != len(self._target):
             raise DataError(f"{params['source_file']} has {len(self._source)} lines, but {params['target_file']} has "
                             f"{len(self._target)}: line n of one file must be the translation of line n of the other.")
-        sides = [self._source] if self._target is None else [self._source, self._target]
+        sides = [corpus for corpus in (self._source, self._target, self._prefix) if corpus is not None]
         self._select(np.stack([corpus.counts for corpus in sides], axis=1))
+
+    @property
+    def _has_prefix_column(self) -> bool:
+        return self.params["prefix_column"] and self.mode in ("infer", "interactive_infer")
+
+    def _of_column(self, tokenizer: Any, column: int) -> Any:
+        return ColumnTokenizer(tokenizer, column) if self._has_prefix_column else tokenizer
 
     def _select(self, counts: np.ndarray) -> None:
         """Drops lines that training cannot use.
@@ -179,6 +202,11 @@ class ParallelTextDataLayer(DataLayer):
         return self._lengths
 
     @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        """The tokenizers of source and target; the same object twice if they use the same file."""
+        return self._source_tokenizer, self._target_tokenizer
+
+    @property
     def source_vocab_size(self) -> int:
         """Size of the source vocabulary."""
         return self._source_tokenizer.vocab_size
@@ -195,6 +223,8 @@ class ParallelTextDataLayer(DataLayer):
                  "ids": np.asarray(examples, np.int64)}
         if self._target is not None:
             batch["target_tensors"] = self._side(self._target, lines)
+        if self._prefix is not None:
+            batch["prefix_tensors"] = prefixes(self._prefix, lines)
         return batch
 
     def _side(self, corpus: TokenCorpus, lines: np.ndarray) -> list[np.ndarray]:
@@ -203,13 +233,20 @@ class ParallelTextDataLayer(DataLayer):
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
         """Returns a batch of source sentences, truncated to ``max_length``.
 
+        With ``prefix_column``, the beginning of the translation may follow the sentence after a tab.
+
         Raises:
           DataError: there are no sentences, or one is not a string.
         """
         corpus = self._typed(inputs)
         self._num_empty_sources += int((corpus.counts == 0).sum())
         numbers = np.arange(len(corpus))
-        return {"source_tensors": self._side(corpus, numbers), "ids": numbers}
+        batch = {"source_tensors": self._side(corpus, numbers), "ids": numbers}
+        if self._has_prefix_column:
+            given = corpus_of_lines(self._newest_lines, self._of_column(self._target_tokenizer, 1))
+            check_given_targets(given, corpus, self._max_tokens, "prefix")
+            batch["prefix_tensors"] = prefixes(given, numbers)
+        return batch
 
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
         return np.minimum(self._typed(inputs).counts, self._max_tokens) + self.num_special
@@ -218,17 +255,26 @@ class ParallelTextDataLayer(DataLayer):
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         if not lines or not all(isinstance(line, str) for line in lines):
             raise DataError("The input of interactive inference must be a non-empty list of strings.")
-        return corpus_of_lines([" ".join(line.split("\n")) for line in lines], self._source_tokenizer)
+        self._newest_lines = [" ".join(line.split("\n")) for line in lines]
+        return corpus_of_lines(self._newest_lines, self._of_column(self._source_tokenizer, 0))
 
     @property
     def fields(self) -> dict[str, Any]:
         side = [Field(tf.int32, (None, None), time=1, lengths=1), Field(tf.int32, (None,))]
         fields: dict[str, Any] = {"source_tensors": side, "ids": Field(tf.int64, (None,))}
-        return {**fields, "target_tensors": side} if self.mode in ("train", "eval") else fields
+        if self._target is not None or self.mode in ("train", "eval"):
+            fields["target_tensors"] = side
+        if self._prefix is not None or (self._has_prefix_column and self.mode == "interactive_infer"):
+            fields["prefix_tensors"] = side
+        return fields
+
+    def _line(self, example: int) -> int:
+        """Returns the number of an example's sentences in the corpora, from 0."""
+        return int(example if self._lines is None else self._lines[example])
 
     def line_number(self, example: int) -> int:
         """Returns the line number of an example in its files, from 1."""
-        return int(example if self._lines is None else self._lines[example]) + 1
+        return self._line(example) + 1
 
     def describe_example(self, example: int) -> str:
         return f"{self.params['source_file']}:{self.line_number(example)}"
@@ -241,15 +287,36 @@ class ParallelTextDataLayer(DataLayer):
         """Returns the text of source ids ``[time]`` up to EOS, without special tokens."""
         return self._source_tokenizer.decode(ids)
 
+    def source_tokens(self, example: int, row: int) -> list[str]:
+        """Returns the tokens of a source sentence as they stand in its line, as many as ``max_length`` allows.
+
+        Tokens that the vocabulary does not contain are returned too.
+
+        Args:
+          example: number of the example.
+          row: for interactive inference, the row in the newest batch.
+        """
+        line = self._newest_lines[row] if self._source is None else self._source.line(self._line(example))
+        line = column_of(line, 0) if self._has_prefix_column else line
+        return self._source_tokenizer.split(line)[:self._max_tokens]
+
+    def target_tokens(self, ids: Any) -> list[str]:
+        """Returns the tokens of target ids ``[time]`` up to EOS, without special tokens."""
+        return self._target_tokenizer.tokens_of(ids)
+
+    def tokens_to_text(self, tokens: Sequence[str]) -> str:
+        """Returns the text that target tokens form, in the form of ``ids_to_text``."""
+        return self._target_tokenizer.join(tokens)
+
     def reference_text(self, example: int) -> str:
         """Returns an example's line of the target file, detokenised if ``detokenize`` is set.
 
         Raises:
-          DataError: the layer is used for inference, where the target file is not read.
+          DataError: the layer is used for inference, where target_file is not read.
         """
         if self._target is None:
-            raise DataError("Reference texts are not available in inference, because no target file is read.")
-        return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
+            raise DataError("Reference texts are not available in inference, because target_file is not read.")
+        return self._target_tokenizer.to_text(self._target.line(self._line(example)))
 
     def examine(self) -> list[str]:
         """Verifies the checksums of all indexes and compares the indexes with the texts; rebuilds those that differ."""

@@ -27,6 +27,7 @@ class Tokenizer(Protocol):
     Attributes:
       vocab_size: number of ids.
       fingerprint: digest of everything that the ids depend on.
+      tokens: the token of each id.
     """
 
     vocab_size: int
@@ -38,6 +39,18 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids up to EOS, without PAD and start tokens."""
+        ...
+
+    def split(self, line: str) -> list[str]:
+        """Returns the tokens of a line as text, including those that the vocabulary does not contain."""
+        ...
+
+    def tokens_of(self, ids: Iterable[int]) -> list[str]:
+        """Returns the tokens of ids up to EOS as text, without PAD and start tokens."""
+        ...
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Returns the text that tokens form; those that the vocabulary does not contain stay as they are."""
         ...
 
 
@@ -58,18 +71,27 @@ class DelimiterTokenizer:
             raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
         self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
         self.vocab_size = len(vocabulary)
+        self.tokens = list(vocabulary.tokens)
         self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        split = [[token for token in line.strip().split(self.delimiter) if token] for line in lines]
+        split = [self.split(line) for line in lines]
         counts = np.fromiter(map(len, split), np.int64, len(split))
         lookup = self.vocabulary.ids.get
         ids = map(lookup, itertools.chain.from_iterable(split), itertools.repeat(int(SpecialTextTokens.UNK_ID)))
         return np.fromiter(ids, np.int32, int(counts.sum())), counts
 
     def decode(self, ids: Iterable[int]) -> str:
+        return self.join(self.tokens_of(ids))
+
+    def split(self, line: str) -> list[str]:
+        return [token for token in line.strip().split(self.delimiter) if token]
+
+    def tokens_of(self, ids: Iterable[int]) -> list[str]:
         unknown = self.vocabulary.tokens[SpecialTextTokens.UNK_ID]
-        tokens = [self.vocabulary.tokens[i] if 0 <= i < self.vocab_size else unknown for i in visible_ids(ids)]
+        return [self.vocabulary.tokens[i] if 0 <= i < self.vocab_size else unknown for i in visible_ids(ids)]
+
+    def join(self, tokens: Sequence[str]) -> str:
         return self.to_text(self.delimiter.join(tokens))
 
     def to_text(self, tokenised: str) -> str:
@@ -102,6 +124,8 @@ class SentencePieceTokenizer:
         self._pieces = self._processor.get_piece_size()
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         self.fingerprint = hashlib.sha256(content).hexdigest()
+        self.tokens = [self._processor.id_to_piece(i) for i in range(self._pieces)]
+        self.tokens += [f"<${i}$>" for i in range(self.vocab_size - self._pieces)]
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -114,8 +138,19 @@ class SentencePieceTokenizer:
         return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(counts.sum())), counts
 
     def decode(self, ids: Iterable[int]) -> str:
-        known = [i if 0 <= i < self._pieces else int(SpecialTextTokens.UNK_ID) for i in visible_ids(ids)]
-        return self._processor.decode(known)
+        return self._processor.decode(self._known(ids))
+
+    def _known(self, ids: Iterable[int]) -> list[int]:
+        return [i if 0 <= i < self._pieces else int(SpecialTextTokens.UNK_ID) for i in visible_ids(ids)]
+
+    def split(self, line: str) -> list[str]:
+        return self._processor.encode(line, out_type=str)
+
+    def tokens_of(self, ids: Iterable[int]) -> list[str]:
+        return [self._processor.id_to_piece(i) for i in self._known(ids)]
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return self._processor.decode_pieces(list(tokens))
 
     def to_text(self, line: str) -> str:
         """Returns a line of a file in the form that ``decode`` returns, which is the unchanged line."""

@@ -10,6 +10,7 @@ from typing import Any
 from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.text2text.given_targets import given_target_params
 from open_seq2seq.data.text2text.text2text import PATH, ParallelTextDataLayer, max_length_param, shared_params
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -34,6 +35,7 @@ class TransformerDataLayer(ParallelTextDataLayer):
         return {
             **DataLayer.get_optional_params(),
             **shared_params(),
+            **given_target_params(),
             "repeat": Param((bool, int, type(None)), None, "Ignored; accepted so that old configs load. Training "
                             "always repeats the data, evaluation never does.", on_change=FREE),
             "data_dir": Param(PATH, None, "Folder of source_file and target_file.", on_change=FREE),

@@ -67,6 +67,7 @@ class SourceAttention(Module):
         known = kernels or {}
         scaling = tf.cast(self.scaling, x.dtype)
         query = (self.query(x, mask, training, known.get("query")) + embedded) * scaling
-        context = attend(query[:, tf.newaxis], memory.keys[:, tf.newaxis], memory.values[:, tf.newaxis], memory.bias)
+        context = attend(query[:, tf.newaxis], memory.keys[:, tf.newaxis], memory.values[:, tf.newaxis], memory.bias,
+                         to_source=True)
         context = context[:, 0] * memory.root
         return (self.output(context, mask, training, known.get("output")) + x) * scaling

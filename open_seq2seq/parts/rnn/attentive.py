@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dropout import dropout, keep_mask, keep_scale
 from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
@@ -91,6 +92,7 @@ class AttentiveStack(Module):
                 x = layer(x, lengths, training, states=own)
             contexts, weights = self.attention(tf.transpose(x, [1, 0, 2]), memory, training)
             contexts, weights = tf.transpose(contexts, [1, 0, 2]), tf.transpose(weights, [1, 0, 2])
+        record_attention(tf.transpose(weights, [1, 0, 2])[:, tf.newaxis])
         if not outer:
             return contexts, weights
         if self.delayed:
@@ -182,6 +184,7 @@ class AttentiveStack(Module):
             cells.append(after)
             if number == self.num_inner - 1:
                 context, weights = self.attention(x, memory, before=state.weights)
+                record_attention(weights[:, tf.newaxis])
         weights = weights if self.attention.is_monotonic else state.weights
         output = x if len(self.layers) > self.num_inner else context
         return output, AttentiveState(cells, tf.ensure_shape(context, state.context.shape),

@@ -44,7 +44,7 @@ class CarriedStack(Module):
         self.layers, self._rates, self._residual = list(layers), tuple(rates), residual
         self._dropout: Callable[[tf.Tensor, float, bool], tf.Tensor] = locked_dropout if locked else dropout
         self.states: list[list[CarriedState]] = [
-            [self.carried_state([columns]) for columns in layer.state_sizes] if carry else []
+            [self.carried_state([size]) for size in layer.state_sizes] if carry else []
             for layer in self.layers]
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor,

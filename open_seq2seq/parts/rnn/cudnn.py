@@ -7,7 +7,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.precision import cast_weight
 from open_seq2seq.parts.rnn.cells import Cell
 from open_seq2seq.parts.xla import is_for_xla
 
@@ -41,8 +40,8 @@ def packed_weights(direction: Any, dtype: tf.DType) -> tf.Tensor:
         parts = tf.split(tensor, direction.cell.gates, axis=-1)
         return [parts[gate] for gate in order]
 
-    matrices = [matrix for kernel in (direction.kernel, direction.recurrent_kernel)
-                for matrix in by_gate(cast_weight(kernel, dtype))]
+    matrices = [matrix for kernel in (direction.input_kernel(dtype), direction.step_weights(dtype)[0])
+                for matrix in by_gate(kernel)]
     biases = [tf.cast(bias, dtype) for bias in by_gate(tf.convert_to_tensor(direction.bias))]
     recurrent = [tf.zeros([hidden], dtype) for _ in order]
     if name == "gru":

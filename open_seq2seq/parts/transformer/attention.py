@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.parts.attention_record import record_attention
 from open_seq2seq.parts.component import Module
 from open_seq2seq.parts.dense import scaled_weight
 from open_seq2seq.parts.dropout import keep_mask, keep_scale, mask_out
@@ -13,7 +14,7 @@ from open_seq2seq.parts.observation import observe
 
 
 def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor | None, dropout_rate: float = 0.0,
-           training: bool = False) -> tf.Tensor:
+           training: bool = False, to_source: bool = False) -> tf.Tensor:
     """Averages values, weighted by the softmax of query-key products (Vaswani et al. 2017, §3.2.1).
 
     The caller must already have multiplied the query by ``depth^-0.5`` and the value by the scale of dropout.
@@ -25,6 +26,7 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
       bias: FP32 tensor that broadcasts to ``[batch, heads, query time, time]``, or None.
       dropout_rate: fraction of the attention weights to drop.
       training: whether to apply dropout.
+      to_source: whether the keys are a source, so that ``recording_attention`` records the weights.
 
     Returns:
       ``[batch, heads, query time, depth]``.
@@ -32,6 +34,8 @@ def attend(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, bias: tf.Tensor |
     scores = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
     observe(scores, "scores")
     weights = tf.nn.softmax(scores if bias is None else scores + bias)
+    if to_source:
+        record_attention(weights)
     weights = tf.cast(weights, value.dtype)
     if training and dropout_rate > 0.0:
         weights = mask_out(weights, keep_mask(tf.shape(weights), dropout_rate))
@@ -179,4 +183,5 @@ class CrossAttention(Attention):
         """
         (query,) = self._split(x, kernels[0])
         key, value = memory
-        return self._merge(attend(query, key, value, bias, self.dropout_rate, training), kernels[1])
+        context = attend(query, key, value, bias, self.dropout_rate, training, to_source=True)
+        return self._merge(context, kernels[1])

@@ -15,6 +15,7 @@ from open_seq2seq.models.results import open_results
 from open_seq2seq.runners.runner import Runner
 from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.given_files import arriving_lines
 
@@ -54,6 +55,14 @@ class InteractiveModel:
             return []
         with self._lock:
             return self._results(inputs, first)
+
+    def infer_file(self, path: str) -> list[Any]:
+        """Returns the model's result for each line of a UTF-8 text file, in order.
+
+        Raises:
+          DataError: the file is missing or not UTF-8, or a line cannot be used.
+        """
+        return self.infer(list(read_lines(path)))
 
     def _results(self, inputs: Sequence[Any], first: int) -> list[Any]:
         layer = self.model.data_layer

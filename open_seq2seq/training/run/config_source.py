@@ -179,7 +179,7 @@ def _with_files_of_checkpoint(file: ConfigFile, mode: str, overrides: list[Overr
 def _missing_files(file: ConfigFile, params: Mapping[str, Any]) -> set[tuple[str, ...]]:
     """Returns the parameters, by path in the config, that name files that do not exist."""
     return {named.path for named in model_files(file.base_model, params)
-            if named.value is not None and not os.path.isfile(os.path.expanduser(named.value))}
+            if named.value is not None and not os.path.lexists(os.path.expanduser(named.value))}
 
 
 def _checkpoint_of(config_file: str) -> Path | None:

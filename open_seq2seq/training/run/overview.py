@@ -67,7 +67,9 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     if options.verbose:
         for line in table:
             deco_print(line)
-    deco_print(f"{_size(trainer.trainable)}, on {_devices(trainer.runner)}")
+    fixed = _count(trainer.variables) - _count(trainer.trainable)
+    parts = f"{_count(trainer.trainable):,}" + (f" trained and {fixed:,} others" if fixed else "")
+    deco_print(f"Parameters: {parts}, on {_devices(trainer.runner)}")
     epochs = trainer.epochs_in(trainer.last_step)
     deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs")
     if folder is not None:
@@ -82,7 +84,7 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
             deco_print(line)
     examples = "" if model.mode == "interactive_infer" else (
         f"Data: {format_count(model.data_layer.num_examples, 'example')}; ")
-    deco_print(f"{examples}{_size(variables)}, on {_devices(runner)}")
+    deco_print(f"{examples}Parameters: {_count(variables):,}, on {_devices(runner)}")
 
 
 def _short(path: str) -> str:
@@ -91,8 +93,8 @@ def _short(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def _size(variables: Mapping[str, tf.Variable]) -> str:
-    return f"Parameters: {sum(v.shape.num_elements() for v in variables.values()):,}"
+def _count(variables: Mapping[str, tf.Variable]) -> int:
+    return sum(v.shape.num_elements() for v in variables.values())
 
 
 def _devices(runner: Runner) -> str:
@@ -131,8 +133,7 @@ def parameter_table(trainable: Mapping[str, tf.Variable], variables: Mapping[str
     others = {n: v for n, v in variables.items() if n not in trainable}
     if others:
         lines += ["Other variables:", *(line(n, v) for n, v in others.items())]
-    total = sum(v.shape.num_elements() for v in trainable.values())
-    return [*lines, f"Total trainable parameters: {total:,}"]
+    return [*lines, f"Total trainable parameters: {_count(trainable):,}"]
 
 
 def print_parameter_table(trainable: Mapping[str, tf.Variable], variables: Mapping[str, tf.Variable]) -> None:

@@ -44,7 +44,9 @@ KINDS = {
     "gnmt_v2": {"attention_type": "gnmt_v2"},
     "gnmt_v2-tied": {"attention_type": "gnmt_v2", "weight_tied": True},
 }
-FORMS = [pytest.param({**params, "input_feeding": fed}, id=f"{name}-{'fed' if fed else 'whole'}")
+LONG = ("luong-groups", "bahdanau-factors", "luong-input-gates", "luong-states", "luong-monotonic")
+FORMS = [pytest.param({**params, "input_feeding": fed}, id=f"{name}-{'fed' if fed else 'whole'}",
+                      marks=pytest.mark.long if name in LONG else ())
          for name, params in KINDS.items() for fed in (True, False)
          if fed or name not in ("luong-groups", "bahdanau-factors", "luong-input-gates")]
 

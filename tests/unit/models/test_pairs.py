@@ -12,6 +12,7 @@ from open_seq2seq.models import Text2Text
 from open_seq2seq.models.builder import build_model, describe_model
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.parts.randomness import random_scope
+from open_seq2seq.utils.errors import ConfigError
 
 WORDS = "abcdefghi"
 CELL = {"core_cell": "LSTMCell", "core_cell_params": {"num_units": 8}}
@@ -65,8 +66,11 @@ def params_of(encoder: str, decoder: str, corpus: dict[str, Any]) -> dict[str, A
 
 # Other recurrent encoders return the same kind of output, so one decoder will do for them.
 FAMILIES = ("TransformerEncoder", "ConvS2SEncoder", "BidirectionalRNNEncoderWithEmbedding")
-PAIRS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS
-         if encoder in FAMILIES or decoder == "ConvS2SDecoder"]
+QUICK = [("TransformerEncoder", "RNNDecoderWithAttention"), ("ConvS2SEncoder", "RNNDecoderWithAttention"),
+         ("BidirectionalRNNEncoderWithEmbedding", "TransformerDecoder")]
+PAIRS = [*QUICK, *(pytest.param(encoder, decoder, marks=pytest.mark.long) for encoder in ENCODERS
+                   for decoder in DECODERS if (encoder, decoder) not in QUICK
+                   and (encoder in FAMILIES or decoder == "ConvS2SDecoder"))]
 
 
 @pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
@@ -85,6 +89,13 @@ def test_pair_trains_and_decodes(encoder: str, decoder: str, corpus: dict[str, A
     after = model.loss_terms(batch, False)[0][0]
     assert after.sum / after.units < loss
     assert_alone_as_in_the_batch(model, batch)
+
+
+def test_a_transformer_refuses_a_loss_of_other_positions(corpus: dict[str, Any]):
+    params = {**params_of("TransformerEncoder", "TransformerDecoder", corpus), "loss": "BasicSequenceLoss"}
+    with pytest.raises(ConfigError, match="set loss_params/offset_target_by_one and"):
+        model = build_model(describe_model(Text2Text, params, "train"), seed=1)
+        model.loss_terms(model.data_layer.make_batch(np.arange(4)), False)
 
 
 def assert_alone_as_in_the_batch(model: Any, batch: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from open_seq2seq.parts.component import creating_variables
 from open_seq2seq.parts.rnn import cudnn, layers
+from open_seq2seq.parts.rnn.core_cells import FLSTMCell, GLSTMCell
 
-SIZE, HIDDEN, LENGTHS = 5, 4, [7, 3, 1]
+SIZE, HIDDEN, LENGTHS = 6, 4, [7, 3, 1]
 
 
 def make(cell_type):
@@ -64,6 +65,18 @@ def test_the_weights_mean_the_same_to_cudnn(cell_type, monkeypatch):
     np.testing.assert_allclose(layer(x, lengths), expected, atol=2e-6)
 
 
+@pytest.mark.parametrize(("cell", "params"), [(GLSTMCell, {"number_of_groups": 2}), (FLSTMCell, {"fact_size": 2})])
+def test_composed_weights_mean_the_same_to_cudnn(cell, params, monkeypatch):
+    with creating_variables(3):
+        direction = cell.layer({"num_units": HIDDEN, **params}, SIZE)
+    (x, lengths) = batch()
+    expected = direction.outputs(x, lengths)
+    monkeypatch.setattr(layers, "cudnn_serves", lambda cell: True)
+    monkeypatch.setattr(cudnn.tf.raw_ops, "CudnnRNNV3", as_documented)
+    for row, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(direction.outputs(x, lengths)[:length, row], expected[:length, row], atol=2e-6)
+
+
 @pytest.mark.parametrize("cell_type", ["lstm", "gru"])
 def test_states_that_are_passed_on_mean_the_same(cell_type, monkeypatch):
     direction, (x, lengths) = make(cell_type).forward, batch()
@@ -90,7 +103,7 @@ def test_the_kernel_never_gets_an_empty_batch(steps, rows, monkeypatch):
     assert outputs.shape == (steps, rows, layer.output_size)
 
 
-@pytest.mark.parametrize("cell_type", ["classic_gru", "layernorm_lstm"])
+@pytest.mark.parametrize("cell_type", ["classic_gru", "layernorm_lstm", "projected_lstm", "input_lstm"])
 def test_other_cells_run_in_the_loop(cell_type, monkeypatch):
     monkeypatch.setattr(cudnn.tf.config, "list_logical_devices", lambda kind: ["one"])
     assert not cudnn.cudnn_serves(layers.CELLS[cell_type])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,15 +46,11 @@ def test_equals_a_plain_loop(name: str):
     direction, x = make(name), inputs()
     weights = named_variables(direction)
 
-    @tf.function(autograph=False)
-    def run(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            histories = direction(x, tf.fill([BATCH], TIME))
-            total = tf.add_n([tf.reduce_sum(tf.sin(3.0 * history)) for history in histories])
-        return histories, *tape.gradient(total, [x, weights])
-
-    histories, dx, gradients = run(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        histories = direction(x, tf.fill([BATCH], TIME))
+        total = tf.add_n([tf.reduce_sum(tf.sin(3.0 * history)) for history in histories])
+    dx, gradients = tape.gradient(total, [x, weights])
     wide = tf.cast(x, tf.float64)
     with tf.GradientTape() as tape:
         tape.watch(wide)

@@ -77,7 +77,8 @@ def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
 
 
 def test_script_warns_of_a_change_of_the_rate(run_with_three, tmp_path):
-    reseal(run_with_three / "model.ckpt-1", lambda state: state.update(rates="another"))
+    for step, rates in ((1, "a"), (2, "b")):  # step 3 is of an older version
+        reseal(run_with_three / f"model.ckpt-{step}", lambda state, rates=rates: state.update(rates=rates))
     result = script(f"--logdir={run_with_three}", "--last=3", f"--output={tmp_path}/out")
     assert result.returncode == 0, result.stderr
     assert "the learning rate changed after model.ckpt-1" in result.stdout and "give --last=2" in result.stdout

@@ -1,0 +1,47 @@
+"""Steps of a decoder that add up their attention to the source, for the coverage penalty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.decoding.beam_search import StepFunction
+from open_seq2seq.parts.attention_record import mean_attention, recording_attention
+from open_seq2seq.utils.errors import ConfigError
+
+
+def with_coverage(step_fn: StepFunction, cache: Any, lengths: tf.Tensor, hypotheses: int,
+                  width: tf.Tensor) -> tuple[StepFunction, Any]:
+    """Returns a step function whose cache is (cache, sums of the attention), and its initial cache.
+
+    Args:
+      step_fn: the decoder's steps.
+      cache: the decoder's initial cache.
+      lengths: lengths of the sources, ``[batch]``; the sums ``[batch, hypotheses, source]`` are 1 at padding.
+      hypotheses: number of hypotheses per sentence.
+      width: padded length of the sources.
+    """
+    def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        inner, coverage = cache
+        with recording_attention() as record:
+            scores, inner = step_fn(ids, number, inner)
+        return scores, (inner, tf.ensure_shape(coverage + mean_attention(record), coverage.shape))
+
+    padding = tf.cast(~tf.sequence_mask(lengths, width), tf.float32)
+    return step, (cache, tf.tile(padding[:, tf.newaxis], [1, hypotheses, 1]))
+
+
+def check_heads(record: list[tf.Tensor], layer: int | None, heads: list[int] | None) -> None:
+    """Raises ConfigError if there is no recorded attention, or no such layer or head."""
+    if not record:
+        raise ConfigError(["The decoder has no attention to the source: leave out save_alignments and "
+                           "replace_unknowns."])
+    count = len(record)
+    if layer is not None and not -count <= layer < count:
+        raise ConfigError([f"'alignment_layer' is {layer}, but the decoder has {count} layers that attend to the "
+                           f"source: choose a number from {-count} to {count - 1}."])
+    num_heads = min(weights.shape[1] for weights in (record if layer is None else [record[layer]]))
+    if heads is not None and not all(0 <= head < num_heads for head in heads):
+        raise ConfigError([f"'alignment_heads' is {heads}, but there are {num_heads} heads: choose numbers from 0 to "
+                           f"{num_heads - 1}."])

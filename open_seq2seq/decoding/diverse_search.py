@@ -1,0 +1,113 @@
+"""Diverse beam search (Vijayakumar et al. 2016, https://arxiv.org/abs/1610.02424)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from open_seq2seq.decoding.beam_search import (
+    NEGATIVE_INFINITY,
+    BeamResult,
+    Candidates,
+    SearchSettings,
+    StepFunction,
+    beam_search,
+    candidates_wanted,
+)
+
+
+def diverse_beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
+                        settings: SearchSettings) -> BeamResult:
+    """Searches with groups of hypotheses that avoid one another's ids.
+
+    Each group is a beam search of its own, ``beam_size / groups`` wide. At each step, the groups choose one after the
+    other: for each hypothesis of an earlier group that continues with an id, ``diversity`` is subtracted from the log
+    probability of that id. This only affects which continuations a group chooses; log probabilities and scores are the
+    model's own. Groups that are done no longer affect others.
+
+    The arguments are those of ``beam_search``. The result contains the best hypotheses of all groups, the finished ones
+    first.
+
+    Raises:
+      ValueError: ``groups`` does not divide ``beam_size``.
+    """
+    groups = settings.groups
+    if settings.beam_size % groups:
+        raise ValueError(f"groups ({groups}) must divide beam_size ({settings.beam_size}).")
+    width = settings.beam_size // groups
+    own = dataclasses.replace(settings, beam_size=width, n_best=min(width, settings.n_best), groups=1)
+    # The search sees each group as a sentence with a beam of its own: its rows are those of [batch, groups, …].
+    result = beam_search(
+        _over_groups(step_fn, groups), tf.nest.map_structure(lambda part: _regrouped(part, groups, width),
+                                                             initial_cache),
+        tf.repeat(max_lengths, groups), own, candidates=functools.partial(_candidates, groups=groups))
+    return _merged(result, settings)
+
+
+def _regrouped(tensor: tf.Tensor, factor: int, size: int) -> tf.Tensor:
+    """Reshapes ``[batch, beam, …]`` to ``[batch · factor, size, …]``."""
+    shape = tf.shape(tensor)
+    changed = tf.reshape(tensor, tf.concat([[shape[0] * factor, size], shape[2:]], 0))
+    return tf.ensure_shape(changed, [None, size, *tensor.shape[2:]])
+
+
+def _over_groups(step_fn: StepFunction, groups: int) -> StepFunction:
+    """Returns the step function for ids and caches ``[batch · groups, width, …]``."""
+    def step(ids: tf.Tensor, number: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
+        width = ids.shape[1]
+
+        def joined(tensor: tf.Tensor) -> tf.Tensor:
+            shape = tf.shape(tensor)
+            changed = tf.reshape(tensor, tf.concat([[shape[0] // groups, groups * width], shape[2:]], 0))
+            return tf.ensure_shape(changed, [None, groups * width, *tensor.shape[2:]])
+
+        logits, cache = step_fn(joined(ids), number, tf.nest.map_structure(joined, cache))
+        split = functools.partial(_regrouped, factor=groups, size=width)
+        return split(logits), tf.nest.map_structure(split, cache)
+
+    return step
+
+
+def _candidates(search: Any, state: Any, groups: int) -> Candidates:
+    """Returns the continuations of each group, ``[batch · groups, candidates]``, chosen one group after the other."""
+    settings = search.settings
+    beam, vocab_size = settings.beam_size, settings.vocab_size
+    logits, cache = search.step_fn(state.last_ids, state.step, state.cache)
+    log_probs = tf.ensure_shape(tf.cast(logits, tf.float32), [None, beam, vocab_size])
+    if not settings.are_log_probs:
+        log_probs = tf.nn.log_softmax(log_probs)
+    log_probs = tf.reshape(log_probs + state.alive_log_probs[:, :, tf.newaxis], [-1, groups, beam * vocab_size])
+    is_active = tf.reshape(~state.done, [-1, groups])
+    used = tf.zeros([tf.shape(log_probs)[0], vocab_size])
+    chosen = []
+    for group in range(groups):
+        ranks = log_probs[:, group] - settings.diversity * tf.tile(used, [1, beam])
+        best, index = tf.math.top_k(ranks, min(candidates_wanted(beam), beam * vocab_size))
+        ids = index % vocab_size
+        chosen.append((tf.gather(log_probs[:, group], index, batch_dims=1), best, index // vocab_size, ids))
+        used += _continuations(best, ids, settings) * tf.cast(is_active[:, group], tf.float32)[:, tf.newaxis]
+    parts = (tf.reshape(tf.stack(part, 1), [-1, part[0].shape[1]]) for part in zip(*chosen, strict=True))
+    return Candidates(*parts, cache)
+
+
+def _continuations(ranks: tf.Tensor, ids: tf.Tensor, settings: SearchSettings) -> tf.Tensor:
+    """Returns how many of a group's new hypotheses continue with each id, ``[batch, vocabulary]``."""
+    best, index = tf.math.top_k(tf.where(tf.equal(ids, settings.eos_id), NEGATIVE_INFINITY, ranks), settings.beam_size)
+    counted = tf.cast(best > NEGATIVE_INFINITY, tf.float32)[:, :, tf.newaxis]
+    return tf.reduce_sum(tf.one_hot(tf.gather(ids, index, batch_dims=1), settings.vocab_size) * counted, 1)
+
+
+def _merged(result: BeamResult, settings: SearchSettings) -> BeamResult:
+    """Returns the best hypotheses of all groups: those with EOS first, then by score."""
+    groups, length = settings.groups, tf.shape(result.ids)[2]
+    ids = tf.reshape(result.ids, tf.stack([-1, groups * result.ids.shape[1], length]))
+    scores, lengths = (tf.reshape(part, [-1, groups * part.shape[1]]) for part in (result.scores, result.lengths))
+    has_ended = tf.reduce_any(tf.equal(ids, settings.eos_id), 2)
+    order = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
+    by_kind = tf.argsort(tf.cast(tf.gather(has_ended, order, batch_dims=1), tf.int32), axis=1,
+                         direction="DESCENDING", stable=True)
+    order = tf.gather(order, by_kind, batch_dims=1)[:, :settings.n_best]
+    return BeamResult(*(tf.gather(part, order, batch_dims=1) for part in (ids, scores, lengths)))

@@ -1,0 +1,41 @@
+"""Scores of hypotheses: normalisation by length, and the coverage penalty."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+WU, CTRANSLATE2 = "wu", "ctranslate2"
+
+_LEAST_COVERAGE = 1e-10  # attention in half precision may be 0, whose logarithm would be infinite
+_LEAST_LENGTH = 1e-3  # of an empty hypothesis, for which CTranslate2 divides by 0
+
+
+def length_penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
+    """Returns ((5 + length) / 6)^alpha (Wu et al. 2016, equation 14)."""
+    return tf.pow((5.0 + tf.cast(length, tf.float32)) / 6.0, alpha)
+
+
+def length_divisor(length: tf.Tensor, ended: tf.Tensor | bool, alpha: float, rules: str) -> tf.Tensor:
+    """Returns the number by which the log probabilities of hypotheses are divided.
+
+    Args:
+      length: number of tokens, including EOS.
+      ended: whether a hypothesis ends with EOS.
+      alpha: exponent.
+      rules: ``wu`` for ``length_penalty``; ``ctranslate2`` for length^alpha, where EOS does not count.
+    """
+    if rules == WU:
+        return length_penalty(length, alpha)
+    tokens = tf.cast(length - tf.cast(ended, tf.int32), tf.float32)
+    return tf.pow(tf.maximum(tokens, _LEAST_LENGTH), alpha)
+
+
+def coverage_penalty(coverage: tf.Tensor, weight: float) -> tf.Tensor:
+    """Returns weight · Σ log(min(coverage, 1)), at most 0 (Wu et al. 2016, equation 14).
+
+    Args:
+      coverage: sum of the attention that each source position has received, ``[..., source]`` FP32; 1 at padding.
+      weight: weight of the penalty.
+    """
+    held = tf.clip_by_value(coverage, _LEAST_COVERAGE, 1.0)
+    return weight * tf.reduce_sum(tf.math.log(held), -1)

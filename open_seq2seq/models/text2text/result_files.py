@@ -1,0 +1,137 @@
+"""Writers of inference results with text: translations, scores and alignments."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2text.translations import Alignment, TargetScore, Translations
+from open_seq2seq.utils import disk
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import beside
+
+_ALIGNMENTS = "alignments.jsonl"
+_INCHES_PER_TOKEN, _MARGIN, _LARGEST = 0.28, 1.6, 40.0  # of a picture
+
+
+class TranslationWriter(ResultWriter):
+    """Writes translations, one line for each source sentence.
+
+    Args:
+      output_file: path of the file.
+      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only.
+      scores: whether to write ``<output>.scores.tsv``.
+      pictures: number of alignments to draw; None for no alignments at all. They are written to a folder,
+        ``<output>.alignments``.
+      count_empty: returns the number of empty source lines, which is printed at the end.
+    """
+
+    def __init__(self, output_file: str, in_lines: bool, scores: bool, pictures: int | None,
+                 count_empty: Callable[[], int]) -> None:
+        super().__init__()
+        self._count_empty = count_empty
+        self._name, self._in_lines, self._with_scores, self._pictures = output_file, in_lines, scores, pictures
+        self._line = 0
+
+    def begin(self) -> None:
+        self._file = self.outputs.open(self._name)
+        if self._with_scores:
+            self._scores = self.outputs.open(beside(self._name, ".scores.tsv"), newline="\n")
+            self._scores.write("line\trank\tscore\ttokens\ttext\n")
+        if self._pictures is not None:
+            self._folder = self.outputs.folder(beside(self._name, ".alignments"))
+            self._alignments = disk.new_file(self._folder / _ALIGNMENTS, "x")
+            if self._pictures:
+                _figure_class()
+
+    def write(self, example: int, result: Translations) -> None:
+        self._line = example + 1
+        if self._in_lines:
+            self._file.write("".join(f"{example}\t{score:.6f}\t{text}\n" for score, text in result))
+        else:
+            self._file.write(result[0].text + "\n")
+        if self._with_scores:
+            self._scores.write("".join(
+                f"{self._line}\t{rank}\t{score:.6f}\t{length}\t{text}\n"
+                for rank, ((score, text), length) in enumerate(zip(result, result.lengths, strict=True), 1)))
+        if self._pictures is not None and result.alignment is not None:
+            self._write_alignment(result.alignment)
+
+    def _write_alignment(self, alignment: Alignment) -> None:
+        row = {"line": self._line, "source": alignment.source, "target": alignment.target,
+               "hard": [[target, source] for target, source in enumerate(alignment.hard)],
+               "attention": [[round(float(weight), 4) for weight in weights] for weights in alignment.attention]}
+        self._alignments.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if self._line <= (self._pictures or 0) and alignment.target:
+            draw_alignment(alignment, self._folder / f"{self._line}.png")
+
+    def finish(self) -> None:
+        if self._pictures is not None:
+            self._alignments.close()
+        if count := self._count_empty():
+            deco_print(f"Empty lines, whose results are empty too: {count:,}")
+
+
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("Pictures of alignments need matplotlib: run `pip install matplotlib`, or set "
+                        "alignment_pictures to 0.") from None
+    return Figure
+
+
+def draw_alignment(alignment: Alignment, path: Path) -> None:
+    """Draws an alignment as a PNG: target tokens from top to bottom, darker cells for more attention.
+
+    Raises:
+      UserError: matplotlib is missing.
+    """
+    source, target = alignment.source, alignment.target
+    size = [min(_MARGIN + _INCHES_PER_TOKEN * len(tokens), _LARGEST) for tokens in (source, target)]
+    figure = _figure_class()(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(alignment.attention, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
+    axes.set_xticks(range(len(source)), [_escaped(token) for token in source], rotation=90)
+    axes.set_yticks(range(len(target)), [_escaped(token) for token in target])
+    axes.scatter(alignment.hard, range(len(alignment.hard)), s=9, c="tab:red")
+    axes.set_xlabel("source")
+    axes.set_ylabel("target")
+    with warnings.catch_warnings(), disk.new_file(path, "xb") as file:
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # such characters are drawn as boxes
+        figure.savefig(file, format="png", dpi=72)
+
+
+def _escaped(token: str) -> str:
+    return token.replace("$", r"\$")  # which would start a formula
+
+
+class ScoreWriter(ResultWriter):
+    """Writes ``log probability<TAB>perplexity<TAB>tokens`` for each line, and prints the perplexity of all lines.
+
+    Args:
+      output_file: path of the file.
+    """
+
+    def __init__(self, output_file: str) -> None:
+        super().__init__()
+        self._name = output_file
+        self._log_prob, self._tokens = 0.0, 0
+
+    def begin(self) -> None:
+        self._file = self.outputs.open(self._name)
+
+    def write(self, example: int, result: TargetScore) -> None:
+        self._file.write(f"{result.log_prob:.6f}\t{result.perplexity:.6f}\t{result.tokens}\n")
+        self._log_prob += result.log_prob
+        self._tokens += result.tokens
+
+    def finish(self) -> None:
+        total = TargetScore(self._log_prob, self._tokens)
+        deco_print(f"Log probability: {total.log_prob:.4f}, perplexity: {total.perplexity:.4f}, tokens: "
+                   f"{total.tokens:,}", offset=1)

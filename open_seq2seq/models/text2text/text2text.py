@@ -1,0 +1,232 @@
+"""Text-to-text models, for translation and other tasks that map token sequences to token sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
+from open_seq2seq.decoders.autoregressive import AutoregressiveDecoder
+from open_seq2seq.metrics.bleu import corpus_bleu, sentence_chrf
+from open_seq2seq.models.encoder_decoder import EncoderDecoderModel, encoder_input
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.text2text.result_files import ScoreWriter, TranslationWriter
+from open_seq2seq.models.text2text.translations import (
+    Alignment,
+    TargetScore,
+    Translation,
+    Translations,
+    aligned,
+    with_unknowns_replaced,
+)
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import ConfigError, DataError
+
+
+class Text2Text(EncoderDecoderModel):
+    """Translation, evaluated with sacreBLEU and chrF on detokenised text; results are written line by line."""
+
+    object_name = "tokens"
+    interactive_hint = "Type a line to translate"
+    verb = "translate"
+
+    @staticmethod
+    def get_optional_params() -> dict[str, Any]:
+        return {
+            **EncoderDecoderModel.get_optional_params(),
+            "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the data and prints BLEU and chrF.",
+                                     on_change=FREE),
+            "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
+                                  "the decoder's n_best hypotheses, instead of only the best text.", on_change=FREE),
+            **_inference_params(),
+        }
+
+    def derived_params(self, part: str) -> dict[str, Any]:
+        layer: Any = self.data_layer
+        sizes = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_size": layer.target_vocab_size}
+        return {**sizes, "batch_size": self.params["batch_size_per_gpu"]}
+
+    @property
+    def predicts_in_evaluation(self) -> bool:
+        return self.params["eval_using_bleu"]
+
+    def connect(self) -> None:
+        problems = self.option_problems()
+        if problems:
+            raise ConfigError(problems)
+
+    def option_problems(self) -> list[str]:
+        """Returns which options need another decoder, one sentence each."""
+        needed = [name for name in ("save_alignments", "replace_unknowns") if self.params[name]]
+        needed += ["data_layer_params/score_file"] if self._scores_targets else []
+        if not needed or isinstance(self.decoder, AutoregressiveDecoder):
+            return []
+        return [f"'{name}' needs a decoder derived from AutoregressiveDecoder, but {type(self.decoder).__name__} is "
+                "not: leave it out." for name in needed]
+
+    @property
+    def _scores_targets(self) -> bool:
+        return self.mode == "infer" and bool(self.data_layer.params.get("score_file"))
+
+    @property
+    def _aligns(self) -> bool:
+        return self.mode != "eval" and (self.params["save_alignments"] or self.params["replace_unknowns"])
+
+    def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns what ``infer`` and ``evaluate`` need.
+
+        Returns:
+          The log probability and the number of tokens of each given translation, ``[batch]``; or the tensors of
+          ``prediction_tensors``, followed by the maximum lengths ``[batch]`` if there are prefixes, and by the
+          attention ``[batch, hypotheses, time, source]`` if it is needed.
+        """
+        encoded = self.encoder.encode(encoder_input(batch), False)
+        decoder: Any = self.decoder
+        if self._scores_targets:
+            return list(decoder.score_targets(encoded, batch["target_tensors"]))
+        prefix = batch.get("prefix_tensors")
+        decoded = decoder.decode({"encoder_output": encoded, "ids": batch.get("ids"), "prefix_tensors": prefix}, False)
+        outputs = self.prediction_tensors(decoded)
+        outputs += [decoder.limits(encoded)] if prefix is not None else []
+        return outputs + ([self._attention(encoded, decoded)] if self._aligns else [])
+
+    def _attention(self, encoded: dict[str, Any], decoded: dict[str, Any]) -> tf.Tensor:
+        """Returns the attention of the best hypothesis, or of all if their unknowns are replaced."""
+        ids, lengths, decoder = decoded["beam_ids"], decoded["beam_lengths"], self.decoder
+        assert isinstance(decoder, AutoregressiveDecoder)
+
+        def attention_of(rank: tf.Tensor) -> tf.Tensor:
+            return decoder.attention_of(encoded, ids[:, rank], lengths[:, rank], self.params["alignment_layer"],
+                                        self.params["alignment_heads"])
+
+        ranks = tf.range(tf.shape(ids)[1] if self.params["replace_unknowns"] else 1)
+        return tf.transpose(tf.map_fn(attention_of, ranks, fn_output_signature=tf.float32), [1, 0, 2, 3])
+
+    def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns ids ``[batch, n_best, length]`` and scores ``[batch, n_best]``, best first."""
+        if "beam_ids" in decoded:
+            return [decoded["beam_ids"], decoded["beam_scores"]]
+        best = decoded["outputs"][0]
+        return [best[:, tf.newaxis], tf.zeros([tf.shape(best)[0], 1])]
+
+    def num_objects(self, batch: dict[str, Any]) -> int:
+        """Counts source and target tokens without padding."""
+        target = batch.get("target_tensors")
+        return int(batch["source_tensors"][1].sum()) + (int(target[1].sum()) if target else 0)
+
+    def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        layer: Any = self.data_layer
+        reporter.texts({"train_source": layer.source_to_text(batch["source_tensors"][0][0]),
+                        "train_target": layer.ids_to_text(batch["target_tensors"][0][0]),
+                        "train_prediction": layer.ids_to_text(outputs[0][0])})
+
+    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, str, str]]:
+        """Returns (example, hypothesis, reference) for each sentence of the batch."""
+        layer: Any = self.data_layer
+        return [(example, found[0].text, layer.reference_text(example))
+                for example, found in self._hypotheses(input_values, [values[:, :1] for values in output_values])]
+
+    def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        rows = sorted(row for batch in results_per_batch for row in batch)
+        result = corpus_bleu([row[1] for row in rows], [row[2] for row in rows])
+        deco_print(f"BLEU: {result.bleu:.2f}  ({result.signature})", offset=1)
+        deco_print(f"chrF: {result.chrf:.2f}", offset=1)
+        return {"Eval_BLEU_Score": result.bleu, "Eval_chrF_Score": result.chrf}
+
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = [(sentence_chrf(found, reference), example, found, reference)
+                for batch in results_per_batch for example, found, reference in batch if reference]
+        layer: Any = self.data_layer
+        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
+                 "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
+
+    def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
+        """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``).
+
+        The translations of a sentence are a list of pairs (score, text), best first. An empty sentence has a single
+        translation, which is empty and has the score 0.
+        """
+        if self._scores_targets:
+            return [(int(example), TargetScore(float(total), int(tokens)))
+                    for example, total, tokens in zip(input_values["ids"], *output_values, strict=True)]
+        return self._hypotheses(input_values, output_values)
+
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
+        """Returns the text of a hypothesis ``[time]`` for an example."""
+        layer: Any = self.data_layer
+        return layer.ids_to_text(ids)
+
+    def _hypotheses(self, batch: dict[str, Any], outputs: list[np.ndarray]) -> list[tuple[int, Translations]]:
+        ids, scores, *others = outputs
+        if "prefix_tensors" in batch:
+            self._check_prefixes(batch["ids"], batch["prefix_tensors"][1], others.pop(0))
+        attention = others[0] if others else [None] * len(ids)
+        empty = np.asarray(batch["source_tensors"][1]) <= getattr(self.data_layer, "num_special", 0)
+        found = []
+        for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
+            nothing = Translations([Translation(0.0, "")], [0], None)
+            found.append((example, nothing if empty[row] else
+                          self._translations(example, row, ids[row], scores[row], attention[row])))
+        return found
+
+    def _check_prefixes(self, examples: np.ndarray, lengths: np.ndarray, limits: np.ndarray) -> None:
+        """Raises DataError if a prefix is longer than a translation may be."""
+        for row in np.flatnonzero(lengths > limits)[:1].tolist():
+            place = f"Line {row + 1}" if self.mode == "interactive_infer" else (
+                self.data_layer.describe_example(int(examples[row])))
+            raise DataError(f"{place}: the prefix has {lengths[row]} tokens, but the translation may have only "
+                            f"{limits[row]}: shorten the prefix, or raise the decoder's limit (extra_decode_length or "
+                            "max_length_factor).")
+
+    def _translations(self, example: int, row: int, ids: np.ndarray, scores: np.ndarray,
+                      attention: np.ndarray | None) -> Translations:
+        layer: Any = self.data_layer
+        alignments: list[Alignment] = [] if attention is None else [
+            aligned(layer, layer.source_tokens(example, row), one, weights)
+            for one, weights in zip(ids, attention, strict=False)]
+        if alignments and self.params["replace_unknowns"]:
+            texts = [layer.tokens_to_text(with_unknowns_replaced(*pair)) for pair in zip(ids, alignments, strict=True)]
+        else:
+            texts = [self._text_of(example, one) for one in ids]
+        found = [Translation(float(score), text) for score, text in zip(scores, texts, strict=True)]
+        return Translations(found, [_length(one) for one in ids], alignments[0] if alignments else None)
+
+    def answer(self, result: Any) -> str:
+        return result[0].text
+
+    def open_results(self, output_file: str) -> ResultWriter:
+        params = self.params
+        if self._scores_targets:
+            return ScoreWriter(output_file)
+        pictures = params["alignment_pictures"] if params["save_alignments"] else None
+        return TranslationWriter(output_file, params["write_scores"], params["save_scores"], pictures,
+                                 lambda: getattr(self.data_layer, "num_empty_sources", 0))
+
+
+def _length(ids: np.ndarray) -> int:
+    """Returns the number of ids of a hypothesis ``[time]``, including EOS, without padding."""
+    ends = np.flatnonzero(ids == SpecialTextTokens.EOS_ID)
+    return int(ends[0]) + 1 if len(ends) else len(np.trim_zeros(ids, "b"))
+
+
+def _inference_params() -> dict[str, Any]:
+    numbers = (list, type(None))
+    return with_change(FREE, {
+        "save_scores": Param(bool, False, "Whether inference also writes <output>.scores.tsv, with the line, rank, "
+                             "score, number of tokens and text of each of the n_best hypotheses."),
+        "save_alignments": Param(bool, False, "Whether inference also writes the folder <output>.alignments, with the "
+                                 "attention and the hard alignment of each translation as JSON."),
+        "alignment_layer": Param((int, type(None)), None, "Number of the decoder layer, from 0, whose attention gives "
+                                 "the alignment; negative numbers count from the last layer. None for the mean of all "
+                                 "layers."),
+        "alignment_heads": Param(numbers, None, "Numbers of the attention heads, from 0, whose mean gives the "
+                                 "alignment; None for all heads."),
+        "alignment_pictures": Param(int, 10, "With save_alignments: number of alignments that are also drawn as PNG, "
+                                    "from the first line on.", "sentences", minimum=0),
+        "replace_unknowns": Param(bool, False, "Whether inference replaces unknown tokens by the source tokens that "
+                                  "they are aligned to."),
+    })

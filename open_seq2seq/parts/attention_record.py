@@ -1,0 +1,49 @@
+"""Gives the weights of the attention to the source to code outside of the layers that compute them.
+
+Within ``recording_attention``, every layer that attends to a source records its weights. Outside of it, nothing is
+recorded and nothing is added to the traced function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+_RECORD: contextvars.ContextVar[list[tf.Tensor] | None] = contextvars.ContextVar("attention_record", default=None)
+
+
+@contextlib.contextmanager
+def recording_attention() -> Iterator[list[tf.Tensor]]:
+    """Context manager that returns a list, to which each attention to a source adds its weights, in layer order."""
+    record: list[tf.Tensor] = []
+    token = _RECORD.set(record)
+    try:
+        yield record
+    finally:
+        _RECORD.reset(token)
+
+
+def record_attention(weights: tf.Tensor) -> None:
+    """Records the weights of one layer, ``[batch, heads, time or beam, source]``."""
+    record = _RECORD.get()
+    if record is not None:
+        record.append(weights)
+
+
+def mean_attention(record: Sequence[tf.Tensor], layer: int | None = None,
+                   heads: Sequence[int] | None = None) -> tf.Tensor:
+    """Returns the mean of recorded weights, ``[batch, time or beam, source]`` FP32.
+
+    Args:
+      record: recorded weights, at least one.
+      layer: number of the layer, from 0; negative numbers count from the last layer. None for the mean of all layers.
+      heads: numbers of the heads; None for all.
+    """
+    layers = list(record) if layer is None else [record[layer]]
+    chosen = [tf.cast(weights, tf.float32) for weights in layers]
+    if heads is not None:
+        chosen = [tf.gather(weights, list(heads), axis=1) for weights in chosen]
+    return tf.add_n([tf.reduce_mean(weights, 1) for weights in chosen]) / float(len(chosen))

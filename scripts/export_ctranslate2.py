@@ -1,0 +1,104 @@
+"""Writes a trained Transformer as a CTranslate2 model, and checks that both translate alike.
+
+usage: python scripts/export_ctranslate2.py --logdir=RUN --output=FOLDER --sentences=dev.en
+       python scripts/export_ctranslate2.py --config_file=… --output=FOLDER --sentences=dev.en --quantization=int8
+
+Needs the package ctranslate2 (pip install ctranslate2). Further arguments are those of run.py, such as
+--config_file, --restore_best_checkpoint=True or --trust_code. The sentences, one per line, are translated by
+both programs, greedily and with a beam. A float32 model of which fewer than --least_equal are equal is not written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from open_seq2seq.cli import load_interactive
+from open_seq2seq.training.inference.text2text.ctranslate2_model import (
+    QUANTIZATIONS,
+    check_exportable,
+    ctranslate2_package,
+    lines_that_load,
+    translations_by_ctranslate2,
+    write_model,
+)
+from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.data_files import read_lines
+from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.output_file import OutputFiles
+from open_seq2seq.utils.script import run_script
+
+
+def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
+    """Parses the command line; returns the script's own arguments and those of run.py.
+
+    Raises:
+      UserError: a number is out of range.
+    """
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser.add_argument("--output", required=True, help="folder to write; an earlier export is replaced")
+    parser.add_argument("--sentences", required=True, help="file with validation sentences of the source language")
+    parser.add_argument("--count", type=int, default=200, help="number of sentences to compare (default: 200)")
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="float32", help="type of the weights")
+    parser.add_argument("--beam_size", type=int, default=4, help="beam of the comparison (default: 4)")
+    parser.add_argument("--length_penalty", type=float, default=1.0,
+                        help="exponent of CTranslate2's length normalisation in the comparison (default: 1)")
+    parser.add_argument("--least_equal", type=float, default=0.98,
+                        help="smallest accepted share of equal translations of a float32 model (default: 0.98)")
+    parser.add_argument("--max_positions", type=int, default=1024,
+                        help="longest source or translation in tokens (default: 1024)")
+    args, others = parser.parse_known_args(argv)
+    for name, least in (("count", 1), ("beam_size", 2), ("max_positions", 2), ("length_penalty", 0)):
+        if getattr(args, name) < least:
+            raise UserError(f"--{name} is {getattr(args, name)} but has to be at least {least}.")
+    if not 0 <= args.least_equal <= 1:
+        raise UserError(f"--least_equal is {args.least_equal} but has to be from 0 to 1.")
+    return args, others
+
+
+def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: list[str]) -> None:
+    """Translates lines by both programs, and prints the shares of equal translations.
+
+    Raises:
+      UserError: too few translations of a float32 model are equal.
+    """
+    for beam in (1, args.beam_size):
+        ours = load_interactive([*others, f"--decoder_params/beam_size={beam}", "--decoder_params/n_best=1",
+                                 f"--decoder_params/alpha={args.length_penalty}", "--dtype=float32",
+                                 "--decoder_params/beam_rules=ctranslate2"])
+        texts = [found[0].text for found in ours.infer(lines)]
+        theirs = translations_by_ctranslate2(ours.model, folder, lines, beam, args.length_penalty)
+        equal = sum(one == other for one, other in zip(texts, theirs, strict=True))
+        deco_print(f"Equal translations, beam {beam}: {equal} of {len(lines)} ({equal / len(lines):.1%})")
+        if args.quantization == "float32" and equal < args.least_equal * len(lines):
+            row = next(row for row, text in enumerate(texts) if text != theirs[row])
+            raise UserError(f"Only {equal} of {len(lines)} translations with beam {beam} are equal, so no model was "
+                            f"written; the first that differs is {texts[row]!r:.200} here, {theirs[row]!r:.200} in "
+                            "CTranslate2: lower --least_equal to write the model all the same.")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Converts the model, compares the translations, and writes the folder."""
+    args, others = parse_args(argv)
+    ctranslate2_package()
+    lines = [line for line in itertools.islice(read_lines(args.sentences), args.count) if line.strip()]
+    if not lines:
+        raise UserError(f"{args.sentences} has no sentences: give a file with one sentence per line.")
+    model = load_interactive([*others, "--dtype=float32"]).model
+    check_exportable(model)
+    with OutputFiles() as outputs:
+        folder = outputs.folder(args.output)
+        write_model(model, folder, args.quantization, args.max_positions)
+        compare(args, others, folder, lines)
+    deco_print(f"Wrote {args.output}. These lines load it:")
+    print("\n".join(lines_that_load(model, args.output, args.beam_size, args.length_penalty)))
+
+
+if __name__ == "__main__":
+    run_script(main)
