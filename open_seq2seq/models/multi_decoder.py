@@ -127,6 +127,10 @@ class MultiDecoderModel(Text2Text):
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}
         return {**means, **scores}
 
+    def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
+        rows = [[(example, found, reference) for example, _, found, reference in batch] for batch in results_per_batch]
+        return super().worst_examples(rows, count)
+
     def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer
         return layer.ids_to_text(ids, self.language if self.mode != "eval" else layer.language_of(example))
