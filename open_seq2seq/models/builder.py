@@ -64,7 +64,8 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
     problems = _list_problems(spec.params) + _resolve_model_names(spec)
     suggest = suggest_for(cls, spec.params)
-    checked, own_problems = check_params(spec.params, *cls.declared_params(), suggest=suggest)
+    required, optional = cls.declared_params()
+    checked, own_problems = check_params(spec.params, required, optional, suggest=suggest)
     problems += own_problems
     if mode == "train" and not problems:
         problems += optimizers.argument_problems(checked)
