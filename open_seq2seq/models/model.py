@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, SAY, Param, with_change
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.losses.loss import Loss, LossTerm
-from open_seq2seq.models.params import optimization_params, reporting_params, run_params
+from open_seq2seq.models.model_params import optimization_params, reporting_params, run_params
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
 
-_HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (None, None), "end": (None,)}
 # Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
@@ -234,26 +230,3 @@ class Model(Component):
         """
         with self.open_results(output_file) as writer:
             writer.write_batches(results_per_batch)
-
-
-def _is_hook(value: Any) -> bool:
-    made = value.func if isinstance(value, functools.partial) else value
-    return callable(value) and _accepts(value, train_model=None, eval_model=None) and (
-        not inspect.isclass(made) or all(_accepts(getattr(made, method, None), None, *arguments)
-                                         for method, arguments in _HOOK_METHODS.items()))
-
-
-def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:
-    """Returns whether a function can be called with these arguments, as far as that is known."""
-    try:
-        inspect.signature(function).bind(*arguments, **named)
-    except TypeError:
-        return False
-    except ValueError:  # a built-in without a signature
-        return callable(function)
-    return True
-
-
-register("hook", fits=_is_hook, wanted="a class that is created as Hook(train_model=…, eval_model=…) and has the "
-         "methods begin(trainer), after_step(trainer, results) and end(trainer), such as a subclass of "
-         "open_seq2seq.training.hooks.Hook, or the name of one")

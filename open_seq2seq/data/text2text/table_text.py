@@ -13,8 +13,8 @@ from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import corpus_of_lines
-from open_seq2seq.data.text2text.params import max_length_param
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_params import max_length_param
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 

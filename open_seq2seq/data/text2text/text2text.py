@@ -24,14 +24,15 @@ from open_seq2seq.data.text2text.given_targets import (
     load_given_targets,
     prefixes,
 )
-from open_seq2seq.data.text2text.params import PATH, max_length_param, shared_params
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
 
-__all__ = ["ParallelTextDataLayer", "SpecialTextTokens", "max_length_param", "shared_params"]
+__all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
+
 
 class ParallelTextDataLayer(DataLayer):
     """Sentence pairs from two text files with one sentence per line.

@@ -1,4 +1,4 @@
-"""Parameters that layers of text share."""
+"""The parameters that data layers of text share."""
 
 from __future__ import annotations
 

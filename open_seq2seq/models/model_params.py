@@ -1,11 +1,14 @@
-"""Parameters that all models share."""
+"""The parameters that every model has, by subject."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from typing import Any
 
 import tensorflow as tf
 
+from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, SAY, Param
 from open_seq2seq.parts.randomness import LARGEST_SEED
 
@@ -16,10 +19,11 @@ SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_nor
 BEST_METRIC, BEST_METRIC_MODE = "val_loss", "min"
 _STEPS = (int, type(None))
 _FUNCTION = (callable, str, type(None))
+_HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (None, None), "end": (None,)}
 
 
 def run_params() -> dict[str, Any]:
-    """Returns the parameters of devices, processes, checkpoints and the length of a run."""
+    """Returns the parameters of devices, steps, checkpoints, and what else concerns the run."""
     return {
         "use_horovod": Param(bool, False, "Whether to use all processes started by mpiexec or horovodrun, with one "
                              "device each."),
@@ -79,7 +83,7 @@ def run_params() -> dict[str, Any]:
 
 
 def optimization_params() -> dict[str, Any]:
-    """Returns the parameters of precision, updates, recovery and initial values."""
+    """Returns the parameters of the optimisation."""
     return {
         "dtype": Param((str, tf.DType), "float32", "Precision: float32, mixed_float16, mixed_bfloat16, or mixed "
                        "(float16 on GPUs; on CPUs, bfloat16 for the operations that it speeds up)."),
@@ -142,7 +146,7 @@ def optimization_params() -> dict[str, Any]:
 
 
 def reporting_params() -> dict[str, Any]:
-    """Returns the parameters of what a run prints, saves and evaluates."""
+    """Returns the parameters of what a run prints and records."""
     return {
         "save_summaries_steps": Param(_STEPS, None, "Interval of TensorBoard summaries; None disables them.", "updates",
                                       minimum=1),
@@ -172,3 +176,26 @@ def reporting_params() -> dict[str, Any]:
                                   "gradient_overflows", "gradient_underflow"],
                            "Summaries written to TensorBoard, any of " + ", ".join(SUMMARIES) + "."),
     }
+
+
+def _is_hook(value: Any) -> bool:
+    made = value.func if isinstance(value, functools.partial) else value
+    return callable(value) and _accepts(value, train_model=None, eval_model=None) and (
+        not inspect.isclass(made) or all(_accepts(getattr(made, method, None), None, *arguments)
+                                         for method, arguments in _HOOK_METHODS.items()))
+
+
+def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:
+    """Returns whether a function can be called with these arguments, as far as that is known."""
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in without a signature
+        return callable(function)
+    return True
+
+
+register("hook", fits=_is_hook, wanted="a class that is created as Hook(train_model=…, eval_model=…) and has the "
+         "methods begin(trainer), after_step(trainer, results) and end(trainer), such as a subclass of "
+         "open_seq2seq.training.hooks.Hook, or the name of one")
