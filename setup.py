@@ -32,6 +32,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["open_seq2seq", "open_seq2seq.*"]),
+    package_data={"open_seq2seq": ["py.typed"]},
     python_requires=">=3.11",
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -127,11 +127,6 @@ class SentencePieceTokenizer:
         self.tokens = [self._processor.id_to_piece(i) for i in range(self._pieces)]
         self.tokens += [f"<${i}$>" for i in range(self.vocab_size - self._pieces)]
 
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The pieces in the order of their ids."""
-        return tuple(self._processor.id_to_piece(list(range(self._pieces))))
-
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         encoded = self._processor.encode(list(lines), out_type=int, num_threads=threads)
         counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
