@@ -5,15 +5,21 @@ usage: python scripts/create_toy_data.py [--task=reversal] [--output_dir=toy_tex
 Tasks, and what is written for train, dev and test:
 
 * reversal: folders with source.txt and target.txt, lines of letters and the same lines reversed;
-* labels: files such as train.tsv, with lines label<TAB>letters; the label names the most frequent letter.
+* labels: files such as train.tsv, with lines label<TAB>letters; the label names the most frequent letter;
+* dialogue: files such as train.tsv, with a header and columns number, question and answer: which letter of a list is
+  the first, the second or the last;
+* summary: files such as train.csv, with columns summary and text; the summary consists of the letters after an !;
+* sources: files such as train.tsv, with columns first, second and target: two copies of a line, in each of which some
+  letters are missing, but never the same ones, and the whole line reversed.
 
-The vocabularies are vocab/source.txt and vocab/target.txt. Recipes: example_configs/text2text/toy-reversal and
-example_configs/text2label.
+The vocabularies are vocab/source.txt and vocab/target.txt. Recipes: example_configs/text2text/toy-reversal, toy-tables
+and toy-several, and example_configs/text2label.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import sys
@@ -29,9 +35,13 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.script import run_script
 
 LETTERS = tuple("αβγδεζηθικ")
-FOLDERS = {"reversal": "toy_text_data", "labels": "toy_labels"}
+FOLDERS = {"reversal": "toy_text_data", "labels": "toy_labels", "dialogue": "toy_dialogue", "summary": "toy_summary",
+           "sources": "toy_sources"}
 CLASSES = {"alpha": "α", "beta": "β", "gamma": "γ"}
 SPLITS = ("train", "dev", "test")
+MARK, GAP = "!", "_"
+PLACES = {"first": 0, "second": 1, "last": -1}
+WORDS = (*PLACES, "of", "it", "is", MARK, GAP)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -76,7 +86,52 @@ def write_labels(folder: str, split: str, lines: Iterator[list[str]]) -> int:
     return write_lines(os.path.join(folder, f"{split}.tsv"), map(labelled, lines))
 
 
-WRITERS = {"reversal": write_reversal, "labels": write_labels}
+def question_and_answer(letters: list[str], random_numbers: random.Random) -> tuple[str, str]:
+    """Returns a question about a place in the letters, and its answer."""
+    place = random_numbers.choice(list(PLACES))
+    return f"{place} of {' '.join(letters)}", f"it is {letters[PLACES[place]]}"
+
+
+def write_dialogue(folder: str, split: str, lines: Iterator[list[str]]) -> int:
+    """Writes questions and answers below a header; returns their number."""
+    numbers = random.Random(split)
+    pairs = (question_and_answer(letters if len(letters) > 1 else letters * 2, numbers) for letters in lines)
+    rows = (f"{number}\t{question}\t{answer}" for number, (question, answer) in enumerate(pairs, 1))
+    return write_lines(os.path.join(folder, f"{split}.tsv"), itertools.chain(["number\tquestion\tanswer"], rows)) - 1
+
+
+def text_and_summary(letters: list[str], random_numbers: random.Random) -> tuple[str, str]:
+    """Returns letters, about a third of them and always the first after a mark, and the letters after marks."""
+    marked = [number == 0 or random_numbers.random() < 0.3 for number in range(len(letters))]
+    text = [f"{MARK} {letter}" if mark else letter for letter, mark in zip(letters, marked, strict=True)]
+    return " ".join(text), " ".join(itertools.compress(letters, marked))
+
+
+def write_summaries(folder: str, split: str, lines: Iterator[list[str]]) -> int:
+    """Writes summaries and texts below a header; returns their number."""
+    numbers = random.Random(split)
+    pairs = (text_and_summary(letters, numbers) for letters in lines)
+    rows = (f'{summary},"{text}"' for text, summary in pairs)
+    return write_lines(os.path.join(folder, f"{split}.csv"), itertools.chain(["summary,text"], rows)) - 1
+
+
+def damaged(letters: list[str], random_numbers: random.Random) -> tuple[str, str, str]:
+    """Returns two copies of the letters with complementary gaps, and the letters reversed."""
+    kept = [random_numbers.random() < 0.5 for _ in letters]
+    copies = [" ".join(letter if keep == first else GAP for letter, keep in zip(letters, kept, strict=True))
+              for first in (True, False)]
+    return copies[0], copies[1], " ".join(reversed(letters))
+
+
+def write_sources(folder: str, split: str, lines: Iterator[list[str]]) -> int:
+    """Writes damaged copies and reversed lines below a header; returns their number."""
+    numbers = random.Random(split)
+    rows = ("\t".join(damaged(letters, numbers)) for letters in lines)
+    return write_lines(os.path.join(folder, f"{split}.tsv"), itertools.chain(["first\tsecond\ttarget"], rows)) - 1
+
+
+WRITERS = {"reversal": write_reversal, "labels": write_labels, "dialogue": write_dialogue, "summary": write_summaries,
+           "sources": write_sources}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -92,7 +147,8 @@ def main(argv: list[str] | None = None) -> None:
         count = WRITERS[args.task](folder, split, lines)
         deco_print(f"{folder}, {split}: {count} examples")
     for side in ("source", "target"):
-        write_lines(os.path.join(folder, "vocab", f"{side}.txt"), LETTERS)
+        known = LETTERS if args.task in ("reversal", "labels") else (*LETTERS, *WORDS)
+        write_lines(os.path.join(folder, "vocab", f"{side}.txt"), known)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from open_seq2seq.data.speech_commands.speech_commands import SpeechCommandsDataLayer
     from open_seq2seq.data.text2label.labelled_text import LabelledTextDataLayer
     from open_seq2seq.data.text2text.several_corpora import MultiCorpusDataLayer
+    from open_seq2seq.data.text2text.table_text import TableTextDataLayer
     from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
     from open_seq2seq.data.text2text.transformer import TransformerDataLayer
 
 __all__ = ["CifarDataLayer", "DataLayer", "IMDBDataLayer", "ImageFolderDataLayer", "ImagenetDataLayer",
            "LabelledTextDataLayer", "MultiCorpusDataLayer", "ParallelTextDataLayer", "SSTDataLayer",
-           "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TextClassificationDataLayer", "TransformerDataLayer",
-           "WKTDataLayer"]
+           "Speech2TextDataLayer", "SpeechCommandsDataLayer", "TableTextDataLayer", "TextClassificationDataLayer",
+           "TransformerDataLayer", "WKTDataLayer"]
 
 _HOMES = {
     "CifarDataLayer": "image2label.cifar",
@@ -38,8 +39,9 @@ _HOMES = {
     "ParallelTextDataLayer": "text2text.text2text",
     "SSTDataLayer": "lm.classification",
     "Speech2TextDataLayer": "speech2text.speech2text",
-    "TextClassificationDataLayer": "lm.classification",
     "SpeechCommandsDataLayer": "speech_commands.speech_commands",
+    "TableTextDataLayer": "text2text.table_text",
+    "TextClassificationDataLayer": "lm.classification",
     "TransformerDataLayer": "text2text.transformer",
     "WKTDataLayer": "lm.wkt",
 }

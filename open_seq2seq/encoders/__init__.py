@@ -10,6 +10,7 @@ from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.las_encoder import ListenAttendSpellEncoder
 from open_seq2seq.encoders.lm_encoder import LMEncoder
+from open_seq2seq.encoders.multi_encoder import MultiEncoder
 from open_seq2seq.encoders.resnet_encoder import ResNetEncoder
 from open_seq2seq.encoders.rnn_encoders import (
     BidirectionalRNNEncoderWithEmbedding,
@@ -24,7 +25,7 @@ from open_seq2seq.encoders.transformer_lm_encoder import TransformerLMEncoder
 
 __all__ = ["BidirectionalRNNEncoderWithEmbedding", "CNNEncoder", "ConvS2SEncoder", "DeepSpeech2Encoder", "Encoder",
            "GNMTLikeEncoderWithEmbedding", "GNMTLikeEncoderWithEmbedding_cuDNN", "LMEncoder", "LanguageEncoder",
-           "ListenAttendSpellEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder", "TransformerEncoder",
-           "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
+           "ListenAttendSpellEncoder", "MultiEncoder", "ResNetEncoder", "SpeechEncoder", "TDNNEncoder",
+           "TransformerEncoder", "TransformerLMEncoder", "UnidirectionalRNNEncoderWithEmbedding"]
 
 register("encoder", exported(sys.modules[__name__]), base=Encoder)

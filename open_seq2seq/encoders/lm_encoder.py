@@ -109,8 +109,8 @@ class LMEncoder(LanguageEncoder):
         dropped = [name for name in weight_drop_params() if params[name] < 1.0]
         if dropped and not self._drops_weights:
             problems.append(f"'{path}/{dropped[0]}' is {params[dropped[0]]}, but only LSTMs have weight drop and "
-                            "recurrent dropout, and not those with projections, groups or zoneout: remove it, or choose "
-                            "another cell.")
+                            "recurrent dropout, and not those with projections, groups or zoneout: remove it, or "
+                            "choose another cell.")
         return problems
 
     @property

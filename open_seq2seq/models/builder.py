@@ -18,7 +18,8 @@ from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.carried_allocation import allocate_carried_states
-from open_seq2seq.models.model import SUMMARIES, Model
+from open_seq2seq.models.model import Model
+from open_seq2seq.models.model_params import SUMMARIES
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.size_check import check_shapes, check_size, describe_variables
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of
@@ -63,7 +64,8 @@ def describe_model(base_model: Any, params: Mapping[str, Any], mode: str,
     spec = ModelSpec(cls, dict(params), mode, given or {}, untrusted_config())
     problems = _list_problems(spec.params) + _resolve_model_names(spec)
     suggest = suggest_for(cls, spec.params)
-    checked, own_problems = check_params(spec.params, *cls.declared_params(), suggest=suggest)
+    required, optional = cls.declared_params()
+    checked, own_problems = check_params(spec.params, required, optional, suggest=suggest)
     problems += own_problems
     if mode == "train" and not problems:
         problems += optimizers.argument_problems(checked)

@@ -66,7 +66,8 @@ class MultiDecoderModel(Text2Text):
             return [f"'language' is missing: inference needs the target language, one of {known}, for example "
                     f"--language={languages[0]}."]
         if given is not None and given not in languages:
-            return [f"'language' is '{given}', but the model translates into {known}.{did_you_mean(given, languages)}"]
+            return [f"'language' is '{given}', but the languages of the data layer are {known}."
+                    f"{did_you_mean(given, languages)}"]
         return []
 
     @property

@@ -62,7 +62,7 @@ OTHERS = {
     "larc_clip_on", "larc_final_lr", "larc_grad_update",  # made of a prefix and a field
 }
 # Keys of the dicts that describe layers and searches, which are not declared one by one.
-KEYS_OF_DICTS = {"ctc_weight", "kernel_size", "num_channels", "residual_dense"}
+KEYS_OF_DICTS = {"ctc_weight", "kernel_size", "num_channels", "pool_size", "residual_dense", "use_bias"}
 WORD = r"[a-z]+(?:_[a-z0-9]+)+"
 
 

@@ -74,8 +74,8 @@ def test_files_are_short(path: Path):
     assert lines <= MAX_LINES, f"{relative(path)} has {lines} lines; split it"
 
 
-def class_bases(trees: list[ast.Module]) -> dict[str, ast.ClassDef]:
-    return {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+def class_definitions(trees: list[ast.Module]) -> list[ast.ClassDef]:
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
 
 
 def methods(cls: ast.ClassDef) -> set[str]:
@@ -86,18 +86,24 @@ def base_names(cls: ast.ClassDef) -> set[str]:
     return {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in cls.bases}
 
 
-def inherits(cls: ast.ClassDef, method: str, classes: dict[str, ast.ClassDef]) -> bool:
+def all_methods(cls: ast.ClassDef, classes: list[ast.ClassDef]) -> set[str]:
+    """The methods of a class and of its base classes."""
+    bases = [other for other in classes if other.name in base_names(cls) and other is not cls]
+    return methods(cls).union(*(all_methods(base, classes) for base in bases))
+
+
+def inherits(cls: ast.ClassDef, method: str, classes: list[ast.ClassDef]) -> bool:
     """Whether a base class, or a protocol that the class fulfils, has the method: its docstring then holds."""
-    for parent in classes.values():
+    for parent in classes:
         if parent.name in base_names(cls) and parent is not cls:
             if method in methods(parent) or inherits(parent, method, classes):
                 return True
-        if "Protocol" in base_names(parent) and method in methods(parent) <= methods(cls):
+        if "Protocol" in base_names(parent) and method in methods(parent) <= all_methods(cls, classes):
             return True
     return False
 
 
-def undocumented(tree: ast.Module, classes: dict[str, ast.ClassDef]) -> list[str]:
+def undocumented(tree: ast.Module, classes: list[ast.ClassDef]) -> list[str]:
     """Public classes, functions and methods without a docstring."""
     missing = []
     for node in tree.body:
@@ -114,7 +120,7 @@ def undocumented(tree: ast.Module, classes: dict[str, ast.ClassDef]) -> list[str
 
 
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-CLASSES = class_bases(list(TREES.values()))
+CLASSES = class_definitions(list(TREES.values()))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -125,7 +131,7 @@ def test_public_names_are_documented(path: Path):
 def test_undocumented_names_are_found():
     tree = ast.parse('class A:\n    "Doc."\n    def f(self): pass\n    def _g(self): pass\n'
                      'class B(A):\n    "Doc."\n    def f(self): pass\n    def h(self): pass\ndef k(): pass\n')
-    assert undocumented(tree, class_bases([tree])) == ["A.f", "B.h", "k"]
+    assert undocumented(tree, class_definitions([tree])) == ["A.f", "B.h", "k"]
 
 
 def docstrings(tree: ast.AST) -> set[int]:

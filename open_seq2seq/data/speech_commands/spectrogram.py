@@ -14,8 +14,8 @@ from open_seq2seq.data.speech2text.augmentation import Draw
 
 _POINTS, _HOP = 1024, 256
 _SMALLEST = 1e-5
-_STEPS, _STRETCH, _NOISE_DB = 2.0, 0.2, (-90.0, -46.0)
-_AUGMENTATION, _SLICE = range(2)  # purposes of random numbers
+_SEMITONES, _STRETCH, _NOISE_DB = 2, 0.2, (-90.0, -46.0)
+_CHANGES, _NOISE, _SLICE = range(3)  # purposes of random numbers
 
 
 class Changes(NamedTuple):
@@ -33,9 +33,13 @@ class Changes(NamedTuple):
 
 
 def draw_changes(draw: Draw) -> Changes:
-    """Draws a shift of up to two semitones, a change of length of up to 20 %, and noise from -90 to -46 dB."""
-    random = draw.stream(_AUGMENTATION)
-    return Changes(2.0 ** (random.uniform(-_STEPS, _STEPS) / 12), random.uniform(1 - _STRETCH, 1 + _STRETCH),
+    """Draws a shift of up to two semitones, a change of length of up to 20 %, and noise from -90 to -46 dB.
+
+    Shifts are multiples of a quarter of a semitone, so that the filters for each can be kept.
+    """
+    random = draw.stream(_CHANGES)
+    quarters = int(random.integers(-4 * _SEMITONES, 4 * _SEMITONES + 1))
+    return Changes(2.0 ** (quarters / 48), random.uniform(1 - _STRETCH, 1 + _STRETCH),
                    10.0 ** (random.uniform(*_NOISE_DB) / 20))
 
 
@@ -43,13 +47,13 @@ def changed_audio(audio: np.ndarray, changes: Changes, draw: Draw) -> np.ndarray
     """Changes the length of audio ``[samples]`` and adds noise; the pitch is changed by ``log_mel``."""
     length = max(1, round(len(audio) * changes.length))
     audio = resampled(audio, 1.0, changes.length, length)
-    noise = draw.stream(_AUGMENTATION + 100).standard_normal(length)
+    noise = draw.stream(_NOISE).standard_normal(length)
     return (audio + changes.noise * noise).astype(np.float32)
 
 
-@functools.lru_cache(maxsize=8)
-def _filters(rate: int, count: int) -> np.ndarray:
-    return htk_mel_filters(rate, _POINTS, count)
+@functools.lru_cache(maxsize=64)
+def _filters(rate: int, count: int, pitch: float) -> np.ndarray:
+    return htk_mel_filters(rate, _POINTS, count, pitch).T.astype(np.float32)
 
 
 def log_mel(audio: np.ndarray, rate: int, num_features: int, pitch: float = 1.0) -> np.ndarray:
@@ -67,9 +71,8 @@ def log_mel(audio: np.ndarray, rate: int, num_features: int, pitch: float = 1.0)
     indices = reflected_indices(len(audio), _POINTS // 2, (frames - 1) * _HOP + _POINTS)
     windows = np.lib.stride_tricks.sliding_window_view(audio[indices], _POINTS)[::_HOP]
     spectrum = np.fft.rfft(windows * np.hanning(_POINTS + 1)[:-1])
-    filters = _filters(rate, num_features) if pitch == 1.0 else htk_mel_filters(rate, _POINTS, num_features, pitch)
-    power = (spectrum.real ** 2 + spectrum.imag ** 2) @ filters.T
-    return np.log(np.maximum(power, _SMALLEST)).astype(np.float32)
+    power = (spectrum.real ** 2 + spectrum.imag ** 2).astype(np.float32) @ _filters(rate, num_features, pitch)
+    return np.log(np.maximum(power, _SMALLEST))
 
 
 def fitted(features: np.ndarray, frames: int, draw: Draw | None) -> np.ndarray:

@@ -166,10 +166,18 @@ class _Chunk:
     starts: np.ndarray
 
 
-def corpus_of_lines(lines: list[str], tokenizer: Tokenizer) -> TokenCorpus:
-    """Returns a corpus of lines in memory."""
+def corpus_of_lines(lines: list[str], tokenizer: Tokenizer, path: str = "") -> TokenCorpus:
+    """Returns a corpus of lines in memory.
+
+    Args:
+      lines: the lines, which must not contain line ends.
+      tokenizer: converts lines to ids.
+      path: the file that the lines are from, if any.
+    """
     tokens, counts = tokenizer.encode(lines)
-    return TokenCorpus("", IndexArrays(tokens, _offsets(counts), np.zeros(len(lines) + 1, np.int64)))
+    encoded = [line.encode("utf-8", "replace") for line in lines]
+    starts = _offsets(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+    return TokenCorpus(path, IndexArrays(tokens, _offsets(counts), starts), b"".join(encoded))
 
 
 def load_corpus(path: str, tokenizer: Tokenizer, index_dir: str | None = None, threads: int = 1,

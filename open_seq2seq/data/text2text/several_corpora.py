@@ -14,7 +14,8 @@ from open_seq2seq.config.params import REFUSE, SAY, Param, check_params
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.mixing import repetitions, temperature_shares
-from open_seq2seq.data.text2text.text2text import PATH, ParallelTextDataLayer, max_length_param, shared_params
+from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizer
 from open_seq2seq.utils.errors import ConfigError, DataError
 

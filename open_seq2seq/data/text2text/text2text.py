@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.files import ASSET, DATA
+from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
@@ -24,15 +24,14 @@ from open_seq2seq.data.text2text.given_targets import (
     load_given_targets,
     prefixes,
 )
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
 
-__all__ = ["ParallelTextDataLayer", "SpecialTextTokens", "max_length_param", "shared_params"]
-
-PATH = (str, type(None))
+__all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
 
 
 class ParallelTextDataLayer(DataLayer):
@@ -268,9 +267,13 @@ class ParallelTextDataLayer(DataLayer):
             fields["prefix_tensors"] = side
         return fields
 
+    def _line(self, example: int) -> int:
+        """Returns the number of an example's sentences in the corpora, from 0."""
+        return int(example if self._lines is None else self._lines[example])
+
     def line_number(self, example: int) -> int:
         """Returns the line number of an example in its files, from 1."""
-        return int(example if self._lines is None else self._lines[example]) + 1
+        return self._line(example) + 1
 
     def describe_example(self, example: int) -> str:
         return f"{self.params['source_file']}:{self.line_number(example)}"
@@ -292,7 +295,7 @@ class ParallelTextDataLayer(DataLayer):
           example: number of the example.
           row: for interactive inference, the row in the newest batch.
         """
-        line = self._newest_lines[row] if self._source is None else self._source.line(self.line_number(example) - 1)
+        line = self._newest_lines[row] if self._source is None else self._source.line(self._line(example))
         line = column_of(line, 0) if self._has_prefix_column else line
         return self._source_tokenizer.split(line)[:self._max_tokens]
 
@@ -312,7 +315,7 @@ class ParallelTextDataLayer(DataLayer):
         """
         if self._target is None:
             raise DataError("Reference texts are not available in inference, because target_file is not read.")
-        return self._target_tokenizer.to_text(self._target.line(self.line_number(example) - 1))
+        return self._target_tokenizer.to_text(self._target.line(self._line(example)))
 
     def examine(self) -> list[str]:
         """Verifies the checksums of all indexes and compares the indexes with the texts; rebuilds those that differ."""
@@ -363,37 +366,3 @@ class ParallelTextDataLayer(DataLayer):
         # A large file's index is written to a temporary folder, not beside the user's file or to the config's folder.
         index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
-
-
-def max_length_param(what: str = "sentence", longer: str = "Training drops pairs with a longer sentence; evaluation "
-                     "and inference truncate it.") -> dict[str, Any]:
-    """Returns the parameter ``max_length``, which every layer of text requires."""
-    return {"max_length": Param(int, doc=f"Maximum length of a {what}, special tokens included. {longer}",
-                                unit="tokens", minimum=1, maximum=10**6)}
-
-
-def shared_params() -> dict[str, Any]:
-    """Returns the optional parameters that all text-to-text layers share."""
-    return {
-        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token per line; not used with SentencePiece.",
-                                file=ASSET),
-        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token per line; not used with SentencePiece.",
-                                file=ASSET),
-        "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'delimiter'} (the default) for tokenised "
-                           "text; {'type': 'sentencepiece', 'model': path} for raw text, with source_model and "
-                           "target_model instead of model if they differ.",
-                           file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
-        "delimiter": Param(str, " ", "Separator of tokens in a line.", on_change=REFUSE),
-        "detokenize": Param(bool, False, "Whether to join SentencePiece pieces to plain text in results.",
-                            on_change=FREE),
-        "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "
-                                                 "if False, these tokens are added as ids 0 to 3.", on_change=REFUSE),
-        "pad_vocab_to_eight": Param(bool, False, "Whether to round vocabulary sizes up to a multiple of 8."),
-        "index_dir": Param(PATH, None, "Folder for indexes of tokenised text. By default, the index of a large file is "
-                           "in .os2s_index beside the file, and small files have no index.", on_change=FREE),
-        "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
-                                    "threads", minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; if None or not "
-                                      "positive, the same as for other data layers.", "batches", maximum=10**4,
-                                      on_change=FREE),
-    }

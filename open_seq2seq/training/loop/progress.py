@@ -95,9 +95,10 @@ class ProgressHook(Hook):
         if trainer.step % self._every == 0 or trainer.step in (1, trainer.last_step):
             deco_print(self._line(trainer, is_first))
             self._interval = Meter(trainer)
-            self._loss.restart()
         elif self._bar.is_due:
-            self._bar.update(trainer.step, self._line(trainer, is_first))
+            self._bar.update(trainer.step, self._short_line(trainer))
+        if trainer.step % self._every == 0:  # not after the first step, as in TensorBoard's mean
+            self._loss.restart()
         if is_first:
             self._interval, self._run = Meter(trainer), Meter(trainer)
 
@@ -116,6 +117,13 @@ class ProgressHook(Hook):
         rate = float(self._results["learning_rate"])
         return ", ".join([f"Step {trainer.step}: loss {self._loss.value():.4f}", f"rate {rate:.2g}",
                           *self._scaling(trainer.in_half), f"epoch {trainer.epochs:.2f}", *pace])
+
+    def _short_line(self, trainer: Trainer) -> str:
+        """Returns a text that leaves room for a bar on a terminal of 80 columns."""
+        left = self._run.time_left()
+        return ", ".join([f"Step {trainer.step}/{trainer.last_step}: loss {self._loss.value():.2f}",
+                          f"{self._interval.read()[1]:,.0f} {trainer.model.object_name}/s",
+                          *([] if left is None else [f"{format_time(left)} left"])])
 
     def _scaling(self, in_half: bool) -> list[str]:
         """Returns the loss scale and number of skipped updates; in float32, only the latter, and only if not 0."""

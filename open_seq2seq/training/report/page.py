@@ -27,7 +27,7 @@ figure { display: inline-block; margin: .6rem .6rem 0 0; width: 29.5rem; max-wid
 figcaption { font-weight: 600; } svg { width: 100%; } svg text { font: 11px sans-serif; fill: #5a6270; }
 .grid { stroke: #e4e7ec; } .legend { margin: 0 0 0 3.6rem; font-size: 13px; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
-padding: .25rem .7rem .25rem 0; border-bottom: 1px solid #e4e7ec; overflow-wrap: anywhere; }
+padding: .25rem .7rem .25rem 0; border-bottom: 1px solid #e4e7ec; overflow-wrap: anywhere; min-width: 4.5rem; }
 pre { background: #f5f6f8; padding: .8rem; overflow-x: auto; font-size: 12.5px; } img { max-width: 100%; }
 """
 
@@ -78,12 +78,17 @@ def _results(content: Content) -> str:
 
 
 def _curves(content: Content) -> str:
-    found = {name: values for name in _ordered(content.metrics)
-             if any(map(math.isfinite, (values := content.metrics[name]).values()))}
+    found = {name: values for name in _ordered(content.metrics) if _changes(values := content.metrics[name])}
     losses = {name: found.pop(name) for name in _FIRST if name in found}
     charts = {**({", ".join(losses): losses} if losses else {}), **{name: {name: found[name]} for name in found}}
     return "".join(f"<figure><figcaption>{escape(title)}</figcaption>{curve(series)}</figure>"
                    for title, series in charts.items())
+
+
+def _changes(values: Mapping[int, float]) -> bool:
+    """Returns whether a metric has a curve worth showing: two different values, or only a single one so far."""
+    finite = [value for value in values.values() if math.isfinite(value)]
+    return len(finite) == 1 or len(set(finite)) > 1
 
 
 def _ordered(metrics: Mapping[str, object]) -> list[str]:

@@ -23,6 +23,7 @@ from open_seq2seq.training.checkpoints.folders import (
     regular_step,
 )
 from open_seq2seq.training.run.logdir_lock import LOCK, refuse_checkpoint
+from open_seq2seq.training.run.overview import OVERVIEW
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import CheckpointError, UserError
@@ -146,10 +147,12 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 def _is_empty(folder: Path) -> bool:
     """Returns whether a folder contains nothing that a new run could damage.
 
-    Locks, unfinished writes, kept files, and the batches on which earlier runs diverged do not count.
+    Locks, unfinished writes, kept files, overviews of runs that failed at their start, and the batches on which earlier
+    runs diverged do not count.
     """
     try:
-        return all(entry.name in _HARMLESS or entry.name.startswith(disk.TEMPORARY) for entry in folder.iterdir())
+        return all(entry.name in _HARMLESS or entry.name.startswith((disk.TEMPORARY, OVERVIEW))
+                   for entry in folder.iterdir())
     except FileNotFoundError:
         return True
     except OSError as error:

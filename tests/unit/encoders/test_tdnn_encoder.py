@@ -34,6 +34,12 @@ STACKS = {
     "valid": [layer(padding="VALID", stride=[2]), layer(padding="VALID", kernel=3, dilation=[2]), layer("tcn", 3)],
     "conv2d": [{**layer("conv2d", channels=3), "kernel_size": [5, 3], "stride": [2, 2]},
                {**layer("conv2d", channels=4, repeat=2), "kernel_size": [3, 3], "stride": [1, 1]}, layer()],
+    "residual conv2d": [{**layer("conv2d", channels=3), "kernel_size": [5, 3], "stride": [2, 2]},
+                        {**layer("conv2d", channels=4, repeat=2, **RESIDUAL), "kernel_size": [3, 3], "stride": [1, 1]},
+                        {**layer("conv2d", channels=4, **RESIDUAL), "kernel_size": [3, 1], "stride": [1, 1],
+                         "dilation": [2, 1]}],
+    "dense conv2d": [{**layer("conv2d", channels=3, repeat=2, **DENSE), "kernel_size": [3, 3], "stride": [1, 1]},
+                     {**layer("conv2d", channels=4, **DENSE), "kernel_size": [3, 1], "stride": [1, 1]}, layer()],
 }
 
 
@@ -53,6 +59,21 @@ def utterances(count: int = 16) -> tuple[np.ndarray, np.ndarray]:
 def train_once(encoder: TDNNEncoder, features: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
     with random_scope(1, tf.constant(3, tf.int64)):
         return encoder.encode({"source_tensors": [tf.constant(features), tf.constant(lengths)]}, True)
+
+
+def test_features_as_channels_equal_convolutions_over_time():
+    """As in jasper_commands: windows one frequency wide over images one pixel wide."""
+    flat = make("jasper")
+    wide = make([{**entry, "type": "conv2d", "kernel_size": [*entry["kernel_size"], 1], "stride": [*entry["stride"], 1]}
+                 for entry in STACKS["jasper"]], features_as_channels=True)
+    copies = named_variables(wide)
+    for name, variable in named_variables(flat).items():
+        copies[name].assign(tf.reshape(variable, copies[name].shape))
+    features, lengths = utterances(4)
+    expected = flat.encode({"source_tensors": [tf.constant(features), tf.constant(lengths)]})["outputs"]
+    found = wide.encode({"source_tensors": [tf.constant(features[:, :, None]), tf.constant(lengths)]})["outputs"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert wide.output_size == flat.output_size
 
 
 @pytest.mark.parametrize("normalization", ["batch_norm", "layer_norm", "instance_norm", None])
@@ -190,6 +211,8 @@ def test_without_masks_padding_matters():
     ({"convnet_layers": [layer(residual_dense=True)]}, "residual_dense' needs residual"),
     ({"convnet_layers": [layer(dropout_keep_prob=0.0)]}, "dropout_keep_prob' is 0.0"),
     ({"convnet_layers": [layer(), {**layer("conv2d"), "kernel_size": [3, 3], "stride": [1, 1]}]}, "no frequencies"),
+    ({"convnet_layers": [{**layer("conv2d", **DENSE), "kernel_size": [3, 3], "stride": [1, 1]}, layer(**DENSE)]},
+     "residual_dense both for conv2d and for other kinds"),
     ({"drop_block_prob": 0.1}, "needs blocks with a residual"),
     ({"drop_block_index": 3}, "drop_block_index' must be -1 or .* got 3"),
     ({"activation_fn": "rellu"}, "Did you mean 'relu'"),

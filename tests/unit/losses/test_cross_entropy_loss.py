@@ -42,3 +42,12 @@ def test_more_classes_than_logits_are_refused():
 def test_logits_may_have_more_classes_than_the_labels():
     found = term(np.eye(3, dtype=np.float32)[LABELS % 3])
     assert float(found.sum) == pytest.approx(float(term(LABELS % 3).sum), rel=1e-6)
+
+
+def test_mixed_labels_are_smoothed_like_labels():
+    mixed = 0.7 * np.eye(4, dtype=np.float32)[LABELS] + 0.3 * np.eye(4, dtype=np.float32)[[0, 0, 3, 1, 2]]
+    smooth = mixed * (0.9 - 0.1 / 3) + 0.1 / 3
+    log_probs = LOGITS - np.log(np.exp(LOGITS).sum(axis=1, keepdims=True))
+    assert float(term(mixed, label_smoothing=0.1).sum) == pytest.approx(-(smooth * log_probs).sum(), rel=1e-5)
+    keras = tf.keras.losses.CategoricalCrossentropy(from_logits=True, reduction="sum")(mixed, LOGITS)
+    assert float(term(mixed).sum) == pytest.approx(float(keras), rel=1e-5)

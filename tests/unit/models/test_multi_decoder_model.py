@@ -121,7 +121,7 @@ def test_scores_are_by_language(params, capsys):
 
 @pytest.mark.parametrize(("mode", "changed", "message"), [
     ("infer", {}, "'language' is missing: inference needs the target language, one of de, fr, for example"),
-    ("infer", {"language": "es"}, "'language' is 'es', but the model translates into de, fr"),
+    ("infer", {"language": "es"}, "'language' is 'es', but the languages of the data layer are de, fr"),
     ("train", {"use_xla_jit": True}, "'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel"),
     ("train", {"decoder": "TransformerDecoder"}, "'decoder' is TransformerDecoder, but MultiDecoderModel needs"),
     ("train", {"data_layer": "ParallelTextDataLayer"}, "'data_layer' is ParallelTextDataLayer, but MultiDecoderModel"),

@@ -44,6 +44,31 @@ def test_toy_data(tmp_path):
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_toy_data_of_other_tasks(tmp_path):
+    tables = {}
+    for task, name in (("labels", "labels/train.tsv"), ("dialogue", "dialogue/train.tsv"),
+                       ("summary", "summary/train.csv"), ("sources", "sources/train.tsv")):
+        ok("create_toy_data", f"--task={task}", f"--output_dir={task}", "--train_size=30", "--dev_size=4",
+           "--test_size=5", cwd=tmp_path)
+        tables[task] = [line.split("," if name.endswith("csv") else "\t") for line in lines_of(tmp_path / name)]
+        known = {token for side in ("source", "target")
+                 for token in lines_of(tmp_path / task / "vocab" / f"{side}.txt")}
+        cells = [cell for row in tables[task][task != "labels":] for cell in row[task in ("labels", "dialogue"):]]
+        assert {token for cell in cells for token in cell.strip('"').split()} <= known
+    letter_of = {"alpha": "α", "beta": "β", "gamma": "γ"}
+    for label, text in tables["labels"]:
+        counts = {name: text.split().count(letter) for name, letter in letter_of.items()}
+        assert sorted(counts.values())[-1] == counts[label] > sorted(counts.values())[-2]
+    for _, question, answer in tables["dialogue"][1:]:
+        place, _, *letters = question.split()
+        assert answer == f"it is {letters[{'first': 0, 'second': 1, 'last': -1}[place]]}"
+    for summary, text in tables["summary"][1:]:
+        assert summary.split() == [piece.split()[0] for piece in text.strip('"').split("!")[1:]]
+    for first, second, target in tables["sources"][1:]:
+        joined = [a if b == "_" else b for a, b in zip(first.split(), second.split(), strict=True)]
+        assert joined[::-1] == target.split() and "_" not in joined
+
+
 def test_tokenizer_modes(tmp_path):
     for side in "12":
         write(tmp_path / f"text{side}", sentences(300, int(side)))
@@ -66,6 +91,11 @@ def test_multi30k(tmp_path):
     for split, count in (("train", 300), ("val", 5), ("test_2016_flickr", 6)):
         (tmp_path / "in" / f"{split}.en.gz").write_bytes(gzip.compress("\n".join(sentences(count, 1)).encode()))
         write(tmp_path / "in" / f"{split}.de", sentences(count, 2))
+        write(tmp_path / "in" / f"{split}.fr", sentences(count, 3))
+    ok("prepare_multi30k", "--data_dir=in", "--output_dir=three", "--vocab_size=44", "--languages", "en", "fr", "de",
+       cwd=tmp_path)
+    assert [lines_of(tmp_path / "three" / f"val.{language}") for language in ("en", "de", "fr")] == [
+        sentences(5, seed) for seed in (1, 2, 3)]
     ok("prepare_multi30k", "--data_dir=in", "--output_dir=out", "--vocab_size=44", cwd=tmp_path)
     assert lines_of(tmp_path / "out" / "val.en") == sentences(5, 1)
     assert (tmp_path / "out" / "spm44.model").exists() and (tmp_path / "out" / "spm44.vocab").exists()

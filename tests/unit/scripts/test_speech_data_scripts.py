@@ -167,6 +167,9 @@ def takes_in(audio: np.ndarray) -> list[int]:
 
 def test_digits(digits):
     ok("prepare_digits", "--data_dir=in", "--output_dir=out", *SIZES, "--noise_db=6", cwd=digits)
+    commands = (digits / "out/commands-test.txt").read_text().splitlines()
+    assert sorted({int(row.split(",")[0]) for row in commands}) == list(range(10))
+    assert all(row.split(",")[1].rpartition("/")[2].startswith(row[0]) for row in commands)
     lists = {path.stem: rows_of(path) for path in (digits / "out").glob("*.csv")}
     assert {name: len(rows) for name, rows in lists.items()} == {
         "train": 40, "dev": 40, "test": 100, "strings-train": 30, "strings-dev": 4, "strings-test": 6,

@@ -62,7 +62,7 @@ def test_the_first_step_counts_neither_for_the_speed_nor_for_the_time_left(capsy
         step(hook, trainer, clock, 2.0, loss=loss)
     assert capsys.readouterr().out.splitlines() == [
         "*** Step 1: loss 9.0000, rate 0.0003, epoch 0.25, 300.0 s for the first step",
-        "*** Step 2: loss 3.0000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left",
+        "*** Step 2: loss 6.0000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left",
         "*** Step 4: loss 1.5000, rate 0.0003, epoch 0.25, 50 tokens/s, 3 min left"]
 
 
@@ -99,7 +99,7 @@ def test_losses_that_are_not_finite_do_not_hide_the_others():
 def test_a_single_process_shows_a_bar_on_a_terminal(monkeypatch, clock, num_processes, shown):
     terminal, log = Terminal(), io.StringIO()
     monkeypatch.setattr("sys.stdout", Tee(terminal, EnduringStream(log, "log")))
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((100, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
     trainer, hook = make_trainer(num_processes=num_processes), ProgressHook(100)
     hook.begin(trainer)
     for _ in range(3):
@@ -107,12 +107,12 @@ def test_a_single_process_shows_a_bar_on_a_terminal(monkeypatch, clock, num_proc
     deco_print("a line")
     hook.end(trainer)
     text = terminal.getvalue()
-    assert ("Step 3: loss" in text) is shown and ("\u2501" in text) is shown
+    assert ("Step 3/101: loss 2.00, 100 tokens/s, 98 s left" in text) is shown and ("\u2501" in text) is shown
     assert text.endswith("*** a line\n")
     if shown:  # the line replaces the bar
         assert text.rpartition("\r\x1b[K")[2] == "*** a line\n"
         longest = max(len(line) for line in text.replace("\x1b[K", "\r").split("\r"))
-        assert longest < 100 + 40  # colours included
+        assert longest < 80 + 40  # colours included
     assert "\r" not in log.getvalue() and "a line" in log.getvalue()
 
 

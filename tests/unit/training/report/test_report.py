@@ -18,7 +18,7 @@ from open_seq2seq.utils.errors import UserError
 def write_run(folder, steps=20):
     table = MetricsFile(folder, is_new=True)
     for step in range(1, steps + 1):
-        table.write(step, step / 10, {"train_loss": 3.0 / step, "learning_rate": 1e-3})
+        table.write(step, step / 10, {"train_loss": 3.0 / step, "learning_rate": 1e-3 * step, "loss_scale": 1.0})
     table.write(steps, 2.0, {"val_loss": 0.5, "Eval_BLEU_Score": 31.25})
     checkpoint = folder / f"model.ckpt-{steps}"
     checkpoint.mkdir()
@@ -59,7 +59,7 @@ def test_the_page_is_complete_offline_and_escaped(tmp_path):
     for words in ("31.25 at 20", "0.15 at 20", "una casa", "&lt;script&gt;", "line 7", "base_model: Text2Text",
                   "&lt;b&gt;x", "model.ckpt-20", "Worst examples"):
         assert words in text, words
-    assert text.count("<svg") == 3  # the losses together, the learning rate, BLEU
+    assert text.count("<svg") == 3  # the losses together, the learning rate, BLEU; not the scale, which is constant
     for svg in re.findall(r"<svg.*?</svg>", text):
         ElementTree.fromstring(svg)
 

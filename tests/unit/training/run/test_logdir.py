@@ -38,6 +38,7 @@ def make(root: Path, what: str) -> Path:
     if what == "locked":
         (logdir / ".lock").write_text("")
         (logdir / ".tmp-model.ckpt-5").mkdir()
+        (logdir / "overview.txt").write_text("")  # of a run that failed before its first update
     if what == "foreign":
         (logdir / "notes.txt").write_text("")
     if what == "unfinished":

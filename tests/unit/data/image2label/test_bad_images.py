@@ -1,0 +1,183 @@
+"""Bad input: one sentence with file and line, or left out and counted."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
+from tests.unit.data.image2label.conftest import folder_params, picture
+from tests.unit.data.image2label.test_layers import write_cifar, write_records
+
+JPEG = tf.io.encode_jpeg(picture(0)).numpy()
+BROKEN = {"empty": b"", "text": b"no picture", "truncated jpeg": JPEG[:len(JPEG) // 2], "webp": b"RIFF\0\0\0\0WEBPVP8 ",
+          "truncated png": tf.io.encode_png(picture(0)).numpy()[:60]}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_image_is_named_or_skipped(folder, kind, capfd):
+    (folder / "dark/2.png").write_bytes(BROKEN[kind])
+    stopping = ImageFolderDataLayer(folder_params(folder, mode="eval"))
+    for made in (lambda: stopping.make_batch(np.arange(6)), stopping.examine,
+                 lambda: ImageFolderDataLayer(folder_params(folder, cache_images=True, train_crop="centre"))):
+        with pytest.raises(DataError, match=r"dark/2.png cannot be read: ") as error:
+            made()
+        assert "\n" not in str(error.value) and "{{" not in str(error.value) and "[Op" not in str(error.value)
+    skipping = ImageFolderDataLayer(folder_params(folder, on_bad_example="skip"))
+    assert skipping.make_training_batch(np.array([3, 1, 0]), 0)["ids"].tolist() == [3, 0]
+    empty = skipping.make_training_batch(np.array([1]), 0)
+    assert empty["ids"].tolist() == [-1] and empty["source_tensors"][0].shape == (1, 6, 6, 3)
+    assert capfd.readouterr().out.count("Skipped") == 1
+    cached = ImageFolderDataLayer(folder_params(folder, on_bad_example="skip", cache_images=True, mode="eval"))
+    assert cached.num_examples == 5 and cached.report_dropped() == {"cannot be read": 1}
+    assert cached.describe_example(1).endswith("dark/4.png")
+
+
+def test_only_bad_images_end_the_run(folder):
+    for path in folder.rglob("*.png"):
+        path.write_bytes(b"no picture")
+    layer = ImageFolderDataLayer(folder_params(folder, on_bad_example="skip"))
+    with pytest.raises(DataError, match="All 6 images were skipped"):
+        layer.make_batch(np.arange(6))
+
+
+def test_unusual_images_are_converted(folder):
+    """Grey, grey with alpha, alpha, 16 bits, JPEG, BMP of 4 channels, GIF and CMYK: each becomes RGB of 8 bits."""
+    from PIL import Image
+
+    pixels = picture(0)
+    grey = pixels.mean(-1, keepdims=True).astype(np.uint8)
+    alpha = np.full_like(grey, 100)
+    files = {
+        "grey.png": (tf.io.encode_png(grey).numpy(), np.repeat(grey, 3, -1)),
+        "grey-alpha.png": (tf.io.encode_png(np.concatenate([grey, alpha], -1)).numpy(), np.repeat(grey, 3, -1)),
+        "alpha.png": (tf.io.encode_png(np.concatenate([pixels, alpha], -1)).numpy(), pixels),
+        "deep.png": (tf.io.encode_png(pixels.astype(np.uint16) * 257).numpy(), pixels),
+    }
+    for path in (folder / "dark").glob("*.png"):
+        path.unlink()
+    for name, (content, _) in files.items():
+        (folder / "dark" / name).write_bytes(content)
+    for name, image in (("four.bmp", Image.fromarray(pixels)), ("frame.gif", Image.fromarray(pixels)),
+                        ("grey.jpg", Image.fromarray(grey[..., 0])), ("grey.bmp", Image.fromarray(grey[..., 0])),
+                        ("press.jpg", Image.fromarray(pixels).convert("CMYK"))):
+        image.save(folder / "dark" / name)
+    layer = ImageFolderDataLayer(folder_params(folder, mode="eval", image_size=9, resize_size=9, standardize="none"))
+    found = {layer.describe_example(example).rpartition("/")[2]: layer.make_batch(np.array([example]))[
+        "source_tensors"][0][0] for example in range(len(files) + 5)}
+    for name, (_, expected) in files.items():
+        np.testing.assert_allclose(found[name], expected[:, 1:10] / 255, atol=1 / 255)
+    for name in ("four.bmp", "press.jpg", "frame.gif"):
+        np.testing.assert_allclose(found[name], pixels[:, 1:10] / 255, atol=0.12)
+    np.testing.assert_allclose(found["grey.jpg"], np.repeat(grey, 3, -1)[:, 1:10] / 255, atol=0.05)
+
+
+LISTS = {
+    b"light,light/1.png\n": "list.csv:1: the first line must be a header with the columns image and label",
+    b"image,label\nlight/1.png,blue\n": "list.csv:2: the label is 'blue', but the classes are dark, light",
+    b"image,label\nlight/1.png\n": "list.csv:2: the row must have a file and a label",
+    b"image,label\nlight/1.png,\n": "list.csv:2: the row must have a file and a label",
+    b"image,label\nlight/9.png,light": "list.csv:2: the image .*light/9.png does not exist",
+    b"image,label\nlight/1.png,li\0ght": "list.csv:2: the line contains a NUL byte",
+    b"image,label\n\xff\xfe,light\n": "list.csv:2: the line is not valid UTF-8",
+    b"image,label\n": "has no rows after its header",
+    b"": "is empty",
+}
+
+
+@pytest.mark.parametrize("content", LISTS, ids=lambda content: repr(content)[:30])
+def test_a_bad_list_is_explained(folder, content):
+    (folder / "list.csv").write_bytes(content)
+    with pytest.raises(DataError, match=LISTS[content]) as error:
+        ImageFolderDataLayer({**folder_params(folder), "folder": None, "dataset_files": [str(folder / "list.csv")]})
+    assert "\n" not in str(error.value)
+
+
+def test_folders_that_do_not_fit_the_classes(folder):
+    (folder / "other").mkdir()
+    (folder / "other/1.jpg").write_bytes(JPEG)
+    (folder / "dark/notes.txt").write_text("x")
+    layer = ImageFolderDataLayer(folder_params(folder))
+    assert layer.report_dropped() == {"of a class that is not in classes": 1,
+                                      "not JPEG, PNG, GIF or BMP by their suffix": 1}
+    with pytest.raises(DataError, match="of the class blue has no images"):
+        ImageFolderDataLayer(folder_params(folder, classes=["dark", "light", "blue"]))
+    with pytest.raises(ConfigError, match=r"classes' is missing: list .* such as \['dark', 'light', 'other'\]"):
+        ImageFolderDataLayer(folder_params(folder, classes=[]))
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        ImageFolderDataLayer(folder_params(folder / "nowhere"))
+    with pytest.raises(UserError, match="a folder without images"):
+        (folder / "empty").mkdir()
+        ImageFolderDataLayer.params_for_files([str(folder / "empty")])
+    (folder / "names.txt").write_text("dark\n\nlight")
+    with pytest.raises(DataError, match="must have a name in each line"):
+        ImageFolderDataLayer(folder_params(folder, classes=[], class_file=str(folder / "names.txt")))
+
+
+@pytest.mark.parametrize("others,words", [
+    ({"crop_area": [0.5]}, "crop_area' must be a smallest and a largest number"),
+    ({"crop_area": [0.9, 0.5]}, "crop_area' must be a smallest and a largest number"),
+    ({"resize_size": 5}, "smaller than the image_size"),
+    ({"dataset_files": ["x.csv"]}, "either folder or dataset_files"),
+    ({"cache_images": True}, "needs the train_crop padded or centre"),
+    ({"classes": ["dark", "dark"]}, "the same class twice"),
+])
+def test_contradictions_are_explained(folder, others, words):
+    with pytest.raises(ConfigError, match=words):
+        ImageFolderDataLayer(folder_params(folder, **others))
+
+
+@pytest.mark.parametrize("damage,words", [
+    (lambda data: data[:-1], "is not a multiple of the 3,073 bytes"),
+    (lambda data: b"\x0a" + data[1:], "image 1: the label is 10, but CIFAR-10 has labels from 0 to 9"),
+    (lambda data: b"", "has 0 bytes"),
+])
+def test_damaged_binary_files_of_cifar(tmp_path, damage, words):
+    write_cifar(tmp_path / "cifar", True)
+    path = tmp_path / "cifar/test_batch.bin"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=words):
+        CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "mode": "eval"})
+
+
+class _Harmful:
+    def __reduce__(self):
+        return (print, ("code of a pickle was executed",))
+
+
+def test_damaged_python_files_of_cifar(tmp_path, capfd):
+    import pickle
+
+    write_cifar(tmp_path / "cifar", False)
+    path = tmp_path / "cifar/test_batch"
+    for content, words in ((pickle.dumps(_Harmful()), "which is not data"), (b"nonsense", "is not a Python file"),
+                           (pickle.dumps({b"data": [1]}), "it must contain data")):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=words):
+            CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "mode": "eval"})
+    assert "executed" not in capfd.readouterr().out
+    (tmp_path / "cifar/data_batch_3").unlink()
+    with pytest.raises(DataError, match="data_batch_3 does not exist, but .*data_batch_1 does"):
+        CifarDataLayer({"data_dir": str(tmp_path / "cifar")})
+    with pytest.raises(DataError, match="has no file train.bin or train of CIFAR-100"):
+        CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "num_classes": 100})
+
+
+def test_damaged_tfrecords(tmp_path):
+    path = tmp_path / "validation-00000-of-00001"
+    params = {"num_classes": 2, "image_size": 6, "mode": "eval", "data_dir": str(tmp_path)}
+    write_records(path, [0, 1], [1, 3])
+    with pytest.raises(DataError, match="record 2 cannot be read: .*not one of the numbers from 1 to 2"):
+        ImagenetDataLayer(params).make_batch(np.arange(2))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(DataError, match="record 2: the file ends within the record"):
+        ImagenetDataLayer(params)
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="is empty"):
+        ImagenetDataLayer(params)
+    path.rename(tmp_path / "validation-00000-of-00004")
+    with pytest.raises(DataError, match="has 1 files validation-…, but according to their names there are 4"):
+        ImagenetDataLayer(params)
+    (tmp_path / "validation-00000-of-00004").unlink()
+    with pytest.raises(DataError, match="has neither TFRecord files validation-00000-of-… nor a folder val"):
+        ImagenetDataLayer(params)

@@ -1,0 +1,78 @@
+"""Classification: metrics, samples and results."""
+
+import csv
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from open_seq2seq.models import Image2Label
+from open_seq2seq.models.builder import build_model, describe_model
+from open_seq2seq.models.image2label.mistakes import mistakes_picture
+from open_seq2seq.models.reporter import Reporter
+from open_seq2seq.utils.errors import ConfigError
+from tests.unit.data.image2label.conftest import CLASSES, folder, folder_params  # noqa: F401 - a fixture
+
+
+def make(folder, mode="eval", **others):  # noqa: F811
+    params = {"batch_size_per_gpu": 3, "encoder": "CNNEncoder", "encoder_params": {
+        "cnn_layers": [("conv2d", {"filters": 4, "kernel_size": 3}), ("relu", {})]}, "loss": "CrossEntropyLoss",
+        "decoder": "FullyConnectedDecoder", "data_layer": "ImageFolderDataLayer", **others}
+    params.setdefault("data_layer_params", {key: value for key, value in folder_params(folder).items()
+                                            if key != "batch_size"})
+    return build_model(describe_model(Image2Label, params, mode), seed=1)
+
+
+def batch(labels, ids=None):
+    return {"target_tensors": [np.eye(2, dtype=np.float32)[labels]], "ids": np.array(ids or range(len(labels))),
+            "source_tensors": [np.random.default_rng(0).normal(size=(len(labels), 6, 6, 3)).astype(np.float32)]}
+
+
+class Shown(Reporter):
+    def image(self, name, image):
+        self.picture = image
+
+
+def test_accuracy_does_not_depend_on_the_division_into_batches(folder, capfd):  # noqa: F811
+    model = make(folder)
+    logits = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+    labels = [0, 1, 1, 0, 1, 0]
+    whole = model.finalize_evaluation([model.evaluate(batch(labels), [logits])])
+    parts = [model.evaluate(batch(labels[:4], [0, 1, 2, -1]), [logits[:4]]),
+             model.evaluate(batch(labels[3:], [3, 4, 5]), [logits[3:]])]
+    assert model.finalize_evaluation(parts) == whole
+    assert whole["Eval top-1"] == np.mean(logits.argmax(1) == labels) and whole["Eval top-5"] == 1.0
+    assert "taken for" in capfd.readouterr().out
+    assert model.finalize_evaluation([]) == {}
+
+
+def test_mistakes_are_shown(folder):  # noqa: F811
+    model, reporter = make(folder, "train"), Shown(3)
+    model.report_sample(batch([0, 1, 1, 0]), [np.array([[1.0, 0], [1, 0], [1, 0], [0, 1]])], reporter)
+    assert reporter.scalars == {"Train batch top-1": 0.25, "Train batch top-5": 1.0}
+    assert reporter.picture.shape == (14, 14, 3) and 0.0 <= reporter.picture.min() <= reporter.picture.max() == 1.0
+
+
+def test_pictures_of_features():
+    features = np.random.default_rng(0).normal(size=(2, 9, 1, 5))
+    assert mistakes_picture(features).shape == (6, 20, 1)
+
+
+def test_results_are_written_as_csv(folder, tmp_path):  # noqa: F811
+    model = make(folder, "infer", write_top=2)
+    logits = np.array([[0.0, 1.0], [3.0, 0.0]])
+    with model.open_results(str(tmp_path / "out.csv")) as writer:
+        writer.write_batches([model.infer({"ids": np.array([4, 1]), "source_tensors": []}, [logits])])
+    rows = list(csv.reader((tmp_path / "out.csv").open()))
+    assert rows[0] == ["example", "class", "probability"] and len(rows) == 5
+    assert rows[1][0].endswith("dark/2.png") and rows[1][1:] == ["dark", "0.9526"] and rows[3][1] == CLASSES[1]
+    assert model.answer(model.infer({"ids": np.array([0])}, [logits[:1]])[0][1]) == "light (0.731), dark (0.269)"
+
+
+def test_sizes_follow_from_the_data_layer(folder):  # noqa: F811
+    model = make(folder)
+    assert model.encoder.params["image_shape"] == [6, 6, 3]
+    assert model.num_objects(batch([0, 1, 0], [5, 2, -1])) == 2
+    model.data_layer = SimpleNamespace()
+    with pytest.raises(ConfigError, match="is SimpleNamespace, but Image2Label needs a data layer with class_names"):
+        model.derived_params("decoder")

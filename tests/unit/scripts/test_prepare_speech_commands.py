@@ -1,0 +1,54 @@
+"""The preparation of spoken commands, from folders of short recordings."""
+
+import os
+
+import numpy as np
+import pytest
+import soundfile
+
+from open_seq2seq.utils.errors import UserError
+from scripts.prepare_speech_commands import COMMANDS, main, part_of
+
+
+@pytest.fixture
+def archive(tmp_path):
+    words = [*COMMANDS[:3], "bird", "tree"]
+    for word in words:
+        (tmp_path / word).mkdir()
+        for speaker in range(30):
+            soundfile.write(tmp_path / word / f"{speaker:08x}_nohash_0.wav", np.zeros(160), 16000)
+    (tmp_path / "_background_noise_").mkdir()
+    soundfile.write(tmp_path / "_background_noise_/hum.wav", 0.1 * np.ones(20000), 16000)
+    return tmp_path
+
+
+def rows(path):
+    return [line.split(",") for line in path.read_text().splitlines()]
+
+
+def test_twelve_classes(archive, capsys):
+    main([f"--data_dir={archive}", "--any_words", "--train_size=50"])
+    names = (archive / "v1-12-classes.txt").read_text().split()
+    assert names == [*COMMANDS, "unknown", "silence"]
+    parts = {part: rows(archive / f"v1-12-{part}.txt") for part in ("train", "val", "test")}
+    for part, found in parts.items():
+        for label, path in found:
+            assert (archive / path).exists() and part_of(os.path.basename(path)) == part
+            folder = os.path.dirname(path)
+            assert names[int(label)] == (folder if folder in names else "unknown")
+    files = [{path for _, path in found} for found in parts.values()]
+    assert not files[0] & files[1] and not files[0] & files[2] and not files[1] & files[2]
+    assert sum(map(len, files)) == 5 * 30 + 3  # three windows of a second every 2,000 samples in 20,000
+    counts = np.bincount([int(label) for label, _ in parts["train"]], minlength=12)
+    assert counts[0] == counts[1] == 50 and counts[names.index("unknown")] >= 48
+
+
+def test_all_words_and_wrong_versions(archive):
+    main([f"--data_dir={archive}", "--version=v2", "--any_words", "--output_dir", str(archive / "lists"),
+          "--train_size=1"])
+    assert (archive / "lists/v2-classes.txt").read_text().split() == sorted([*COMMANDS[:3], "bird", "tree"])
+    assert sum(len(rows(archive / f"lists/v2-{part}.txt")) for part in ("train", "val", "test")) == 150
+    with pytest.raises(UserError, match="has 5 words, but v1-30 has 30"):
+        main([f"--data_dir={archive}", "--version=v1-30"])
+    with pytest.raises(UserError, match="does not exist"):
+        main([f"--data_dir={archive}/nowhere"])
