@@ -151,7 +151,7 @@ class Text2Text(EncoderDecoderModel):
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = [(sentence_chrf(found, reference), example, found, reference)
-                for batch in results_per_batch for example, found, reference in batch if reference]
+                for batch in results_per_batch for example, *_, found, reference in batch if reference]
         layer: Any = self.data_layer
         return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
                  "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
