@@ -81,8 +81,8 @@ def raw_products(options: argparse.Namespace, dtype: str) -> float:
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    return sum(3 * count * _seconds(*shape, dtype)  # the gradient of a product has two products
-               for count, *shape in product_shapes(options) if count)
+    return sum(3 * count * _seconds(rows, inner, columns, dtype)  # the gradient of a product has two products
+               for count, rows, inner, columns in product_shapes(options) if count)
 
 
 def product_shapes(options: argparse.Namespace) -> list[tuple[int, int, int, int]]:

@@ -130,6 +130,7 @@ class SentencePieceTokenizer:
                 f"The SentencePiece model {path} has the ids pad {ids[0]}, eos {ids[1]}, bos {ids[2]}, unk {ids[3]}, "
                 "but they must be 0, 1, 2, 3: train a model with scripts/tokenizer_wrapper.py --mode=train.")
         self._pieces = self._processor.get_piece_size()
+        self.tokens: Sequence[str] = self._processor.id_to_piece(list(range(self._pieces)))
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         self.fingerprint = hashlib.sha256(content).hexdigest()
 
