@@ -92,10 +92,10 @@ class DroppedLayerNormLstm(_Dropped, LayerNormLstm):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        sources = [saved[0], before[1], weights[1], weights[2]]
+        z, inner, scale, offset = sources = [saved[0], before[1], weights[1], weights[2]]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
-            new = self._from_sums(*sources, tf.cast(saved[1], tf.float32) * self._scale)
+            new = self._from_sums(z, inner, scale, offset, tf.cast(saved[1], tf.float32) * self._scale)
         dz, d_inner, d_scale, d_offset = tape.gradient(new, sources, list(d_states))
         return StepGradient(_with_mask_columns(dz), (product(dz, weights[0], True), d_inner), (), (d_scale, d_offset))
 
