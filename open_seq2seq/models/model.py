@@ -197,6 +197,19 @@ class Model(Component):
         """Converts the outputs for one batch to pairs (example number, result) for the writer of ``open_results``."""
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
 
+    @property
+    def can_score(self) -> bool:
+        """Whether the model implements ``score`` and ``target_scores``."""
+        return False
+
+    def score(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Computes the scores of the targets of a batch, given its sources; see ``DataLayer.make_scoring_batch``."""
+        raise NotImplementedError("To score targets, a model must implement score(batch).")
+
+    def target_scores(self, output_values: list[np.ndarray]) -> list[Any]:
+        """Converts the outputs of ``score`` to a result for each row."""
+        raise NotImplementedError("To score targets, a model must implement target_scores(output_values).")
+
     def answer(self, result: Any) -> str:
         """Returns one of ``infer``'s results as text for interactive inference."""
         return str(result)

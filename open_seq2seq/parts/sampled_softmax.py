@@ -1,7 +1,9 @@
 """Sampled softmax: cross-entropy over the label and a sample of the other ids, for large vocabularies.
 
-See Jean et al. 2015, https://arxiv.org/abs/1412.2007. The ids are drawn with replacement from the log-uniform (Zipf)
-distribution P(id) = log((id + 2) / (id + 1)) / log(ids + 1), so ids must be sorted by descending frequency.
+See Jean et al. 2015, https://arxiv.org/abs/1412.2007. Ids are drawn from the log-uniform (Zipf) distribution
+P(id) = log((id + 2) / (id + 1)) / log(ids + 1), so they must be sorted by descending frequency. An id that is drawn
+repeatedly counts once. The logarithm of the probability that an id is drawn at all is subtracted from its logit, so
+the loss approaches the exact one as the sample grows.
 """
 
 from __future__ import annotations
@@ -27,19 +29,18 @@ def log_uniform_ids(count: int, num_ids: int, seed: tf.Tensor) -> tf.Tensor:
     return tf.minimum(tf.cast(tf.exp(uniform * math.log(num_ids + 1.0)), tf.int32) - 1, num_ids - 1)
 
 
-def log_expected_counts(ids: tf.Tensor, count: int, num_ids: int) -> tf.Tensor:
-    """Returns the logarithm of how often each id is expected among ``count`` drawn ones, FP32 in the shape of ids."""
-    rank = tf.cast(ids, tf.float32)
-    return tf.math.log(tf.math.log1p(1.0 / (rank + 1.0)) * (count / math.log(num_ids + 1.0)))
+def log_inclusion(ids: tf.Tensor, count: int, num_ids: int) -> tf.Tensor:
+    """Returns the log probability that each id is among ``count`` drawn ones, FP32 in the shape of ids."""
+    share = tf.math.log1p(1.0 / (tf.cast(ids, tf.float32) + 1.0)) / math.log(num_ids + 1.0)
+    return tf.math.log(-tf.math.expm1(count * tf.math.log1p(-share)))
 
 
 def sampled_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor,
                           num_sampled: int) -> tf.Tensor:
     """Returns the weighted sum of the rows' sampled cross-entropies, an FP32 scalar.
 
-    The sum of exp(logit) over all ids but the label is estimated, without bias, by that of exp(logit) / expected count
-    over the drawn ids, leaving out those that are the row's label. All rows share one sample, drawn with the next seed
-    of ``randomness.random_scope``.
+    All rows share one sample, drawn with the next seed of ``randomness.random_scope``. A drawn id that is a row's label
+    does not count for that row a second time.
 
     Args:
       hidden: ``[rows, hidden]`` in the compute dtype.
@@ -49,10 +50,12 @@ def sampled_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor
       num_sampled: number of ids to draw.
     """
     num_ids = table.shape[0]
-    drawn = log_uniform_ids(num_sampled, num_ids, next_seed())
+    drawn = tf.sort(log_uniform_ids(num_sampled, num_ids, next_seed()))
+    repeated = tf.concat([[False], drawn[1:] == drawn[:-1]], 0)
     sampled = tf.cast(tf.matmul(hidden, tf.cast(tf.gather(table, drawn), hidden.dtype), transpose_b=True), tf.float32)
-    sampled -= log_expected_counts(drawn, num_sampled, num_ids)
-    sampled = tf.where(labels[:, tf.newaxis] == drawn, _NEVER, sampled)
+    sampled -= log_inclusion(drawn, num_sampled, num_ids)
+    sampled = tf.where(repeated | (labels[:, tf.newaxis] == drawn), _NEVER, sampled)
     true = tf.reduce_sum(tf.cast(hidden, tf.float32) * tf.gather(table, labels), -1)
+    true -= log_inclusion(labels, num_sampled, num_ids)
     logits = tf.concat([true[:, tf.newaxis], sampled], 1)
     return tf.reduce_sum((tf.reduce_logsumexp(logits, 1) - true) * weights)

@@ -101,6 +101,10 @@ class MultiCorpusDataLayer(DataLayer):
             "source_file": Param(PATH, None, "Text file with one source sentence per line, for inference.", file=DATA),
         }
 
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**params, "source_file": None}
+
     def _path(self, corpus: str) -> str:
         return f"{self.params_path}/corpora/{corpus}"
 

@@ -247,6 +247,25 @@ class ParallelTextDataLayer(DataLayer):
             batch["prefix_tensors"] = prefixes(given, numbers)
         return batch
 
+    def make_scoring_batch(self, inputs: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+        """Returns a batch of source sentences, truncated to ``max_length``, and their given translations.
+
+        Raises:
+          DataError: an input is not a string, or a translation has more tokens than ``max_length`` allows.
+        """
+        source = self._typed(inputs)
+        given = corpus_of_lines([" ".join(str(line).split("\n")) for line in targets], self._target_tokenizer)
+        check_given_targets(given, source, self._max_tokens, "translation")
+        numbers = np.arange(len(source))
+        return {"source_tensors": self._side(source, numbers), "target_tensors": self._side(given, numbers),
+                "ids": numbers}
+
+    @property
+    def scoring_signature(self) -> dict[str, Any]:
+        signature = self.input_signature
+        return {name: signature["source_tensors" if name == "target_tensors" else name]
+                for name in ("source_tensors", "target_tensors", "ids")}
+
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
         return np.minimum(self._typed(inputs).counts, self._max_tokens) + self.num_special
 
