@@ -156,9 +156,10 @@ class SpeechCommandsDataLayer(DataLayer):
         for example, item in zip(examples, found, strict=True):
             if isinstance(item, AudioError):
                 self._handle_bad(int(example), item)
-        batch = {"source_tensors": self._source([found[place] for place in good]), "ids": examples[good]}
+        kept = examples[good]
+        batch: dict[str, Any] = {"source_tensors": self._source([found[place] for place in good]), "ids": kept}
         if self.mode in ("train", "eval"):
-            labels = [self._rows[example][1] for example in examples[good]]
+            labels = [self._rows[example][1] for example in kept]
             batch["target_tensors"] = [np.eye(self.num_classes, dtype=np.float32)[np.asarray(labels, np.int64)]]
         return batch if good else with_empty_row(batch, self.fields)
 
