@@ -32,6 +32,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["open_seq2seq", "open_seq2seq.*"]),
+    package_data={"open_seq2seq": ["py.typed"]},
     python_requires=">=3.11",
     classifiers=[
         "Development Status :: 3 - Alpha",
@@ -57,7 +58,8 @@ setup(
         # Horovod with NCCL compiles and links against the CUDA wheels of 2.18.1 and of 2.21.0 (install_horovod.sh).
         "gpu": [f"tensorflow[and-cuda]{TENSORFLOW}"],
         # No extra for Horovod: pip alone cannot build it; scripts/install_horovod.sh does.
-        "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py
+        "ctranslate2": ["ctranslate2>=4.8,<5"],  # scripts/export_ctranslate2.py; the tests have passed with 4.8.5
+        "plots": ["matplotlib"],  # --png of benchmarks/precision_curves.py, pictures of alignments
         # librosa and python_speech_features are what the features of speech are compared with.
         "test": ["coverage>=7.10", "hypothesis>=6.100", "jiwer", "librosa>=0.11", "matplotlib", "pytest>=8",
                  "pytest-cov>=7", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "python_speech_features"],

@@ -87,6 +87,22 @@ class TrainedModel:
             return self._answers("transcribe", recordings)
         return self._answers("transcribe", [recordings])[0]
 
+    def score(self, inputs: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+        """Returns the score of a given target for each input, in order.
+
+        For translation, a score is a ``TargetScore`` with the attributes ``log_prob`` (natural logarithm of the
+        translation's probability, EOS included), ``tokens`` and ``perplexity``.
+
+        Args:
+          inputs: source sentences.
+          targets: a translation of each source sentence.
+
+        Raises:
+          UserError: the model cannot score targets.
+          DataError: a sentence cannot be used, or the numbers of inputs and targets differ.
+        """
+        return self._interactive.score(inputs, targets)
+
     def _answers(self, verb: str, inputs: Sequence[Any]) -> list[str]:
         model = self.model
         if model.verb != verb:

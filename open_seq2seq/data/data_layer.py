@@ -224,6 +224,19 @@ class DataLayer(Component):
         """
         return np.ones(len(inputs), np.int64)
 
+    def make_scoring_batch(self, inputs: Sequence[Any], targets: Sequence[Any]) -> dict[str, Any]:
+        """Returns a batch of inputs with given targets for ``Model.score``; see ``scoring_signature``.
+
+        Raises:
+          UserError: the layer does not support this.
+        """
+        raise UserError(f"The data layer {type(self).__name__} does not support scores of given targets.")
+
+    @property
+    def scoring_signature(self) -> dict[str, Any]:
+        """A ``tf.TensorSpec`` for each array of ``make_scoring_batch``."""
+        return self.input_signature
+
     def describe_example(self, example: int) -> str:
         """Returns how messages refer to an example, such as its file and line."""
         return f"Example {example}"

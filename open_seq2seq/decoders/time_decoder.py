@@ -38,6 +38,7 @@ class FullyConnectedTimeDecoder(Decoder):
                                  "encoder's output_size.", "channels", minimum=1),
             "logits_to_outputs_func": Param((callable, type(None)), None, "Function of the logits and the decoder's "
                                             "input that returns a list of tensors, the outputs.", on_change=FREE),
+            "infer_logits_to_pickle": Param(bool, False, "Accepted for old configs; has no effect.", on_change=FREE),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:

@@ -89,8 +89,9 @@ def _candidates(search: Any, state: Any, groups: int) -> Candidates:
         ids = index % vocab_size
         chosen.append((tf.gather(log_probs[:, group], index, batch_dims=1), best, index // vocab_size, ids))
         used += _continuations(best, ids, settings) * tf.cast(is_active[:, group], tf.float32)[:, tf.newaxis]
-    parts = (tf.reshape(tf.stack(part, 1), [-1, part[0].shape[1]]) for part in zip(*chosen, strict=True))
-    return Candidates(*parts, cache)
+    totals, ranks, parents, ids = (tf.reshape(tf.stack(part, 1), [-1, part[0].shape[1]])
+                                   for part in zip(*chosen, strict=True))
+    return Candidates(totals, ranks, parents, ids, cache)
 
 
 def _continuations(ranks: tf.Tensor, ids: tf.Tensor, settings: SearchSettings) -> tf.Tensor:

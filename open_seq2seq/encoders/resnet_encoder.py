@@ -152,8 +152,8 @@ class ResNetEncoder(Encoder):
 
 def _stem(params: Mapping[str, Any], default: _Stem) -> _Stem:
     names = ("first_num_filters", "first_kernel_size", "first_conv_stride", "first_pool_size", "first_pool_stride")
-    return _Stem(*(preset if params[name] is None else params[name]
-                   for name, preset in zip(names, default, strict=True)))
+    given = [preset if params[name] is None else params[name] for name, preset in zip(names, default, strict=True)]
+    return _Stem._make(given)
 
 
 def _blocks(params: Mapping[str, Any], path: str) -> list[int]:

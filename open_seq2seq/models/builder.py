@@ -18,7 +18,8 @@ from open_seq2seq.config.resolve import ResolvedConfig
 from open_seq2seq.config.user_code import untrusted, untrusted_config
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.models.carried_allocation import allocate_carried_states
-from open_seq2seq.models.model import SUMMARIES, Model
+from open_seq2seq.models.model import Model
+from open_seq2seq.models.model_params import SUMMARIES
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.size_check import check_shapes, check_size, describe_variables
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, choice_problems, precision_of

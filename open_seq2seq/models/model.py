@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.names import register
 from open_seq2seq.config.params import FREE, SAY, Param, with_change
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.decoders.decoder import Decoder
 from open_seq2seq.encoders.encoder import Encoder
 from open_seq2seq.losses.loss import Loss, LossTerm
+from open_seq2seq.models.model_params import optimization_params, reporting_params, run_params
 from open_seq2seq.models.part import Part
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
-from open_seq2seq.parts.randomness import LARGEST_SEED
 
-SUMMARIES = ("learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables",
-             "variable_norm", "larc_summaries", "loss_scale", "skipped_updates", "gradient_overflows",
-             "gradient_underflow")
-# Defaults of the parameters by which checkpoints are compared.
-BEST_METRIC, BEST_METRIC_MODE = "val_loss", "min"
-_STEPS = (int, type(None))
-_FUNCTION = (callable, str, type(None))
-_HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (None, None), "end": (None,)}
 # Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
@@ -80,7 +69,7 @@ class Model(Component):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
-        return with_change(FREE, {**_run_params(), **with_change(SAY, _optimization_params()), **_reporting_params()})
+        return with_change(FREE, {**run_params(), **with_change(SAY, optimization_params()), **reporting_params()})
 
     @staticmethod
     def get_parts() -> dict[str, Part]:
@@ -208,6 +197,19 @@ class Model(Component):
         """Converts the outputs for one batch to pairs (example number, result) for the writer of ``open_results``."""
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
 
+    @property
+    def can_score(self) -> bool:
+        """Whether the model implements ``score`` and ``target_scores``."""
+        return False
+
+    def score(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Computes the scores of the targets of a batch, given its sources; see ``DataLayer.make_scoring_batch``."""
+        raise NotImplementedError("To score targets, a model must implement score(batch).")
+
+    def target_scores(self, output_values: list[np.ndarray]) -> list[Any]:
+        """Converts the outputs of ``score`` to a result for each row."""
+        raise NotImplementedError("To score targets, a model must implement target_scores(output_values).")
+
     def answer(self, result: Any) -> str:
         """Returns one of ``infer``'s results as text for interactive inference."""
         return str(result)
@@ -228,179 +230,3 @@ class Model(Component):
         """
         with self.open_results(output_file) as writer:
             writer.write_batches(results_per_batch)
-
-
-def _run_params() -> dict[str, Any]:
-    return {
-        "use_horovod": Param(bool, False, "Whether to use all processes started by mpiexec or horovodrun, with one "
-                             "device each."),
-        "num_gpus": Param(_STEPS, None, "Number of GPUs that a process uses, with one replica on each; by default the "
-                          "number of gpu_ids, or 1. With use_horovod, each process has one GPU.", "GPUs", minimum=1,
-                          maximum=1024),
-        "gpu_ids": Param((list, type(None)), None, "Indices of the machine's GPUs that a process uses, such as "
-                         "[0, 2]; by default the first ones."),
-        "num_cpu_towers": Param(_STEPS, None, "Number of replicas on the CPU, to test training on several devices "
-                                "without GPUs.", "replicas", minimum=1, maximum=1024),
-        "hvd_compression": Param([None, "fp16"], None, "With use_horovod: fp16 halves the network traffic of "
-                                 "gradients. Each tensor is scaled by a power of two and summed in FP16. Not "
-                                 "available for several replicas without Horovod."),
-        "connect_seconds": Param((float, type(None)), 120.0, "How long ranks wait at the start for all ranks to "
-                                 "connect, before they exit with an error; None is no limit.", "seconds", above=0.0,
-                                 maximum=10.0**7),
-        "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one of them has not responded for "
-                                  "this time because it is stopped, stuck or disconnected. A rank that dies is "
-                                  "detected at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
-        "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the joint statistics of "
-                                 "all replicas' batches.", on_change=SAY),
-        "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates between copies of the run's state "
-                                      "to host memory, after which processes may join. After the loss of a process, "
-                                      "training resumes from the last copy and repeats the updates made since.",
-                                      "updates", minimum=1),
-        "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
-                                         "batch_size_per_gpu by default.", "examples or tokens",
-                                         minimum=1, maximum=10**9),
-        "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: number of parallel "
-                            "batches into which evaluation and inference divide the data, and maximum number of "
-                            "devices that share the work. Results depend on this number, but not on the number of "
-                            "devices.", "batches", minimum=1, maximum=10**6, on_change=SAY),
-        "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run with carried state does if it is "
-                                         "resumed with another number of batches per update (devices × iter_size) or "
-                                         "another batch size, which the saved states do not fit. refuse: it ends with "
-                                         "an error. reset: it resets the states."),
-        "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
-        "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
-                            "weights."),
-        "restore_best_checkpoint": Param(bool, False, "Whether evaluation and inference use the best checkpoint "
-                                         "instead of the newest."),
-        "random_seed": Param((int, type(None)), None, "Seed of all random numbers; by default derived from the time.",
-                             minimum=0, maximum=LARGEST_SEED),
-        "num_epochs": Param(_STEPS, None, "Length of training; cannot be combined with max_steps.", "epochs",
-                            minimum=1, maximum=10**9),
-        "max_steps": Param(_STEPS, None, "Length of training; cannot be combined with num_epochs.", "updates",
-                           minimum=1, maximum=10**15),
-        "hooks": Param(list, [], "Hook classes or their names; created as Hook(train_model=…, eval_model=…).",
-                       names="hook"),
-        "use_xla_jit": Param(bool, False, "Whether to compile the training step with XLA."),
-        "xla_buckets": Param(_STEPS, None, "With use_xla_jit: number of static shapes, chosen from the data's lengths, "
-                             "to which training batches are padded; XLA compiles the step once for each shape.",
-                             "shapes", minimum=1, maximum=1000, on_change=SAY),
-        "tf32": Param((bool, type(None)), None, "Whether GPUs may multiply float32 matrices in TensorFloat-32; None "
-                      "keeps the system's setting. The setting applies to the whole process.", on_change=SAY),
-    }
-
-
-def _optimization_params() -> dict[str, Any]:
-    return {
-        "dtype": Param((str, tf.DType), "float32", "Precision: float32, mixed_float16, mixed_bfloat16, or mixed "
-                       "(float16 on GPUs; on CPUs, bfloat16 for the operations that it speeds up)."),
-        "mixed_choice": Param((list, tuple, type(None)), None, "Kinds of operations that mixed computes in bfloat16 on "
-                              "a CPU: product, recurrence, convolution. By default, those that are measured to be "
-                              "faster in bfloat16."),
-        "optimizer": Param((type, str, type(None)), None, "Optimizer class or name.", names="optimizer"),
-        "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
-        "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name.",
-                           names="lr_policy"),
-        "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
-        "lr_scale_with_world": Param(bool, False, "Whether to multiply the policy's learning rate by the number of "
-                                     "replicas."),
-        "max_grad_norm": Param((float, type(None)), None, "Maximum global norm of the gradient; larger gradients are "
-                               "scaled down. None disables this.", above=0.0),
-        "decoupled_weight_decay": Param((float, type(None)), None, "Weight decay with any optimizer: each update "
-                                        "reduces the weights by this fraction times the learning rate.", above=0.0),
-        "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables whose names "
-                                                "contain a match do not decay."),
-        "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
-                           "inference use; for example 0.999.", above=0.0, below=1.0),
-        "average_from": Param(_STEPS, None, "Averaged SGD: evaluation and inference use the arithmetic mean of the "
-                              "weights over all updates after this one; before it, the current weights.", "updates",
-                              minimum=0),
-        "lr_factors": Param(dict, {}, "Factors of the learning rate by regular expression: the first one that matches "
-                            "the beginning of a variable's name counts. For example {'encoder': 0.1}."),
-        "unfreeze_at": Param(dict, {}, "Gradual unfreezing: by regular expression, as in lr_factors, the number of the "
-                             "update at which a variable begins to change. For example {'encoder': 500}."),
-        "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
-                             "variable; None disables it."),
-        "loss_scaling": Param((float, str, type, type(None)), None, "Loss scaling in half precision: a number, "
-                              "Backoff, LogMax, or a subclass of LossScaler. By default Backoff for float16 and 1.0 "
-                              "for bfloat16.", above=0.0),
-        "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
-        "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges. "
-                               "stop: it stops. roll_back: it returns to the last good checkpoint with a lower "
-                               "learning rate. lower_precision: it returns to that checkpoint and uses the next of "
-                               "mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
-        "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that count as divergence. The "
-                                     "number is raised if Backoff may need more to get from scale_max to scale_min.",
-                                     "updates", minimum=1, on_change=FREE),
-        "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
-                                        "lowest of the run's first ten losses count as divergence; None disables this "
-                                        "check.", above=1.0, on_change=FREE),
-        "divergence_lr_factor": Param(float, 0.5, "Factor by which each roll_back multiplies the learning rate.",
-                                      above=0.0, below=1.0, on_change=FREE),
-        "max_recoveries": Param(int, 5, "Maximum number of recoveries; after these, divergence stops the run.",
-                                minimum=0, on_change=FREE),
-        "iter_size": Param(int, 1, "Number of micro-batches whose gradients are accumulated in each update.",
-                           "micro-batches per update", minimum=1, maximum=10**6),
-        "freeze_variables_regex": Param((str, type(None)), None, "Regular expression; variables whose names begin "
-                                        "with a match are not trained."),
-        "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of the encoder and the "
-                             "decoder.", names="initializer", on_change=FREE),
-        "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
-        "regularizer": Param((type, callable, str, type(None)), None, "Default regulariser of the encoder and the "
-                             "decoder.", names="regularizer"),
-        "regularizer_params": Param(dict, {}, "Arguments of the regulariser."),
-    }
-
-
-def _reporting_params() -> dict[str, Any]:
-    return {
-        "save_summaries_steps": Param(_STEPS, None, "Interval of TensorBoard summaries; None disables them.", "updates",
-                                      minimum=1),
-        "print_loss_steps": Param(_STEPS, None, "Interval of progress lines; None disables them.", "updates",
-                                  minimum=1),
-        "print_samples_steps": Param(_STEPS, None, "Interval of samples of training batches; None disables them.",
-                                     "updates", minimum=1),
-        "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None disables them.", "updates",
-                                        minimum=1),
-        "save_checkpoint_steps": Param(_STEPS, None, "Interval of checkpoints; None disables them.", "updates",
-                                       minimum=1),
-        "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
-                                 minimum=1),
-        "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
-        "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
-                             "that the model's evaluation returns."),
-        "best_metric_mode": Param(["min", "max"], BEST_METRIC_MODE, "Whether a smaller or a larger metric is better."),
-        "stop_after_evals_without_gain": Param(_STEPS, None, "Number of evaluations in a row without a gain in "
-                                               "best_metric after which training ends; None disables this.",
-                                               "evaluations", minimum=1),
-        "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
-                                     "of training, without those from before a change of the learning rate. "
-                                     "Evaluation and inference then use the newest, the best or the averaged "
-                                     "checkpoint, whichever has the best best_metric.", minimum=1),
-        "bench_start": Param(int, 10, "First step that is timed.", "updates", minimum=0),
-        "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
-                                  "gradient_overflows", "gradient_underflow"],
-                           "Summaries written to TensorBoard, any of " + ", ".join(SUMMARIES) + "."),
-    }
-
-
-def _is_hook(value: Any) -> bool:
-    made = value.func if isinstance(value, functools.partial) else value
-    return callable(value) and _accepts(value, train_model=None, eval_model=None) and (
-        not inspect.isclass(made) or all(_accepts(getattr(made, method, None), None, *arguments)
-                                         for method, arguments in _HOOK_METHODS.items()))
-
-
-def _accepts(function: Any, *arguments: Any, **named: Any) -> bool:
-    """Returns whether a function can be called with these arguments, as far as that is known."""
-    try:
-        inspect.signature(function).bind(*arguments, **named)
-    except TypeError:
-        return False
-    except ValueError:  # a built-in without a signature
-        return callable(function)
-    return True
-
-
-register("hook", fits=_is_hook, wanted="a class that is created as Hook(train_model=…, eval_model=…) and has the "
-         "methods begin(trainer), after_step(trainer, results) and end(trainer), such as a subclass of "
-         "open_seq2seq.training.hooks.Hook, or the name of one")

@@ -106,30 +106,25 @@ class MultiDecoderModel(Text2Text):
                           f"train_prediction_{language}": layer.ids_to_text(outputs[0][row], language)}
         reporter.texts(texts)
 
-    def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[Any]:
-        """Returns (example, language, hypothesis, reference) for each sentence of the batch."""
+    def _text_of(self, example: int, ids: np.ndarray) -> str:
         layer: Any = self.data_layer
-        best = self._hypotheses(input_values, [values[:, :1] for values in output_values])
-        return [(example, layer.language_of(example), hypotheses[0].text, layer.reference_text(example))
-                for example, hypotheses in best]
+        return layer.ids_to_text(ids, layer.language_of(int(example)) if self.mode == "eval" else self.language)
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        layer: Any = self.data_layer
         rows = sorted(row for batch in results_per_batch for row in batch)
+        by_language = {language: [row for row in rows if layer.language_of(row[0]) == language]
+                       for language in layer.languages}
         scores: dict[str, float] = {}
-        languages: list[str] = [language for language in self.data_layer.languages  # type: ignore[attr-defined]
-                                if any(row[1] == language for row in rows)]
+        languages = [language for language, own in by_language.items() if own]
         for language in languages:
-            own = [row for row in rows if row[1] == language]
-            result = corpus_bleu([row[2] for row in own], [row[3] for row in own])
+            own = by_language[language]
+            result = corpus_bleu([row[1] for row in own], [row[2] for row in own])
             deco_print(f"{language}: BLEU {result.bleu:.2f}, chrF {result.chrf:.2f}  ({result.signature})", offset=1)
             scores |= {f"Eval_BLEU_Score_{language}": result.bleu, f"Eval_chrF_Score_{language}": result.chrf}
         means = {name: float(np.mean([scores[f"{name}_{language}"] for language in languages]))
                  for name in ("Eval_BLEU_Score", "Eval_chrF_Score")}
         return {**means, **scores}
-
-    def _text_of(self, example: int, ids: np.ndarray) -> str:
-        layer: Any = self.data_layer
-        return layer.ids_to_text(ids, self.language if self.mode != "eval" else layer.language_of(example))
 
 
 def _added(terms: list[LossTerm]) -> list[LossTerm]:

@@ -45,7 +45,7 @@ SKIP = "--data_layer_params/on_bad_example=skip"
 # Trains long enough to apply a fault during training, after the output ``BEGUN``.
 LONG = (CONFIG, "--mode=train", "--logdir=new", "--max_steps=100", "--print_loss_steps=10",
         "--save_checkpoint_steps=100")
-BEGUN = "10: train loss"
+BEGUN = "Step 10: loss"
 COMMANDS = {"check": CHECK, "train": TRAIN_ANEW, "evaluate": EVALUATE, "infer": INFER}
 
 # Replacements for any data file, with a part of the expected message, by description.

@@ -19,7 +19,7 @@ FILES, HANG, TRACEBACK, SILENT, OTHER = (
 KINDS = (FILES, HANG, TRACEBACK, SILENT, OTHER)
 
 _CHECKPOINT = re.compile(r"model\.ckpt-(\d+)$")
-_METRIC = re.compile(r"(train loss|Validation loss|Validation WER|Validation CER|BLEU|chrF):? ([^\s,%]+)")
+_METRIC = re.compile(r"(: loss|Validation loss|Validation WER|Validation CER|BLEU|chrF):? ([^\s,%]+)")
 _NO_RESULTS = ("run", "new", "home", "index")
 _CACHE = re.compile(r"\.os2s|__pycache__$")
 # Larger files, which no case needs, are compared by size and by this many bytes from the start.

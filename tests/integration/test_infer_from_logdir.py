@@ -180,8 +180,29 @@ def test_a_model_in_python(moved, translated):
         model.translate(["a", 3])
     with pytest.raises(UserError, match="has no checkpoint"):
         open_seq2seq.load(moved / "model.ckpt-2" / "assets")
+    sources, targets = ["a b c", "f e d", "a"] * 10, ["c b a", "a", "f e d c b a"] * 10
+    alone = [model.score([source], [target])[0] for source, target in zip(sources[:3], targets[:3], strict=True)]
+    assert [score.tokens for score in alone] == [4, 2, 7] and all(score.log_prob < 0 for score in alone)
+    for found, expected in zip(model.score(sources, targets), alone * 10, strict=True):
+        assert found.tokens == expected.tokens and abs(found.log_prob - expected.log_prob) < 1e-4
+    assert model.score([], []) == []
+    with pytest.raises(DataError, match="2 inputs and 1 targets"):
+        model.score(["a", "b"], ["a"])
+    with pytest.raises(DataError, match="the translation has 30 tokens"):
+        model.score(["a"], ["a " * 30])
     in_tokens = open_seq2seq.load(moved, "--data_layer_params/batch_size_unit=tokens", "--batch_size_per_gpu=20")
     assert in_tokens.translate(lines) == answers
+
+
+def test_scores_are_those_of_a_file(moved, tmp_path):
+    sources, targets = ["a b c", "f e d"], ["c b a", "a a a a"]
+    (tmp_path / "mine.txt").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (tmp_path / "given.txt").write_text("".join(f"{line}\n" for line in targets), encoding="utf-8")
+    assert main([*infers([f"--logdir={moved}"], tmp_path / "out.txt", [tmp_path / "mine.txt"]),
+                 f"--data_layer_params/score_file={tmp_path}/given.txt"]) == 0
+    rows = [line.split("\t") for line in (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()]
+    for row, score in zip(rows, open_seq2seq.load(moved).score(sources, targets), strict=True):
+        assert abs(float(row[0]) - score.log_prob) < 1e-4 and int(row[2]) == score.tokens
 
 
 def test_a_run_goes_on_without_its_config_and_vocabulary(two_updates, tmp_path, capfd):

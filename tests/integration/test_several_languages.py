@@ -43,6 +43,11 @@ def test_the_recipe_trains_resumes_and_infers(call, tmp_path):
     assert call(RECIPE, "--mode=train", *SMALL, "--max_steps=4", "--logdir=parts", "--continue_learning")[0] == 0
     once, parts = weights(tmp_path, "reverse-and-copy"), weights(tmp_path, "parts")
     assert once.keys() == parts.keys() and all(np.array_equal(once[name], parts[name]) for name in once)
+    vocabulary = tmp_path / "toy_text_data" / "vocab" / "target.txt"
+    letters = vocabulary.read_text(encoding="utf-8")
+    vocabulary.write_text("".join(reversed(letters.splitlines(keepends=True))), encoding="utf-8")
+    code, _, err = call(RECIPE, "--mode=eval", *SMALL)
+    assert code == 2 and "vocab/target.txt is not the file that " in err and "Traceback" not in err
     (tmp_path / "toy_text_data").rename(tmp_path / "elsewhere")  # the logdir is enough
     code, _, err = call("--logdir=reverse-and-copy", "--mode=infer", "--language=copied", "--infer_files",
                         "elsewhere/test/source.txt", "--infer_output_file=out")

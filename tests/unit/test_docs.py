@@ -41,10 +41,11 @@ LAUNCHERS_OWN = (r"--(bind-to|allow-run-as-root|oversubscribe|mca|gloo|network-i
 
 def test_every_flag_in_the_pages_exists():
     from open_seq2seq.cli import make_parser
-    from open_seq2seq.models import LSTMLM, Speech2Text, Text2Text
+    from open_seq2seq.models import LSTMLM, MultiDecoderModel, Speech2Text, Text2Text
 
     flags = {option for action in make_parser()._actions for option in action.option_strings}
-    params = {name for model in (LSTMLM, Speech2Text, Text2Text) for found in model.declared_params() for name in found}
+    params = {name for model in (LSTMLM, MultiDecoderModel, Speech2Text, Text2Text)
+              for found in model.declared_params() for name in found}
     sections = {"eval_params", "train_params", "infer_params", "key"}  # and the placeholder of the usage line
     scripts = "".join(path.read_text() for folder in ("scripts", "benchmarks") for path in (ROOT / folder).glob("*.py"))
     for page in PAGES:

@@ -63,8 +63,8 @@ class Pipeline:
         if self._takes_box(training) and not was_read:
             images = tf.map_fn(lambda pair: self.read(*pair), (images, draws), fn_output_signature=tf.float32)
         elif not self._takes_box(training):
-            pads = training and self._params["train_crop"] == "padded"
-            images = pad_and_crop(images, self._params["crop_padding"], self._size, draws[:, :2] if pads else None)
+            place = draws[:, :2] if draws is not None and self._params["train_crop"] == "padded" else None
+            images = pad_and_crop(images, self._params["crop_padding"], self._size, place)
         images = tf.cast(images, tf.float32)
         return images if draws is None else self._augmented(images, draws[:, BOX_DRAWS:])
 

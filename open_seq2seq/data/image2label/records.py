@@ -74,7 +74,8 @@ def record_spans(path: str) -> np.ndarray:
     Raises:
       DataError: the file cannot be read, is empty, or does not consist of whole records.
     """
-    spans, place = [], 0
+    spans: list[tuple[int, int]] = []
+    place = 0
     with opened_data(path, "The TFRecord file") as file:
         size = os.fstat(file.fileno()).st_size
         while place < size:

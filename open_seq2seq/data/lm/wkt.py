@@ -95,6 +95,7 @@ class WKTDataLayer(DataLayer):
 
     @property
     def contiguous(self) -> bool:  # type: ignore[override]
+        """Whether each chunk continues the one before, so that states can be carried."""
         return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
 
     def _text_path(self, mode: str) -> str:

@@ -151,7 +151,7 @@ class SpeechCommandsDataLayer(DataLayer):
         examples = np.asarray(examples, np.int64)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(min(self.params["map_parallel_calls"], os.cpu_count() or 1), "features")
-        found = list(self._pool.map(lambda example: self._features(int(example), epoch), examples))
+        found = list(self._pool.map(lambda example: self._features(example, epoch), examples.tolist()))
         good = [place for place, item in enumerate(found) if not isinstance(item, AudioError)]
         for example, item in zip(examples, found, strict=True):
             if isinstance(item, AudioError):

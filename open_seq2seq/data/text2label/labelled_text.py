@@ -14,7 +14,7 @@ from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
 from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
-from open_seq2seq.data.text2text.text2text import PATH, max_length_param, shared_params
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import Tokenizer, make_tokenizer
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError, did_you_mean

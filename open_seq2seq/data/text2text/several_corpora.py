@@ -14,7 +14,8 @@ from open_seq2seq.config.params import REFUSE, SAY, Param, check_params
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.text2text.mixing import repetitions, temperature_shares
-from open_seq2seq.data.text2text.text2text import PATH, ParallelTextDataLayer, max_length_param, shared_params
+from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizer
 from open_seq2seq.utils.errors import ConfigError, DataError
 
@@ -99,6 +100,10 @@ class MultiCorpusDataLayer(DataLayer):
                                  "excludes ratios.", minimum=1.0, maximum=1000.0),
             "source_file": Param(PATH, None, "Text file with one source sentence per line, for inference.", file=DATA),
         }
+
+    @classmethod
+    def opened_files(cls, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**params, "source_file": None}
 
     def _path(self, corpus: str) -> str:
         return f"{self.params_path}/corpora/{corpus}"

@@ -12,12 +12,15 @@ from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.tables import COLUMN, Table, column_problems, table_params
-from open_seq2seq.data.text2text.corpus import corpus_of_lines
-from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, max_length_param
+from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
+from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
+from open_seq2seq.data.text2text.text_params import max_length_param
 from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 
-_NOT_OF_TABLES = ("target_file", "use_targets")
+# Parameters of ParallelTextDataLayer that name or describe further files.
+_NOT_OF_TABLES = {"target_file": None, "use_targets": True, "prefix_file": None, "prefix_column": False,
+                  "score_file": None}
 
 
 class TableTextDataLayer(ParallelTextDataLayer):
@@ -56,7 +59,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         }
 
     def _completed(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {**params, "use_targets": True, "target_file": params["source_file"]}
+        return {**params, **_NOT_OF_TABLES, "target_file": params["source_file"]}
 
     def _check(self) -> None:
         super()._check()
@@ -95,7 +98,9 @@ class TableTextDataLayer(ParallelTextDataLayer):
                  for place, tokenizer in enumerate(self._tokenizers())]
         self._source, self._more = sides[0], sides[1:self.num_sources]
         self._target = sides[-1] if self._reads_targets else None
-        self._select(np.stack([corpus.counts for corpus in sides], axis=1))
+        counts = np.stack([corpus.counts for corpus in sides], axis=1)
+        self._select(counts)
+        self._num_empty_sources = int((counts[:, :self.num_sources].max(axis=1) == 0).sum())
 
     def _tokenizers(self) -> list[Any]:
         return [self._source_tokenizer] * self.num_sources + [self._target_tokenizer] * self._reads_targets
@@ -130,11 +135,23 @@ class TableTextDataLayer(ParallelTextDataLayer):
         """
         if self.num_sources == 1:
             return super().make_interactive_batch(inputs)
+        corpora = self._typed_sources(inputs)
+        self._num_empty_sources += int((np.max([corpus.counts for corpus in corpora], axis=0) == 0).sum())
+        numbers = np.arange(len(corpora[0]))
+        return {"source_tensors": [array for corpus in corpora for array in self._side(corpus, numbers)],
+                "ids": numbers}
+
+    def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
+        counts = np.max([corpus.counts for corpus in self._typed_sources(inputs)], axis=0)
+        return np.minimum(counts, self._max_tokens) + self.num_special
+
+    def _typed_sources(self, inputs: Sequence[str]) -> list[TokenCorpus]:
+        """Returns the corpus of each source in lines that a user typed."""
         lines = [inputs] if isinstance(inputs, str) else list(inputs)
         split = [self._split(str(line), "The input") for line in lines]
-        batches = [super(TableTextDataLayer, self).make_interactive_batch([sources[place] for sources in split])
-                   for place in range(self.num_sources)]
-        return {**batches[0], "source_tensors": [array for batch in batches for array in batch["source_tensors"]]}
+        corpora = [self._typed([sources[place] for sources in split]) for place in range(self.num_sources)]
+        self._newest_lines = [sources[0] for sources in split]
+        return corpora
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.config.files import ASSET, DATA
+from open_seq2seq.config.files import DATA
 from open_seq2seq.config.params import FREE, REFUSE, Param
 from open_seq2seq.data.data_layer import DataLayer
 from open_seq2seq.data.fields import Field
@@ -24,15 +24,14 @@ from open_seq2seq.data.text2text.given_targets import (
     load_given_targets,
     prefixes,
 )
+from open_seq2seq.data.text2text.text_params import PATH, max_length_param, shared_params
 from open_seq2seq.data.text2text.tokenizers import make_tokenizers
 from open_seq2seq.data.text2text.vocabulary import SpecialTextTokens
 from open_seq2seq.utils.disk import process_folder
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import check_given, one_text
 
-__all__ = ["ParallelTextDataLayer", "SpecialTextTokens", "max_length_param", "shared_params"]
-
-PATH = (str, type(None))
+__all__ = ["ParallelTextDataLayer", "SpecialTextTokens"]
 
 
 class ParallelTextDataLayer(DataLayer):
@@ -248,6 +247,25 @@ class ParallelTextDataLayer(DataLayer):
             batch["prefix_tensors"] = prefixes(given, numbers)
         return batch
 
+    def make_scoring_batch(self, inputs: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+        """Returns a batch of source sentences, truncated to ``max_length``, and their given translations.
+
+        Raises:
+          DataError: an input is not a string, or a translation has more tokens than ``max_length`` allows.
+        """
+        source = self._typed(inputs)
+        given = corpus_of_lines([" ".join(str(line).split("\n")) for line in targets], self._target_tokenizer)
+        check_given_targets(given, source, self._max_tokens, "translation")
+        numbers = np.arange(len(source))
+        return {"source_tensors": self._side(source, numbers), "target_tensors": self._side(given, numbers),
+                "ids": numbers}
+
+    @property
+    def scoring_signature(self) -> dict[str, Any]:
+        signature = self.input_signature
+        return {name: signature["source_tensors" if name == "target_tensors" else name]
+                for name in ("source_tensors", "target_tensors", "ids")}
+
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
         return np.minimum(self._typed(inputs).counts, self._max_tokens) + self.num_special
 
@@ -367,37 +385,3 @@ class ParallelTextDataLayer(DataLayer):
         # A large file's index is written to a temporary folder, not beside the user's file or to the config's folder.
         index_dir = process_folder() if os.path.getsize(path) >= INDEX_FROM_BYTES else None
         return {"source_file": path, "target_file": None, "index_dir": index_dir}
-
-
-def max_length_param(what: str = "sentence", longer: str = "Training drops pairs with a longer sentence; evaluation "
-                     "and inference truncate it.") -> dict[str, Any]:
-    """Returns the parameter ``max_length``, which every layer of text requires."""
-    return {"max_length": Param(int, doc=f"Maximum length of a {what}, special tokens included. {longer}",
-                                unit="tokens", minimum=1, maximum=10**6)}
-
-
-def shared_params() -> dict[str, Any]:
-    """Returns the optional parameters that all text-to-text layers share."""
-    return {
-        "src_vocab_file": Param(PATH, None, "Source vocabulary, one token per line; not used with SentencePiece.",
-                                file=ASSET),
-        "tgt_vocab_file": Param(PATH, None, "Target vocabulary, one token per line; not used with SentencePiece.",
-                                file=ASSET),
-        "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'delimiter'} (the default) for tokenised "
-                           "text; {'type': 'sentencepiece', 'model': path} for raw text, with source_model and "
-                           "target_model instead of model if they differ.",
-                           file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
-        "delimiter": Param(str, " ", "Separator of tokens in a line.", on_change=REFUSE),
-        "detokenize": Param(bool, False, "Whether to join SentencePiece pieces to plain text in results.",
-                            on_change=FREE),
-        "special_tokens_already_in_vocab": Param(bool, True, "Whether vocabulary files begin with PAD, EOS, S and UNK; "
-                                                 "if False, these tokens are added as ids 0 to 3.", on_change=REFUSE),
-        "pad_vocab_to_eight": Param(bool, False, "Whether to round vocabulary sizes up to a multiple of 8."),
-        "index_dir": Param(PATH, None, "Folder for indexes of tokenised text. By default, the index of a large file is "
-                           "in .os2s_index beside the file, and small files have no index.", on_change=FREE),
-        "map_parallel_calls": Param(int, 8, "Number of threads for tokenising, if the tokenizer supports threads.",
-                                    "threads", minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; if None or not "
-                                      "positive, the same as for other data layers.", "batches", maximum=10**4,
-                                      on_change=FREE),
-    }

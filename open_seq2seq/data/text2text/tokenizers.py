@@ -27,7 +27,6 @@ class Tokenizer(Protocol):
     Attributes:
       vocab_size: number of ids.
       fingerprint: digest of everything that the ids depend on.
-      tokens: the token of each id.
     """
 
     vocab_size: int
@@ -39,6 +38,15 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids up to EOS, without PAD and start tokens."""
+        ...
+
+
+class TextTokenizer(Tokenizer, Protocol):
+    """Protocol of tokenizers that also return tokens as text."""
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The tokens in the order of their ids, without those that only fill up the vocabulary."""
         ...
 
     def split(self, line: str) -> list[str]:
@@ -71,7 +79,7 @@ class DelimiterTokenizer:
             raise ConfigError(["'data_layer_params/delimiter' is empty: set it to the separator of tokens."])
         self.vocabulary, self.delimiter, self.detokenize = vocabulary, delimiter, detokenize
         self.vocab_size = len(vocabulary)
-        self.tokens = list(vocabulary.tokens)
+        self.tokens: Sequence[str] = vocabulary.tokens
         self.fingerprint = hashlib.sha256(f"delimiter {delimiter!r} {vocabulary.fingerprint}".encode()).hexdigest()
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -124,13 +132,6 @@ class SentencePieceTokenizer:
         self._pieces = self._processor.get_piece_size()
         self.vocab_size = rounded_up(self._pieces) if pad_vocab_to_eight else self._pieces
         self.fingerprint = hashlib.sha256(content).hexdigest()
-        self.tokens = [self._processor.id_to_piece(i) for i in range(self._pieces)]
-        self.tokens += [f"<${i}$>" for i in range(self.vocab_size - self._pieces)]
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The pieces in the order of their ids."""
-        return tuple(self._processor.id_to_piece(list(range(self._pieces))))
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         encoded = self._processor.encode(list(lines), out_type=int, num_threads=threads)

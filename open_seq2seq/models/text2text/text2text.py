@@ -84,15 +84,27 @@ class Text2Text(EncoderDecoderModel):
           ``prediction_tensors``, followed by the maximum lengths ``[batch]`` if there are prefixes, and by the
           attention ``[batch, hypotheses, time, source]`` if it is needed.
         """
+        if self._scores_targets:
+            return self.score(batch)
         encoded = self.encoder.encode(encoder_input(batch), False)
         decoder: Any = self.decoder
-        if self._scores_targets:
-            return list(decoder.score_targets(encoded, batch["target_tensors"]))
         prefix = batch.get("prefix_tensors")
         decoded = decoder.decode({"encoder_output": encoded, "ids": batch.get("ids"), "prefix_tensors": prefix}, False)
         outputs = self.prediction_tensors(decoded)
         outputs += [decoder.limits(encoded)] if prefix is not None else []
         return outputs + ([self._attention(encoded, decoded)] if self._aligns else [])
+
+    @property
+    def can_score(self) -> bool:
+        return isinstance(self.decoder, AutoregressiveDecoder)
+
+    def score(self, batch: dict[str, Any]) -> list[tf.Tensor]:
+        """Returns the log probability and the number of tokens of each target, ``[batch]``."""
+        decoder: Any = self.decoder
+        return list(decoder.score_targets(self.encoder.encode(encoder_input(batch), False), batch["target_tensors"]))
+
+    def target_scores(self, output_values: list[np.ndarray]) -> list[TargetScore]:
+        return [TargetScore(float(total), int(tokens)) for total, tokens in zip(*output_values, strict=True)]
 
     def _attention(self, encoded: dict[str, Any], decoded: dict[str, Any]) -> tf.Tensor:
         """Returns the attention of the best hypothesis, or of all if their unknowns are replaced."""
@@ -139,7 +151,7 @@ class Text2Text(EncoderDecoderModel):
 
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         rows = [(sentence_chrf(found, reference), example, found, reference)
-                for batch in results_per_batch for example, found, reference in batch if reference]
+                for batch in results_per_batch for example, *_, found, reference in batch if reference]
         layer: Any = self.data_layer
         return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
                  "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
@@ -151,8 +163,8 @@ class Text2Text(EncoderDecoderModel):
         translation, which is empty and has the score 0.
         """
         if self._scores_targets:
-            return [(int(example), TargetScore(float(total), int(tokens)))
-                    for example, total, tokens in zip(input_values["ids"], *output_values, strict=True)]
+            scores = self.target_scores(output_values)
+            return [(int(example), score) for example, score in zip(input_values["ids"], scores, strict=True)]
         return self._hypotheses(input_values, output_values)
 
     def _text_of(self, example: int, ids: np.ndarray) -> str:
@@ -165,7 +177,8 @@ class Text2Text(EncoderDecoderModel):
         if "prefix_tensors" in batch:
             self._check_prefixes(batch["ids"], batch["prefix_tensors"][1], others.pop(0))
         attention = others[0] if others else [None] * len(ids)
-        empty = np.asarray(batch["source_tensors"][1]) <= getattr(self.data_layer, "num_special", 0)
+        longest = np.max(batch["source_tensors"][1::2], axis=0)  # of all sources, if examples have several
+        empty = longest <= getattr(self.data_layer, "num_special", 0)
         found = []
         for row, example in enumerate(np.asarray(batch["ids"]).tolist()):
             nothing = Translations([Translation(0.0, "")], [0], None)
@@ -176,7 +189,7 @@ class Text2Text(EncoderDecoderModel):
     def _check_prefixes(self, examples: np.ndarray, lengths: np.ndarray, limits: np.ndarray) -> None:
         """Raises DataError if a prefix is longer than a translation may be."""
         for row in np.flatnonzero(lengths > limits)[:1].tolist():
-            place = f"Line {row + 1}" if self.mode == "interactive_infer" else (
+            place = f"Line {int(examples[row]) + 1}" if self.mode == "interactive_infer" else (
                 self.data_layer.describe_example(int(examples[row])))
             raise DataError(f"{place}: the prefix has {lengths[row]} tokens, but the translation may have only "
                             f"{limits[row]}: shorten the prefix, or raise the decoder's limit (extra_decode_length or "

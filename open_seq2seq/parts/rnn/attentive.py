@@ -119,7 +119,8 @@ class AttentiveStack(Module):
             tuple(direction.bias_or_zeros() for direction in directions[1:]),
             tuple(tuple(direction.step_weights(dtype, training)) for direction in directions),
             tuple(tuple(own) for own in first), ())
-        noise, bias = None, ()
+        noise: tf.Tensor | None = None
+        bias: tuple[tf.Tensor, ...] = ()
         if isinstance(self.attention, MonotonicAttention):
             shape = tf.concat([tf.shape(embedded)[:2], tf.shape(memory.held)[1:]], 0)
             noise, bias = self.attention.noise(shape, training), (tf.convert_to_tensor(self.attention.score_bias),)

@@ -25,7 +25,7 @@ def encoder_state_sizes(model: Any, path: str) -> Sizes:
     Raises:
       ConfigError: the encoder has no states.
     """
-    encoder = getattr(model, "encoder", None)
+    encoder: Any = getattr(model, "encoder", None)
     if not hasattr(encoder, "returns_state"):
         raise ConfigError([f"'{path}' needs the final states of a recurrent encoder, but {type(encoder).__name__} has "
                            "none: leave it out, or choose another encoder."])

@@ -103,7 +103,7 @@ def all_steps(left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
     return tf.matmul(left, tf.cast(right, left.dtype), transpose_a=True)
 
 
-class UnitsCell:
+class UnitsCell(Cell):
     """Base of cells whose saved tensors have multiples of ``hidden`` columns.
 
     Attributes:
@@ -124,7 +124,7 @@ class Lstm(UnitsCell):
     """
 
     name, gates, num_states, num_rows, num_sums = "lstm", 4, 2, 0, 0
-    saved = ((3, False), (1, False))
+    saved: Sequence[tuple[int, bool]] = ((3, False), (1, False))
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:
         """Computes c' = f · c + i · g and h' = o · tanh(c'); saves (i, f, o) and g. See ``Cell``."""
@@ -247,7 +247,7 @@ class LayerNormLstm(UnitsCell):
     """
 
     name, gates, num_states, num_rows, num_sums = "layernorm_lstm", 4, 2, 0, 2
-    saved = ((4, True),)
+    saved: Sequence[tuple[int, bool]] = ((4, True),)
     epsilon = 1e-6
 
     def step(self, x: tf.Tensor, states: Tensors, weights: Sequence[tf.Tensor]) -> tuple[Tensors, Tensors]:

@@ -255,5 +255,6 @@ def checked_cell_params(params: Mapping[str, Any], path: str) -> tuple[dict[str,
       The cell's parameters with defaults filled in, and the problems found, one sentence each.
     """
     cell, path = params["core_cell"], f"{path}/core_cell_params"
-    checked, problems = check_params(params["core_cell_params"], *cell.declared_params(), path)
+    required, optional = cell.declared_params()
+    checked, problems = check_params(params["core_cell_params"], required, optional, path)
     return checked, problems or cell.problems(checked, path)

@@ -338,11 +338,12 @@ class _Backward:
             weights = self.kept.weights[step]
             return weights * (own - tf.reduce_sum(weights * own, -1, keepdims=True)), d_weights
         before = tf.cond(step > 0, lambda: self.kept.weights[step - 1], lambda: self.first)
-        sources = [self.loop.shifted(given, self._scores(step), step), tf.ensure_shape(before, self.first.shape)]
+        scores = self.loop.shifted(given, self._scores(step), step)
+        before = tf.ensure_shape(before, self.first.shape)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(sources)
-            weights = monotonic_weights(*sources, self.loop.held)
-        d_scores, d_before = tape.gradient(weights, sources, own + d_weights)
+            tape.watch([scores, before])
+            weights = monotonic_weights(scores, before, self.loop.held)
+        d_scores, d_before = tape.gradient(weights, [scores, before], own + d_weights)
         return d_scores, d_before
 
     def _scores(self, step: tf.Tensor) -> tf.Tensor:

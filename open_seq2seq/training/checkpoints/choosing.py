@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from open_seq2seq.models.model import BEST_METRIC, BEST_METRIC_MODE
+from open_seq2seq.models.model_params import BEST_METRIC, BEST_METRIC_MODE
 from open_seq2seq.training.checkpoints import Checkpoint, check_resumable, load_first_whole, read_state
 from open_seq2seq.training.checkpoints.files import METRICS, RUN
 from open_seq2seq.training.checkpoints.folders import (

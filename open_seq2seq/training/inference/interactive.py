@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from open_seq2seq.data.windows import WindowedPlan
 from open_seq2seq.models.model import Model
 from open_seq2seq.models.results import open_results
 from open_seq2seq.runners.runner import Runner
+from open_seq2seq.training.inference.scoring import ScoringPass
 from open_seq2seq.training.loop.passes import InferencePass
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.given_files import arriving_lines
 
 _MOST_LINES = 4096  # that are processed together; enough for sorting by length to save nearly all padding
@@ -39,6 +40,7 @@ class InteractiveModel:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._pass = InferencePass(model, Runner())
+        self._scoring: ScoringPass | None = None
         self._lock = threading.Lock()
 
     def infer(self, inputs: Sequence[Any], first: int = 0) -> list[Any]:
@@ -64,19 +66,53 @@ class InteractiveModel:
         """
         return self.infer(list(read_lines(path)))
 
+    def score(self, inputs: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+        """Returns the model's score of a given target for each input, in order.
+
+        Args:
+          inputs: inputs for the data layer's ``make_scoring_batch``.
+          targets: a target for each input.
+
+        Raises:
+          UserError: the model or its data layer cannot score targets.
+          DataError: an input or a target cannot be used, or their numbers differ.
+        """
+        if len(inputs) != len(targets):
+            raise DataError(f"There are {len(inputs)} inputs and {len(targets)} targets: give one target for each "
+                            "input.")
+        if not len(inputs):
+            return []
+        layer = self.model.data_layer
+        with self._lock:
+            if self._scoring is None:
+                self._scoring = ScoringPass(self.model, Runner())
+            # The lengths of targets are those that they would have as inputs, which is close enough for batching.
+            lengths = np.maximum(layer.interactive_lengths(inputs), layer.interactive_lengths(targets))
+            results: list[Any] = [None] * len(inputs)
+            for examples in self._batches(lengths):
+                batch = layer.make_scoring_batch([inputs[example] for example in examples],
+                                                 [targets[example] for example in examples])
+                for example, result in zip(examples, self._scoring.score(batch), strict=True):
+                    results[example] = result
+            return results
+
     def _results(self, inputs: Sequence[Any], first: int) -> list[Any]:
         layer = self.model.data_layer
-        lengths = np.asarray(layer.interactive_lengths(inputs))
+        results: list[Any] = [None] * len(inputs)
+        for examples in self._batches(np.asarray(layer.interactive_lengths(inputs))):
+            batch = layer.make_interactive_batch([inputs[example] for example in examples])
+            batch["ids"] = np.asarray(examples, np.int64) + first
+            for number, result in self._pass.predict([batch])[0]:
+                results[number - first] = result
+        return results
+
+    def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
+        """Yields the numbers of the examples in each batch, for examples of these lengths."""
+        layer = self.model.data_layer
         costs = np.ones_like(lengths) if layer.counts_examples else lengths
         plan = WindowedPlan(lengths, batch_size=layer.batch_budget, costs=costs)
-        results: list[Any] = [None] * len(inputs)
         for window in map(plan.window, range(len(plan))):
-            for examples in map(window.batch, range(len(window))):
-                batch = layer.make_interactive_batch([inputs[example] for example in examples])
-                batch["ids"] = np.asarray(examples, np.int64) + first
-                for number, result in self._pass.predict([batch])[0]:
-                    results[number - first] = result
-        return results
+            yield from map(window.batch, range(len(window)))
 
 
 def prompt(interactive: InteractiveModel) -> None:

@@ -25,7 +25,7 @@ from open_seq2seq.training.run import training_setup
 from open_seq2seq.training.run.logdir import LogDir, take_over
 from open_seq2seq.training.run.logdir_lock import LogDirLock
 from open_seq2seq.training.run.logs import RunLogs
-from open_seq2seq.training.run.overview import print_task, print_training
+from open_seq2seq.training.run.overview import print_task, print_training, write_overview
 from open_seq2seq.training.run.process_settings import set_up_process
 from open_seq2seq.training.run.restoring import ranks
 from open_seq2seq.utils.console import deco_print, mute, unmute
@@ -198,6 +198,7 @@ class ElasticTraining:
         trainer = self._make_trainer(runner, training_setup.shared_seed(self._specs["train"], state, runner))
         print_training(self._options, self._specs, trainer, logdir.checkpoint_dir)
         training_setup.start(trainer, logdir, checkpoint, state)
+        write_overview(self._options, self._specs, trainer, logdir.checkpoint_dir)
         return trainer
 
     def _continue(self, runner: ElasticRunner, position: RunPosition, root: int, notes: list[str]) -> Trainer:

@@ -51,7 +51,7 @@ def print_task(options: RunOptions, specs: Mapping[str, ModelSpec], notes: list[
 
 
 def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
-    """Prints the data, the model, the length and the logdir of a run; writes its config and variables to the logdir.
+    """Prints the data, the model, the length and the logdir of a run.
 
     Args:
       options: options of the run.
@@ -63,18 +63,28 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     data = [format_count(model.data_layer.num_examples, f"{name} example") for name, model in models.items()
             if model is not None]
     deco_print(f"Data: {', '.join(data)}")
-    table = parameter_table(trainer.trainable, trainer.variables)
     if options.verbose:
-        for line in table:
-            deco_print(line)
+        print_parameter_table(trainer.trainable, trainer.variables)
     fixed = _count(trainer.variables) - _count(trainer.trainable)
     parts = f"{_count(trainer.trainable):,}" + (f" trained and {fixed:,} others" if fixed else "")
     deco_print(f"Parameters: {parts}, on {_devices(trainer.runner)}")
     epochs = trainer.epochs_in(trainer.last_step)
     deco_print(f"Length: {format_count(trainer.last_step, 'step')}, {epochs:.1f} epochs")
     if folder is not None:
-        path = _write_new(folder, [*config_lines(options, specs), *table])
+        path, _ = _overview(options, specs, trainer, folder)
         deco_print(f"Logdir: {folder} (config and variables: {path.name})")
+
+
+def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
+    """Writes the config and variables of a run to its folder; called when nothing but training can fail any more.
+
+    A file is never replaced: if one of an earlier start of the run has other content, the new one gets a number.
+    """
+    if folder is not None:
+        path, content = _overview(options, specs, trainer, folder)
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            disk.write_new(path, content)
 
 
 def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runner, verbose: bool) -> None:
@@ -104,17 +114,14 @@ def _devices(runner: Runner) -> str:
     return format_count(runner.local_replicas, kind if kind == "GPU" or runner.local_replicas == 1 else "CPU tower")
 
 
-def _write_new(folder: Path, lines: list[str]) -> Path:
-    """Writes lines to a new file in a folder, unless one that an earlier run wrote has the same content."""
+def _overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer,
+              folder: Path) -> tuple[Path, bytes]:
+    """Returns the file of a run's config and variables, and its content; an existing file has this content."""
+    lines = [*config_lines(options, specs), *parameter_table(trainer.trainable, trainer.variables)]
     content = "".join(f"{line}\n" for line in lines).encode()
-    free = disk.free_name(folder / OVERVIEW)
-    earlier = [path for path in folder.glob(f"{OVERVIEW}*") if path.is_file() and not path.is_symlink()
-               and path.stat().st_size == len(content) and path.read_bytes() == content]
-    if earlier:
-        return earlier[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    disk.write_new(free, content)
-    return free
+    same = [path for path in sorted(folder.glob(f"{OVERVIEW}*")) if path.is_file() and not path.is_symlink()
+            and path.stat().st_size == len(content) and path.read_bytes() == content]
+    return same[0] if same else disk.free_name(folder / OVERVIEW), content
 
 
 def parameter_table(trainable: Mapping[str, tf.Variable], variables: Mapping[str, tf.Variable]) -> list[str]:

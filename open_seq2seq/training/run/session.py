@@ -28,7 +28,7 @@ from open_seq2seq.training.run.dry_run import check_run
 from open_seq2seq.training.run.elastic_session import train_elastically
 from open_seq2seq.training.run.inputs import check_read, read_assets
 from open_seq2seq.training.run.logdir import LogDir, check_logdir
-from open_seq2seq.training.run.overview import print_model, print_task, print_training
+from open_seq2seq.training.run.overview import print_model, print_task, print_training, write_overview
 from open_seq2seq.training.run.process_settings import set_up_process
 from open_seq2seq.training.run.protected_files import protected_files
 from open_seq2seq.training.run.restoring import restore_weights
@@ -134,6 +134,7 @@ def _train(options: RunOptions, specs: Specs, logdir: LogDir, runner: Runner) ->
     trainer = training_setup.make_trainer(options, models, logdir, seed, runner)
     print_training(options, specs, trainer, logdir.checkpoint_dir)
     training_setup.start(trainer, logdir, checkpoint, state)
+    write_overview(options, specs, trainer, logdir.checkpoint_dir)
     if training_setup.nothing_left(trainer, logdir):
         return 0
     while True:

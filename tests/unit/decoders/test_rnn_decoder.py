@@ -244,6 +244,41 @@ def test_everything_learns_with_dropout(params: dict[str, Any], dtype: tf.DType)
         assert gradient is not None and np.isfinite(tf.convert_to_tensor(gradient)).all(), name
 
 
+DROPPING = {
+    "weight drop": {"core_cell": "WeightDropLayerNormBasicLSTMCell", "decoder_layers": 2, "core_cell_params": {
+        "num_units": UNITS, "recurrent_keep_prob": 0.7, "input_weight_keep_prob": 0.8,
+        "recurrent_weight_keep_prob": 0.8}},
+    "weight drop and zoneout": {"core_cell": "WeightDropLayerNormBasicLSTMCell", "decoder_layers": 1,
+                                "core_cell_params": {"num_units": UNITS, "recurrent_keep_prob": 0.7,
+                                                     "zoneout_prob": 0.3}},
+    "zoneout in groups": KINDS["luong-groups"],
+    "noise": {**KINDS["bahdanau-monotonic"], "sigmoid_noise": 1.0},
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_gradients_of_training_agree_with_differences(name: str):
+    decoder = make(decoder_dp_input_keep_prob=0.8, **DROPPING[name])
+    weights, rng = named_variables(decoder), np.random.default_rng(0)
+
+    def loss() -> tf.Tensor:
+        with random_scope(1, tf.constant(1, tf.int64)):
+            logits = decoder.decode({"encoder_output": encoded(), "target_tensors": targets()}, True)["logits"]
+        return tf.reduce_sum(tf.sin(logits[:, :3]))
+
+    with tf.GradientTape() as tape:
+        total = loss()
+    gradients = tape.gradient(total, weights)
+    moves = {key: 1e-3 * rng.normal(size=variable.shape).astype(np.float32) for key, variable in weights.items()}
+    slope = sum(np.sum(tf.convert_to_tensor(gradients[key]) * move) for key, move in moves.items())
+    ends = []
+    for sign in (1, -2):
+        for key, move in moves.items():
+            weights[key].assign_add(sign * move)
+        ends.append(float(loss()))
+    np.testing.assert_allclose(ends[0] - ends[1], 2 * slope, rtol=0.02, atol=1e-4)
+
+
 def test_the_encoders_table_can_be_shared():
     own, shared = make(), make(share_source_embedding=True)
     assert set(named_variables(own)) - set(named_variables(shared)) == {"embedding"}

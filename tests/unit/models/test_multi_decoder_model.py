@@ -94,8 +94,10 @@ def test_evaluation_decodes_each_row_by_its_language(params):
     mixed = [3, 12, 5, 13]
     ids, scores = (output.numpy() for output in model.predict(tensors(model, mixed)))
     results = model.evaluate(model.data_layer.make_batch(np.array(mixed)), [ids, scores])
-    assert [row[:2] for row in results] == [(3, "de"), (12, "fr"), (5, "de"), (13, "fr")]
-    assert results[1][3] == model.data_layer.reference_text(12) == "A B"
+    assert [row[0] for row in results] == mixed
+    assert results[1][2] == model.data_layer.reference_text(12) == "A B"
+    for (_, found, _), row, language in zip(results, ids, ("de", "fr", "de", "fr"), strict=True):
+        assert found == model.data_layer.ids_to_text(row[0], language)
     chosen = made(params, "infer", language="fr")
     for theirs, ours in zip(named_variables(chosen).values(), named_variables(model).values(), strict=True):
         theirs.assign(ours)
@@ -111,7 +113,7 @@ def test_evaluation_decodes_each_row_by_its_language(params):
 
 def test_scores_are_by_language(params, capsys):
     model = made(params, "eval")
-    rows = [[(0, "de", "a b c d", "a b c d"), (12, "fr", "x", "A B C D")], [(1, "de", "e f g h", "e f g h")]]
+    rows = [[(0, "a b c d", "a b c d"), (12, "x", "A B C D")], [(1, "e f g h", "e f g h")]]
     scores = model.finalize_evaluation(rows)
     assert scores["Eval_BLEU_Score_de"] == pytest.approx(100.0) and scores["Eval_BLEU_Score_fr"] == 0.0
     assert scores["Eval_BLEU_Score"] == pytest.approx(50.0)
@@ -143,6 +145,18 @@ def test_mistakes(params, mode, changed, message):
         model = made(params, mode, **changed)
         if mode == "train":
             loss(model, [12])
+
+
+def test_text2text_reads_several_corpora_with_one_vocabulary(params):
+    corpora = params["data_layer_params"]["corpora"]
+    corpora["fr"]["tgt_vocab_file"] = corpora["de"]["tgt_vocab_file"]
+    one = {**params, "decoder": "TransformerDecoder", "decoder_params": params["decoder_params"]["decoder_params"]}
+    model = build_model(describe_model("Text2Text", one, "eval"), seed=3)
+    examples = np.array([3, 12])
+    assert loss(model, examples)[1] == model.data_layer.lengths[examples, 1].sum()
+    results = model.evaluate(model.data_layer.make_batch(examples),
+                             [output.numpy() for output in model.predict(tensors(model, examples))])
+    assert [row[2] for row in results] == [model.data_layer.reference_text(example) for example in (3, 12)]
 
 
 def test_multi_decoder_needs_its_model(params):

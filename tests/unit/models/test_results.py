@@ -152,3 +152,18 @@ def test_errors_of_a_model_that_writes_by_itself_are_its_own(tmp_path):
 
     with pytest.raises(FileNotFoundError, match="missing/file"), open_results(bare(Careless), f"{tmp_path}/out"):
         pass
+
+
+def test_the_worst_examples_come_first():
+    from types import SimpleNamespace
+
+    from open_seq2seq.models import Speech2Text, Text2Text
+
+    rows = [[(0, "ein Hund", "ein Hund"), (1, "", "eine Katze")], [(2, "ein Hut", "ein Hund"), (3, "x", "")]]
+    layer = SimpleNamespace(data_layer=SimpleNamespace(describe_example=lambda example: f"line {example}"))
+    found = Text2Text.worst_examples(layer, rows, 2)
+    assert [row["example"] for row in found] == ["line 1", "line 2"] and found[0]["chrF"] == "0.0"
+    heard = [[(0, "a.wav", "one two", "one two"), (1, "b.wav", "one two", "two")]]
+    assert Speech2Text.worst_examples(None, heard, 1) == [
+        {"example": "b.wav", "WER": "50%", "target": "one two", "prediction": "two"}]
+    assert Speech2Text.worst_examples(None, [], 1) == []

@@ -70,9 +70,9 @@ def write_model(model: Any, folder: Path, quantization: str, max_positions: int)
     """
     spec = _specification(model, max_positions)
     tokenizers = _tokenizers(model)
-    spec.register_source_vocabulary(tokenizers[0].tokens)
-    spec.register_target_vocabulary(tokenizers[1].tokens)
-    special = tokenizers[1].tokens
+    spec.register_source_vocabulary(_tokens(tokenizers[0]))
+    spec.register_target_vocabulary(_tokens(tokenizers[1]))
+    special = _tokens(tokenizers[1])
     spec.config.unk_token = special[SpecialTextTokens.UNK_ID]
     spec.config.bos_token = spec.config.decoder_start_token = special[SpecialTextTokens.S_ID]
     spec.config.eos_token = special[SpecialTextTokens.EOS_ID]
@@ -89,6 +89,12 @@ def _tokenizers(model: Any) -> tuple[Any, Any]:
     return model.data_layer.tokenizers
 
 
+def _tokens(tokenizer: Any) -> list[str]:
+    """Returns the token of each id; ids that only fill up the vocabulary get names of their own."""
+    known = list(tokenizer.tokens)
+    return known + [f"<unused {number}>" for number in range(len(known), tokenizer.vocab_size)]
+
+
 def _piece_files(model: Any) -> list[str]:
     """Returns the names of the SentencePiece models in the folder: one for both sides, one for each, or none."""
     source, target = _tokenizers(model)
@@ -103,9 +109,10 @@ def _specification(model: Any, max_positions: int) -> Any:
     spec = specs.TransformerSpec.from_config((len(encoder.layers), len(decoder.layers)), encoder.params["num_heads"])
     spec.decoder.num_heads = np.int16(decoder.params["num_heads"])
     table = encoder.embedding.table.numpy()
+    embeddings = np.concatenate([np.zeros_like(table[:1]), table[1:]])  # padding is embedded as zeros
     sizes = model.data_layer.source_vocab_size, model.data_layer.target_vocab_size
-    spec.encoder.embeddings[0].weight = table[:sizes[0]]
-    spec.decoder.embeddings.weight = table[:sizes[1]]
+    spec.encoder.embeddings[0].weight = embeddings[:sizes[0]]
+    spec.decoder.embeddings.weight = embeddings[:sizes[1]]
     spec.decoder.projection.weight = table[:sizes[1]]
     spec.decoder.start_from_zero_embedding = True
     signal = position_signal(tf.range(max_positions), encoder.params["hidden_size"]).numpy()
@@ -155,13 +162,14 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
     limit = layer.params["max_length"] - layer.num_special
     tokens = [_tokenizers(model)[0].split(line)[:limit] for line in lines]
     texts = [""] * len(lines)
+    ids = {token: number for number, token in enumerate(_tokens(_tokenizers(model)[1]))}
     for length in sorted({len(words) for words in tokens} - {0}):  # the limit of a batch follows from one length
         rows = [row for row, words in enumerate(tokens) if len(words) == length]
         limits = model.decoder.limits({"outputs_length": tf.constant([length + layer.num_special])})
         found = translator.translate_batch([tokens[row] for row in rows], beam_size=beam_size, max_batch_size=64,
                                            length_penalty=length_penalty, max_decoding_length=int(limits[0]))
         for row, result in zip(rows, found, strict=True):
-            texts[row] = layer.tokens_to_text(result.hypotheses[0])
+            texts[row] = layer.ids_to_text([ids[token] for token in result.hypotheses[0]])
     return texts
 
 

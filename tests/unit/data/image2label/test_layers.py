@@ -117,7 +117,9 @@ def test_cifar_files(tmp_path, binary):
     np.testing.assert_array_equal(batch["target_tensors"][0].argmax(1), labels[[2, 0]])
     train = CifarDataLayer({**params, "image_size": 28})
     assert train.num_examples == 15 and train.describe_example(4).endswith("image 2")
-    assert train.make_training_batch(np.arange(5), 1)["source_tensors"][0].shape == (5, 28, 28, 3)
+    boxes = CifarDataLayer({**params, "image_size": 28, "train_crop": "resized"})
+    for layer in (train, boxes):
+        assert layer.make_training_batch(np.arange(5), 1)["source_tensors"][0].shape == (5, 28, 28, 3)
     assert len(train.data_files()) == 5 and train.examine()
 
 
@@ -143,3 +145,12 @@ def test_tfrecords_equal_folders(tmp_path, folder):
         np.testing.assert_allclose(first, second, atol=1e-6)
     assert records.describe_example(3).endswith("validation-00001-of-00002, record 2")
     assert folders.class_names == CLASSES and records.class_names == ["0", "1"] and len(records.data_files()) == 2
+
+
+def test_modules_of_the_tensorflow_1_toolkit():
+    from open_seq2seq.data import SpeechCommandsDataLayer
+    from open_seq2seq.data.image2label import image2label
+    from open_seq2seq.data.speech2text import speech_commands
+
+    assert image2label.CifarDataLayer is CifarDataLayer and image2label.ImagenetDataLayer is ImagenetDataLayer
+    assert speech_commands.SpeechCommandsDataLayer is SpeechCommandsDataLayer

@@ -70,6 +70,14 @@ def test_inference_reads_lines_of_sources(layer, tmp_path):
     assert [array.tolist() for array in interactive["source_tensors"]] == [[[4, 1]], [2], [[5, 6, 1]], [3]]
 
 
+def test_a_line_is_empty_if_all_its_sources_are(layer):
+    made = layer([("a", "", "b"), ("", "", "b")], source_column=[1, 2], mode="infer")
+    assert made.num_empty_sources == 1
+    typed = layer(mode="interactive_infer", source_column=[1, 2])
+    typed.make_interactive_batch(["\t", "a\t", "\ta b"])
+    assert typed.num_empty_sources == 1 and typed.interactive_lengths(["\ta b", "a\t"]).tolist() == [3, 2]
+
+
 @pytest.mark.parametrize(("rows", "changed", "error", "message"), [
     ([*ROWS, ("5", "a")], {}, DataError, r"pairs\.tsv:5: the line has only 2 columns, .* but column 3 is needed"),
     (ROWS, {"target_column": "answer"}, DataError, r"pairs\.tsv:1: there is no column named 'answer'"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from open_seq2seq.data.sentencepiece_models import load_sentencepiece
+from open_seq2seq.data.text2text.given_targets import ColumnTokenizer
 from open_seq2seq.data.text2text.tokenizers import (
     DelimiterTokenizer,
     SentencePieceTokenizer,
@@ -128,3 +129,23 @@ def test_damaged_sentencepiece_models(tmp_path, model_path, kind):
     (tmp_path / "m.model").write_bytes(content)
     with pytest.raises(DataError, match=r"m\.model is not a valid SentencePiece model"):
         load_sentencepiece(str(tmp_path / "m.model"))
+
+
+def test_tokens_as_text(model_path, sentences):
+    pieces = SentencePieceTokenizer(model_path)
+    line = sentences[0]
+    ids, _ = pieces.encode([line])
+    assert pieces.tokens_of(ids) == [pieces.tokens[i] for i in ids] == pieces.split(line)
+    assert pieces.join(pieces.split(line)) == line
+    assert pieces.join(pieces.split(f"{line} ☃")) == f"{line} ☃"  # an unknown piece stays as it is
+    words = DelimiterTokenizer(VOCABULARY)
+    assert words.split(" a  zzz b") == ["a", "zzz", "b"] and words.tokens_of([2, 4, 9, 1, 5]) == ["a", "<UNK>"]
+    assert words.join(["a", "zzz"]) == "a zzz"
+
+
+def test_columns():
+    first, second = (ColumnTokenizer(DelimiterTokenizer(VOCABULARY), column) for column in (0, 1))
+    lines = ["a b\tc", "c", "\tb \n"]
+    assert [one.tolist() for one in first.encode(lines)] == [[4, 5, 6], [2, 1, 0]]
+    assert [one.tolist() for one in second.encode(lines)] == [[6, 5], [1, 0, 1]]
+    assert first.fingerprint != second.fingerprint and first.decode([4, 1]) == "a"
