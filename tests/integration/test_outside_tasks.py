@@ -94,7 +94,7 @@ def judged(output: str, task: str) -> list[str]:
 
 
 def test_the_package_knows_nothing_of_them():
-    words = re.compile(r"ImageFolder|ImageClassifier|ConvNet\b|CharacterStream|CarriedGru")
+    words = re.compile(r"ImageFolder\b|ImageClassifier|ConvNet\b|CharacterStream|CarriedGru")
     found = [path for path in (ROOT / "open_seq2seq").rglob("*.py") if words.search(path.read_text(encoding="utf-8"))]
     assert found == []
 
