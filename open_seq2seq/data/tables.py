@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from open_seq2seq.config.params import Param
-from open_seq2seq.utils.data_files import MOST_LINE_BYTES, read_lines, shown
+from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError, did_you_mean
 
 COLUMN = (int, str)
@@ -74,7 +74,6 @@ class Table:
         if self.kind == "tsv":
             yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1))
             return
-        csv.field_size_limit(MOST_LINE_BYTES)
         reader = csv.reader((line + "\n" for line in lines), strict=True)
         try:
             yield from ((reader.line_num, cells) for cells in reader)
