@@ -19,6 +19,8 @@ from open_seq2seq.models.builder import ModelSpec, check_model, describe_model, 
 from open_seq2seq.optimizers import OPTIMIZERS, POLICIES, BackoffScaler, Larc, LogMaxScaler
 
 RECIPES = Path(__file__).parents[3] / "example_configs"
+# Data layers whose files ToyData makes.
+DATA_LAYERS = ("ParallelTextDataLayer", "TransformerDataLayer", "Speech2TextDataLayer")
 TOYS = (RECIPES / "text2text/toy-reversal/nmt-reversal-TT.py", RECIPES / "speech2text/toy-w2l.py")
 
 # As they are typed on a command line.
@@ -56,8 +58,18 @@ class Mutation:
                 f"{value if len(value) < 60 else value[:60] + '…'}")
 
 
+def recipes_on_toy_data() -> list[Path]:
+    """Returns the recipes of translation and speech recognition, whose data ``ToyData`` replaces."""
+    found = []
+    for recipe in sorted(RECIPES.rglob("*.py")):
+        layer = load_config(recipe).sections["base_params"].get("data_layer")
+        if getattr(layer, "__name__", layer) in DATA_LAYERS:
+            found.append(recipe)
+    return found
+
+
 class ToyData:
-    """Files that all recipes can read.
+    """Files that the recipes of ``recipes_on_toy_data`` can read.
 
     Args:
       folder: where they are made.
