@@ -60,7 +60,7 @@ test-ranks: $(VENV)/.installed-test  ## Run the tests that launch several proces
 
 test-onednn: $(VENV)/.installed-test  ## Run the numeric tests with oneDNN if make test runs without it, else without.
 	TF_ENABLE_ONEDNN_OPTS=$$($(BIN)/python -c 'from open_seq2seq.utils.processor import has_onednn; print(int(not has_onednn()))') \
-	  $(PYTEST) $(NUMERIC_TESTS)
+	  $(PYTEST) -m "not slow and not ranks" $(NUMERIC_TESTS)
 
 test-all: $(VENV)/.installed-test  ## Run all tests sequentially, including long training runs.
 	$(BIN)/python -m pytest --cov --timeout=3600 -m "slow or not slow" $(PYTEST_ARGS)

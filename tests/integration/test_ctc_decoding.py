@@ -79,6 +79,7 @@ def test_the_search_of_evaluation_inference_and_decode_py_is_one(trained, capfd,
         assert {word for found in lists.values() for c in found for word in c.text.split()} <= lexicon
 
 
+@pytest.mark.long
 def test_a_grid_and_a_list_that_is_ordered_anew(trained, capfd):
     run = [*settings(trained), "--dtype=float32"]
     assert main([*run, "--mode=infer", f"--infer_output_file={trained}/grid.npz",

@@ -38,6 +38,7 @@ def config(tmp_path):
     return f"--config_file={tmp_path}/config.py"
 
 
+@pytest.mark.long
 def test_training_resumes_to_the_bit_and_classifies_files(tmp_path, config, capfd):
     assert main([config, "--mode=train_eval", f"--logdir={tmp_path}/whole"]) == 0
     out = capfd.readouterr().out
@@ -53,6 +54,7 @@ def test_training_resumes_to_the_bit_and_classifies_files(tmp_path, config, capf
     assert len(rows) == 4 and {row["class"] for row in rows} <= set(SHAPES) and "cross" in rows[0]["example"]
 
 
+@pytest.mark.long
 def test_two_towers_equal_two_micro_batches(tmp_path, config):
     settings = [config, "--max_steps=3"]
     assert main([*settings, "--iter_size=2", f"--logdir={tmp_path}/iter"]) == 0
@@ -62,6 +64,7 @@ def test_two_towers_equal_two_micro_batches(tmp_path, config):
         np.testing.assert_allclose(second[name], values, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_broken_file_is_named_and_skipped_by_choice(tmp_path, config, capfd):
     broken = sorted((tmp_path / "images/train/circle").iterdir())[0]
     broken.write_bytes(b"no picture")

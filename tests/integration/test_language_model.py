@@ -50,6 +50,7 @@ def val_loss(output: str) -> float:
     return float(re.findall(r"Validation loss: ([\d.]+)", output)[-1])
 
 
+@pytest.mark.long
 def test_a_run_from_text_to_generated_text(workspace, command, capfd):
     output = ran(command, "--mode=train_eval")
     assert "per word" in output and "bits per byte" in output
@@ -80,6 +81,7 @@ def test_a_run_from_text_to_generated_text(workspace, command, capfd):
     np.testing.assert_allclose(-float(rows[0][0]), val_loss(alone) * count, atol=1e-4 * count)
 
 
+@pytest.mark.long
 def test_a_resumed_run_is_the_same_to_the_bit(workspace, command):
     ran(command, "--mode=train", f"--logdir={workspace}/whole")
     ran(command, "--mode=train", "--max_steps=4")

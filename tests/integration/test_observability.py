@@ -127,6 +127,7 @@ def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, com
     assert int(load_file(workspace / "run" / "model.ckpt-6" / "optimizer.safetensors")["overflows"]) == 0
 
 
+@pytest.mark.long
 def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, command):
     from open_seq2seq.cli import main
 

@@ -25,6 +25,7 @@ def table(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_from_a_table_to_translations(table, monkeypatch, capfd):
     output = ok("prepare_text", "--tsv=pairs.tsv", "--languages", "es", "en", "--vocab_size=60", cwd=table).stdout
     assert "270 pairs" in output and "1 repeated (first: line 301)" in output and "1 empty on one side" in output

@@ -51,6 +51,7 @@ def test_a_finished_run_says_that_nothing_is_left(trained, command):
     assert code == 0 and "Nothing left to do" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "mixed"])
 def test_resumed_run_equals_the_uninterrupted_one(workspace, command, dtype):
     settings = ("--mode=train", f"--dtype={dtype}", "--iter_size=2", "--save_checkpoint_steps=5")
@@ -108,6 +109,7 @@ def test_averaged_checkpoints_and_the_best_by_another_metric_are_used(workspace,
     assert code == 0 and "best_models" in out
 
 
+@pytest.mark.long
 def test_an_average_does_not_span_a_change_of_the_rate(workspace, command):
     run = ["--mode=train", "--save_checkpoint_steps=2", "--average_checkpoints=4"]
     code, out, _ = command(*run, "--max_steps=4")

@@ -35,6 +35,7 @@ def weights(folder, logdir):
     return load_file(folder / logdir / "model.ckpt-4" / "weights.safetensors")
 
 
+@pytest.mark.long
 def test_the_recipe_trains_resumes_and_infers(call, tmp_path):
     code, out, err = call(RECIPE, "--mode=train_eval", *SMALL, "--max_steps=4")
     assert code == 0, err

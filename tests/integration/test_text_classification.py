@@ -36,6 +36,7 @@ def weights(logdir):
     return (logdir / "model.ckpt-6" / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.long
 def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
     recipe = f"--config_file={RECIPE}"
     code, out, err = run(capfd, recipe, "--mode=train_eval", *SMALL)

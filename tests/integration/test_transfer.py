@@ -59,6 +59,7 @@ def workspace(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("decoder", "cell"), [
     ('"FakeDecoder"', True), ('"SoftmaxDecoder", "decoder_params": {"pooling": ["last", "max", "mean"]}', False)])
 def test_from_a_language_model_to_sentiment(workspace, command, decoder, cell):

@@ -85,6 +85,7 @@ def test_data_that_was_moved_or_touched_is_the_same(trained, command):
     assert code == 0 and CHANGED not in out
 
 
+@pytest.mark.long
 def test_checkpoints_hold_the_vocabulary_that_the_run_read(workspace, command):
     vocabulary = workspace / "vocab.txt"
     true = vocabulary.read_bytes()

@@ -60,6 +60,7 @@ def test_samples_of_the_likeliest_alone_are_greedy(options: dict[str, Any]):
     np.testing.assert_array_equal(samples["outputs"][1], greedy["outputs"][1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"sampling_top_k": 5}, {"sampling_top_p": 0.9}])
 def test_a_sample_depends_on_its_example_and_on_nothing_beside_it(options: dict[str, Any]):
     model = RandomModel(6, 9, seed=5)

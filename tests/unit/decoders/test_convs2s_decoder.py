@@ -230,6 +230,7 @@ def test_all_weights_of_a_pair_learn(pair, source, target):
     assert all(np.any(gradient) for gradient in gradients.values())
 
 
+@pytest.mark.long
 def test_gradients_agree_with_differences(source, target):
     translator, rng = shaken(Translator(shared_embed=False)), np.random.default_rng(0)
     variables = named_variables(translator.decoder)

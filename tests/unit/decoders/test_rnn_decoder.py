@@ -143,6 +143,7 @@ def plain_logits(decoder: Any, ids: Any, source: tf.Tensor, encoder_states: Any)
     return tf.stack(rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("params", FORMS)
 def test_logits_and_gradients_equal_those_of_a_plain_loop(params: dict[str, Any]):
     decoder, source, (ids, lengths) = make(**params), encoded(padding=2), targets()
@@ -222,6 +223,7 @@ def test_no_sentences_and_empty_sources(params: dict[str, Any]):
     np.testing.assert_allclose(logits, again, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("params", [
     KINDS["bahdanau-normalized"], {**KINDS["luong-monotonic"], "sigmoid_noise": 1.0}, KINDS["gnmt_v2"],
     {**KINDS["luong-groups"], "decoder_layers": 2}])

@@ -82,6 +82,7 @@ def test_padding_changes_nothing_in_training(kind: str):
     assert_alike(*outcomes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_graph_for_all_shapes(kind: str):
     encoder = make(**KINDS[kind])

@@ -88,6 +88,7 @@ def test_a_batch_without_sentences(cls: type[Encoder]):
     assert encode(encoder, [tf.zeros([0, 5], tf.int32), tf.zeros([0], tf.int32)]).shape == (0, 5, encoder.output_size)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 @pytest.mark.parametrize("cls", ENCODERS)
 def test_every_weight_has_a_gradient_and_dropout_follows_the_batch_number(cls: type[Encoder], dtype: tf.DType):

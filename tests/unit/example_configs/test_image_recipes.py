@@ -41,6 +41,7 @@ def data_params(given, images, toy):
     return {**small, "dataset_files": [str(images / "list.txt")], "dataset_location": "", "class_file": None}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", [pytest.param(recipe, id=recipe.stem, marks=[
     pytest.mark.slow] if recipe.stem in LIKE_OTHERS else []) for recipe in RECIPES])
 def test_recipe_trains(recipe, images, toy, tmp_path):

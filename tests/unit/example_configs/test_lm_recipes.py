@@ -55,6 +55,7 @@ def test_a_recipe_can_be_built(recipe: Path, toy: Path):
     check_model(describe_model(base_model, params, "train"))
 
 
+@pytest.mark.long
 def test_the_awd_recipe_trains(toy: Path, tmp_path: Path):
     base_model, params = on_toy_data(FOLDER / "lm/awd-lstm-wkt2.py", toy)
     params["encoder_params"] = {**params["encoder_params"], "core_cell_params": {"num_units": 6}, "encoder_layers": 2,

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[3] / "example_configs" / "text2text"
 SIZES = {"hidden_size": 16, "num_heads": 2, "filter_size": 32}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "task"), [
     ("toy-tables/dialogue", "dialogue"), ("toy-tables/summary", "summary"), ("toy-several/two-sources", "sources")])
 def test_it_trains(name: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -77,6 +77,7 @@ def test_the_loss_is_that_of_the_sentences_alone(params, decoder):
     assert loss(model, [1, 2])[1] == model.data_layer.lengths[[1, 2], 1].sum()  # one language only
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_it_trains(params, dtype):
     model, examples = made(params, dtype=dtype), np.array([0, 1, 2, 3, 12, 13, 14, 15])

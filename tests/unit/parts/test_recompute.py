@@ -78,6 +78,7 @@ def results(recompute, norm="layernorm_L2", dtype="float32", frozen=(), **option
 NORMS = ["layernorm_L2", "layernorm_L1", "batch_norm"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("norm, dtype", [*itertools.product(NORMS, ["float32"]), ("layernorm_L2", "bfloat16"),
                                          ("layernorm_L2", "float16"), ("batch_norm", "bfloat16")])
 def test_losses_gradients_and_moving_statistics_are_equal(norm, dtype):

@@ -20,6 +20,7 @@ def train_rows(layer, examples, epoch):
         made["ids"], made["source_tensors"][0], made["target_tensors"][0], strict=True)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("others", [EVERYTHING, {"train_crop": "resized"}, {**EVERYTHING, "cache_images": True}])
 def test_an_images_augmentation_follows_from_seed_example_and_epoch(folder, others):
     layer = ImageFolderDataLayer(folder_params(folder, **others))

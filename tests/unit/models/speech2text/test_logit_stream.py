@@ -83,6 +83,7 @@ def streamed(stream: LogitStream, features: np.ndarray, longest: int, seed: int 
     return np.concatenate([piece for piece in [*settled, complete] if len(piece)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stack", "others"), [
     *((stack, {}) for stack in STACKS), ("wave2letter", {"use_conv_mask": False}),
     ("jasper", {"use_conv_mask": False, "normalization": None}), ("dense", {"normalization": "layer_norm"})])

@@ -46,6 +46,7 @@ def naive(layer, cell_type, x, lengths):
     return outputs, dx, by_name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cell_type", sorted(CELLS))
 def test_equals_a_naive_network_in_float64(cell_type):
     layer, (x, lengths) = make(cell_type), batch(padding=2)
