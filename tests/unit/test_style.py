@@ -82,6 +82,11 @@ def methods(cls: ast.ClassDef) -> set[str]:
     return {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}
 
 
+def properties(cls: ast.ClassDef) -> set[str]:
+    return {node.name for node in cls.body if isinstance(node, ast.FunctionDef)
+            and "property" in map(ast.unparse, node.decorator_list)}
+
+
 def base_names(cls: ast.ClassDef) -> set[str]:
     return {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in cls.bases}
 
@@ -98,7 +103,8 @@ def inherits(cls: ast.ClassDef, method: str, classes: list[ast.ClassDef]) -> boo
         if parent.name in base_names(cls) and parent is not cls:
             if method in methods(parent) or inherits(parent, method, classes):
                 return True
-        if "Protocol" in base_names(parent) and method in methods(parent) <= all_methods(cls, classes):
+        called = methods(parent) - properties(parent)  # what a protocol has as a property may be an attribute
+        if "Protocol" in base_names(parent) and method in called <= all_methods(cls, classes):
             return True
     return False
 

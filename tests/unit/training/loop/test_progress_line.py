@@ -99,7 +99,7 @@ def test_losses_that_are_not_finite_do_not_hide_the_others():
 def test_a_single_process_shows_a_bar_on_a_terminal(monkeypatch, clock, num_processes, shown):
     terminal, log = Terminal(), io.StringIO()
     monkeypatch.setattr("sys.stdout", Tee(terminal, EnduringStream(log, "log")))
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
     trainer, hook = make_trainer(num_processes=num_processes), ProgressHook(100)
     hook.begin(trainer)
     for _ in range(3):
