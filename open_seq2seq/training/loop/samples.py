@@ -62,8 +62,12 @@ class RunReporter(Reporter):
             for name, text in texts.items():
                 tf.summary.text(name, text)
         if self._folder is not None:
-            with self.file(TEXTS, ".json") as path:
-                path.write_text(json.dumps(dict(texts), ensure_ascii=False), encoding="utf-8")
+            self.json(TEXTS, dict(texts))
+
+    def json(self, name: str, value: Any) -> None:
+        """Writes a value as JSON into the folder of samples."""
+        with self.file(name, ".json") as path:
+            disk.fill(path, json.dumps(value, ensure_ascii=False))
 
     def record(self, scalars: Mapping[str, float]) -> None:
         super().record(scalars)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -349,8 +348,7 @@ class Trainer:
         if self.metrics is not None:
             self.metrics.write(self.step, self.epochs, metrics)
         if self.saver is not None and self._evaluation.worst:
-            with self._reporter().file(WORST_EXAMPLES, ".json") as path:
-                path.write_text(json.dumps(self._evaluation.worst, ensure_ascii=False), encoding="utf-8")
+            self._reporter().json(WORST_EXAMPLES, self._evaluation.worst)
 
     def _stops_evaluation(self) -> bool:
         """Returns whether a signal stops the evaluation; with several processes, it is completed in any case."""

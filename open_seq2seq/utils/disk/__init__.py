@@ -4,6 +4,7 @@ Only files that OpenSeq2Seq has created are deleted or overwritten; they are rec
 written through a symbolic link, content is never changed in place, and creating a file fails if it exists.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
+  ``fill`` writes text into the file that ``placing`` yields.
 * ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists. ``append`` adds lines to an own file.
 * ``new_folder``, ``remove_folder``, ``remove_unfinished``: a folder is complete or absent, even after a kill.
 * ``ListedFolder``: a folder with a list of the files that this package wrote there.
@@ -22,6 +23,7 @@ from open_seq2seq.utils.disk.files import (
     check_replaceable,
     checksum_of,
     copy_new,
+    fill,
     new_file,
     open_lock,
     open_stream,
@@ -47,6 +49,6 @@ from open_seq2seq.utils.disk.folders import (
 from open_seq2seq.utils.disk.listed import ListedFolder
 
 __all__ = ["FOREIGN", "LINK", "MARK", "NO_FILE", "TEMPORARY", "FilesOf", "ForeignError", "ListedFolder", "Workplace",
-           "always", "append", "check_replaceable", "checksum_of", "copy_new", "free_name", "move_aside", "new_file",
-           "new_folder", "open_lock", "open_stream", "placing", "process_folder", "remove_folder", "remove_listed",
-           "remove_unfinished", "rewrite_lock", "sync", "sync_entries", "write_new", "writing"]
+           "always", "append", "check_replaceable", "checksum_of", "copy_new", "fill", "free_name", "move_aside",
+           "new_file", "new_folder", "open_lock", "open_stream", "placing", "process_folder", "remove_folder",
+           "remove_listed", "remove_unfinished", "rewrite_lock", "sync", "sync_entries", "write_new", "writing"]

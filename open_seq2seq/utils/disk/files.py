@@ -124,6 +124,12 @@ def write_new(path: StrPath, content: bytes | str) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def fill(path: StrPath, text: str) -> None:
+    """Writes text, as UTF-8, into the empty file that ``placing`` yields."""
+    with open(path, "r+b") as file:
+        file.write(text.encode())
+
+
 def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     """Appends text to a file, as UTF-8; a symbolic link is not followed.
 
