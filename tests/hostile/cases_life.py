@@ -250,14 +250,14 @@ def signals() -> list[Case]:
                   meanwhile=after(words, send_signal(number)))
              for number, (what, more, words), task in itertools.product(
                  (HUP, INT, TERM),
-                 (("it trains", ("--eval_steps=100000",), "lobal step 5:"),
+                 (("it trains", ("--eval_steps=100000",), "Step 5:"),
                   ("it evaluates", ("--eval_steps=5",), "Running evaluation"),
-                  ("it saves", ("--eval_steps=100000", "--save_checkpoint_steps=5"), "lobal step 5:")),
+                  ("it saves", ("--eval_steps=100000", "--save_checkpoint_steps=5"), "Step 5:")),
                  ("text", "speech"))]
     trains = (*LONG, "--eval_steps=100000")
     cases += [
         Case(f"{first.name} and {second.name} while it trains", trains, Ended(128 + first, saved),
-             meanwhile=after("lobal step 5:", both(send_signal(first), send_signal(second))))
+             meanwhile=after("Step 5:", both(send_signal(first), send_signal(second))))
         for first, second in ((HUP, HUP), (TERM, TERM), (HUP, TERM))]
     cases += [
         Case("SIGHUP under nohup", (*TRAIN_ANEW, "--hooks=['trouble.py:Trouble']"), Works(),

@@ -89,7 +89,7 @@ def access_rights() -> Iterator[Case]:
     yield Case("results that may not be written, in a folder that may not", INFER, Refused("out.txt cannot be written"),
                fault=both(write("out.txt", "old\n"), rights("out.txt", 0o444), rights(".", 0o555)), ordinary=True)
     yield Case("rights to the logdir are taken away while it trains", LONG, Refused(DENIED),
-               meanwhile=after("lobal step 5:", rights("new", 0o555)), ordinary=True)
+               meanwhile=after("Step 5:", rights("new", 0o555)), ordinary=True)
     yield Case("rights to the data are taken away while it starts", TRAIN_ANEW, Refused("train.src", DENIED),
                meanwhile=after("Training", rights("train.src", 0)), ordinary=True)
 

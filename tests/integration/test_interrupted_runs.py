@@ -127,8 +127,7 @@ def test_a_terminal_that_goes_away_makes_a_run_save_and_stop(workspace):
     process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=100000",
                             "--print_loss_steps=1")
     assert process.stdout is not None
-    while "lobal step 2:" not in process.stdout.readline():
-        pass
+    assert any("Step 2:" in line for line in process.stdout)  # waits for it
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGHUP)  # from the shell and from the terminal
     output, _ = process.communicate(timeout=100)
