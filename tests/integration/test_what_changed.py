@@ -124,7 +124,7 @@ def two_checkpoints(trained: Path, command) -> Path:
 @pytest.mark.long
 def test_a_checkpoint_is_taken_or_left_as_a_whole(two_checkpoints, capfd):
     newest = two_checkpoints / "run" / "model.ckpt-4"
-    arguments = [f"--logdir={two_checkpoints}/run", "--infer_files", f"{two_checkpoints}/dev.src"]
+    arguments = [f"--logdir={two_checkpoints}/run", "--infer_files", f"{two_checkpoints}/dev.src", "--verbose"]
     for name in ("config.yaml", "weights.safetensors"):
         content = (newest / name).read_bytes()
         (newest / name).unlink()

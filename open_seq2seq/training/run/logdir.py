@@ -22,6 +22,7 @@ from open_seq2seq.training.checkpoints.folders import (
     refuse_links,
     regular_step,
 )
+from open_seq2seq.training.loop.metrics_file import METRICS
 from open_seq2seq.training.run.logdir_lock import LOCK, refuse_checkpoint
 from open_seq2seq.training.run.overview import OVERVIEW
 from open_seq2seq.utils import disk
@@ -147,11 +148,11 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 def _is_empty(folder: Path) -> bool:
     """Returns whether a folder contains nothing that a new run could damage.
 
-    Locks, unfinished writes, kept files, overviews of runs that failed at their start, and the batches on which earlier
-    runs diverged do not count.
+    Locks, unfinished writes, kept files, overviews and tables of metrics of runs without checkpoints, and the batches
+    on which earlier runs diverged do not count.
     """
     try:
-        return all(entry.name in _HARMLESS or entry.name.startswith((disk.TEMPORARY, OVERVIEW))
+        return all(entry.name in _HARMLESS or entry.name.startswith((disk.TEMPORARY, OVERVIEW, METRICS))
                    for entry in folder.iterdir())
     except FileNotFoundError:
         return True
