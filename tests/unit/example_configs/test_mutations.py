@@ -100,7 +100,7 @@ def assert_trains_if_accepted(mutation: Mutation, data: ToyData) -> bool:
 def trained(count: int, data: ToyData) -> int:
     """Trains what is accepted of a fixed sequence of mutations, until ``count`` did."""
     draw, done = random.Random(count), 0
-    for _ in range(30 * count):
+    for _ in range(100 * count):
         place = draw.choice(places(TOYS, ("train",)))
         typed = draw.random() < 0.5
         done += assert_trains_if_accepted(Mutation(*place, draw.choice(TYPED if typed else HELD), typed), data)
