@@ -56,7 +56,7 @@ class Table:
 
         Raises:
           DataError: the file is missing, empty or not UTF-8, a row has too few columns, a name is not in the first
-            line, or quotes are not closed.
+            line, quotes are not closed, or a value in a CSV file has more than 131,072 characters.
         """
         rows = self._split()
         header = self.has_header or any(isinstance(column, str) for column in self.columns)
@@ -74,13 +74,21 @@ class Table:
         if self.kind == "tsv":
             yield from ((number, line.split("\t")) for number, line in enumerate(lines, 1))
             return
-        reader = csv.reader((line + "\n" for line in lines), strict=True)
+        reader, begin = csv.reader((line + "\n" for line in lines), strict=True), 1
         try:
-            yield from ((reader.line_num, cells) for cells in reader)
+            for cells in reader:
+                yield reader.line_num, cells
+                begin = reader.line_num + 1
         except csv.Error as error:
-            place = f"{shown(self.path)}:{reader.line_num}"
-            raise DataError(f"{place}: the line is not valid CSV ({error}): enclose values with commas or quotes "
-                            "in double quotes, and double the quotes in them.") from error
+            raise DataError(self._not_csv(error, begin, reader.line_num)) from error
+
+    def _not_csv(self, error: csv.Error, begin: int, number: int) -> str:
+        """Returns the message for an error in a row that begins in the line ``begin``, found in the line ``number``."""
+        if "field limit" in str(error):
+            return (f"{shown(self.path)}:{begin}: a value of the row that begins here has more than "
+                    f"{csv.field_size_limit():,} characters: shorten it or, if a quote is not closed, close it.")
+        return (f"{shown(self.path)}:{number}: the line is not valid CSV ({error}): enclose values with commas or "
+                "quotes in double quotes, and double the quotes in them.")
 
     def _place(self, column: int | str, first: list[str]) -> int:
         if isinstance(column, int):
