@@ -62,6 +62,12 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     return args, others
 
 
+# What the model's config may say otherwise, and CTranslate2 is not told here.
+_SEARCH = ["--decoder_params/n_best=1", "--decoder_params/beam_rules=ctranslate2", "--decoder_params/beam_groups=1",
+           "--decoder_params/coverage_penalty=0.0", "--decoder_params/sampling_temperature=null",
+           "--decoder_params/sampling_top_k=null", "--decoder_params/sampling_top_p=null", "--replace_unknowns=False"]
+
+
 def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: list[str]) -> None:
     """Translates lines by both programs, and prints the shares of equal translations.
 
@@ -69,9 +75,8 @@ def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: li
       UserError: too few translations of a float32 model are equal.
     """
     for beam in (1, args.beam_size):
-        ours = load_interactive([*others, f"--decoder_params/beam_size={beam}", "--decoder_params/n_best=1",
-                                 f"--decoder_params/alpha={args.length_penalty}", "--dtype=float32",
-                                 "--decoder_params/beam_rules=ctranslate2"])
+        ours = load_interactive([*others, *_SEARCH, f"--decoder_params/beam_size={beam}", "--dtype=float32",
+                                 f"--decoder_params/alpha={args.length_penalty}"])
         texts = [found[0].text for found in ours.infer(lines)]
         theirs = translations_by_ctranslate2(ours.model, folder, lines, beam, args.length_penalty)
         equal = sum(one == other for one, other in zip(texts, theirs, strict=True))

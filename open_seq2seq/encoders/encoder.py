@@ -10,7 +10,15 @@ from open_seq2seq.parts.observation import observe
 
 
 class Encoder(Component):
-    """Base of encoders: subclasses implement ``_encode``."""
+    """Base of encoders: subclasses implement ``_encode``.
+
+    Attributes:
+      reads_all_sources: whether the encoder reads all sources if examples have several, and not only the first.
+      aligns_outputs: whether outputs correspond one to one to the ids of the first source.
+    """
+
+    reads_all_sources = False
+    aligns_outputs = True
 
     def encode(self, input_dict: dict[str, Any], training: bool = False) -> dict[str, Any]:
         """Encodes a batch.

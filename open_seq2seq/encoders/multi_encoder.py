@@ -38,6 +38,8 @@ class MultiEncoder(Encoder):
       output_size: number of channels of the outputs.
     """
 
+    reads_all_sources = True
+
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
@@ -64,6 +66,7 @@ class MultiEncoder(Encoder):
         entries = self._checked_entries()
         self._names = list(entries)
         self._sources = [entry["source"] for entry in entries.values()]
+        self.aligns_outputs = self.params["combination"] != "time"
         for label, entry in entries.items():
             setattr(self, f"encoder_{label}", self._made(label, entry))
         sizes = [self._size_of(label) for label in self._names]
@@ -93,6 +96,9 @@ class MultiEncoder(Encoder):
             problems += found
         if len(self.params["encoders"]) < 2:
             problems.append(f"'{path}' must name at least two encoders.")
+        if self.params["combination"] == "channels" and self.params["output_size"] is not None:
+            problems.append(f"'{self.params_path}/output_size' has no meaning with combination channels, whose outputs "
+                            "have the channels of all encoders: leave it out.")
         if not problems and self.params["combination"] != "time":
             sources = {entry["source"] for entry in entries.values()}
             problems += [f"'{self.params_path}/combination' is {self.params['combination']}, but the encoders read "

@@ -36,6 +36,12 @@ def test_translations_are_equal_and_the_printed_lines_load_the_model(trained, ca
     assert capfd.readouterr().out.startswith("[")
 
 
+def test_the_config_may_search_in_other_ways(trained, capfd):
+    others = ("--decoder_params/beam_size=4", "--decoder_params/beam_groups=2", "--replace_unknowns=True")
+    export(trained, "--least_equal=1", "--count=5", *others)
+    assert "Equal translations, beam 1: 5 of 5 (100.0%)" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("quantization", ["int8", "float16"])
 def test_smaller_weights(trained, monkeypatch, quantization):
     monkeypatch.setattr(export_ctranslate2, "compare", lambda *arguments: None)
@@ -68,7 +74,8 @@ def test_other_models_are_refused():
         check_exportable(model)
 
 
-def test_sentencepiece_models_are_copied(tmp_path, capfd):
+@pytest.mark.parametrize("shares_table", [True, False])
+def test_sentencepiece_models_are_copied(tmp_path, capfd, shares_table):
     from open_seq2seq.data import ParallelTextDataLayer
     from open_seq2seq.data.sentencepiece_models import train_sentencepiece
     from open_seq2seq.decoders import TransformerDecoder
@@ -87,7 +94,8 @@ def test_sentencepiece_models_are_copied(tmp_path, capfd):
                                       "remove_padding": False})
         decoder = TransformerDecoder({**sizes, "num_hidden_layers": 1, "tgt_vocab_size": layer.target_vocab_size,
                                       "EOS_ID": 1, "batch_size": 4, "beam_size": 2, "alpha": 1.0,
-                                      "extra_decode_length": 3, "beam_rules": "ctranslate2"})
+                                      "extra_decode_length": 3, "beam_rules": "ctranslate2",
+                                      "share_source_embedding": shares_table})
     model = SimpleNamespace(encoder=encoder, decoder=decoder, data_layer=layer)
     check_exportable(model)
     (tmp_path / "out").mkdir()

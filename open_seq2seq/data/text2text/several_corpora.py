@@ -180,6 +180,11 @@ class MultiCorpusDataLayer(DataLayer):
     def _common(self) -> dict[str, Any]:
         return {name: value for name, value in self.params.items() if name not in _OWN}
 
+    @property
+    def _first(self) -> _Corpus:
+        """The first corpus or, in inference, the only one."""
+        return next(iter(self._parts.values()))
+
     def _count(self) -> None:
         """Numbers the examples: those of the first corpus as often as it is read, then those of the second."""
         sizes = [part.num_examples for part in self._parts.values()]
@@ -216,7 +221,7 @@ class MultiCorpusDataLayer(DataLayer):
     @property
     def source_vocab_size(self) -> int:
         """Size of the source vocabulary."""
-        return next(iter(self._parts.values())).source_vocab_size
+        return self._first.source_vocab_size
 
     @property
     def target_vocab_sizes(self) -> dict[str, int]:
@@ -261,15 +266,27 @@ class MultiCorpusDataLayer(DataLayer):
 
     def make_interactive_batch(self, inputs: Sequence[str]) -> dict[str, Any]:
         """Returns a batch of source sentences; see ``ParallelTextDataLayer``."""
-        return next(iter(self._parts.values())).make_interactive_batch(inputs)
+        return self._first.make_interactive_batch(inputs)
 
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
-        return next(iter(self._parts.values())).interactive_lengths(inputs)
+        return self._first.interactive_lengths(inputs)
+
+    def make_scoring_batch(self, inputs: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
+        return self._first.make_scoring_batch(inputs, targets)
+
+    @property
+    def scoring_signature(self) -> dict[str, Any]:
+        return self._first.scoring_signature
+
+    @property
+    def tokenizers(self) -> tuple[Any, Any]:
+        """The tokenizers of source and target, if all languages share a vocabulary."""
+        return self._first.tokenizers
 
     @property
     def num_special(self) -> int:
         """Number of special tokens in each sentence."""
-        return next(iter(self._parts.values())).num_special
+        return self._first.num_special
 
     @property
     def num_empty_sources(self) -> int:
@@ -303,7 +320,19 @@ class MultiCorpusDataLayer(DataLayer):
 
     def source_to_text(self, ids: Any) -> str:
         """Returns the text of source ids ``[time]`` up to EOS, without special tokens."""
-        return next(iter(self._parts.values())).source_to_text(ids)
+        return self._first.source_to_text(ids)
+
+    def source_tokens(self, example: int, row: int) -> list[str]:
+        """Returns the tokens of a source sentence in inference; see ``ParallelTextDataLayer``."""
+        return self._first.source_tokens(example, row)
+
+    def target_tokens(self, ids: Any) -> list[str]:
+        """Returns the tokens of target ids ``[time]`` up to EOS, if all languages share a vocabulary."""
+        return self._first.target_tokens(ids)
+
+    def tokens_to_text(self, tokens: Sequence[str]) -> str:
+        """Returns the text that target tokens form, if all languages share a vocabulary."""
+        return self._first.tokens_to_text(tokens)
 
     def examine(self) -> list[str]:
         """Examines all corpora, and returns the share of each in the examples."""

@@ -16,7 +16,7 @@ from open_seq2seq.data.text2text.corpus import TokenCorpus, corpus_of_lines
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer
 from open_seq2seq.data.text2text.text_params import max_length_param
 from open_seq2seq.utils.data_files import read_lines, shown
-from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 # Parameters of ParallelTextDataLayer that name or describe further files.
 _NOT_OF_TABLES = {"target_file": None, "use_targets": True, "prefix_file": None, "prefix_column": False,
@@ -114,11 +114,14 @@ class TableTextDataLayer(ParallelTextDataLayer):
         return Table(params["source_file"], columns, params["format"], params["has_header"]).rows()
 
     def _split(self, line: str, where: str) -> list[str]:
-        """Returns the sources in a line."""
+        """Returns the sources in a line, which are all empty if the line is."""
+        if not line.strip():
+            return [""] * self.num_sources
         sources = line.split("\t") if self.num_sources > 1 else [line]
         if len(sources) != self.num_sources:
-            raise DataError(f"{where}: the line has {len(sources)} sources, separated by tabs, but the model needs "
-                            f"{self.num_sources}: give one line with all sources of each example.")
+            raise DataError(f"{where}: the line has {len(sources)} source{'s' * (len(sources) > 1)}, but the model "
+                            f"needs {self.num_sources}: give one line with all sources of each example, separated by "
+                            "tabs.")
         return sources
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
@@ -140,6 +143,12 @@ class TableTextDataLayer(ParallelTextDataLayer):
         numbers = np.arange(len(corpora[0]))
         return {"source_tensors": [array for corpus in corpora for array in self._side(corpus, numbers)],
                 "ids": numbers}
+
+    @property
+    def scoring_signature(self) -> dict[str, Any]:
+        if self.num_sources > 1:
+            raise UserError("Given targets cannot be scored if examples have several sources.")
+        return super().scoring_signature
 
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
         counts = np.max([corpus.counts for corpus in self._typed_sources(inputs)], axis=0)

@@ -60,13 +60,20 @@ class Text2Text(EncoderDecoderModel):
             raise ConfigError(problems)
 
     def option_problems(self) -> list[str]:
-        """Returns which options need another decoder, one sentence each."""
+        """Returns which options need another encoder or decoder, one sentence each."""
         needed = [name for name in ("save_alignments", "replace_unknowns") if self.params[name]]
+        problems = [f"'{name}' needs an encoder with one output for each source token, but "
+                    f"{type(self.encoder).__name__} with these encoder_params has others: leave it out."
+                    for name in needed if not self.encoder.aligns_outputs]
+        if getattr(self.data_layer, "num_sources", 1) > 1 and not self.encoder.reads_all_sources:
+            problems.append("'data_layer_params/source_column' has several columns, but "
+                            f"{type(self.encoder).__name__} reads only the first source: give one column, or use "
+                            "MultiEncoder.")
         needed += ["data_layer_params/score_file"] if self._scores_targets else []
-        if not needed or isinstance(self.decoder, AutoregressiveDecoder):
-            return []
-        return [f"'{name}' needs a decoder derived from AutoregressiveDecoder, but {type(self.decoder).__name__} is "
-                "not: leave it out." for name in needed]
+        if isinstance(self.decoder, AutoregressiveDecoder):
+            return problems
+        return problems + [f"'{name}' needs a decoder derived from AutoregressiveDecoder, but "
+                           f"{type(self.decoder).__name__} is not: leave it out." for name in needed]
 
     @property
     def _scores_targets(self) -> bool:

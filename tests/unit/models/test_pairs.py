@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,32 @@ def test_a_transformer_refuses_a_loss_of_other_positions(corpus: dict[str, Any])
     with pytest.raises(ConfigError, match="set loss_params/offset_target_by_one and"):
         model = build_model(describe_model(Text2Text, params, "train"), seed=1)
         model.loss_terms(model.data_layer.make_batch(np.arange(4)), False)
+
+
+def test_alignments_need_one_output_for_each_source_token(corpus: dict[str, Any]):
+    entry = {"encoder": "TransformerEncoder", "encoder_params": ENCODERS["TransformerEncoder"]}
+    params = {**params_of("TransformerEncoder", "TransformerDecoder", corpus), "encoder": "MultiEncoder",
+              "save_alignments": True, "replace_unknowns": True}
+    for combination in ("time", "channels", "gated"):
+        params["encoder_params"] = {"encoders": {"a": entry, "b": entry}, "combination": combination}
+        if combination != "time":
+            build_model(describe_model(Text2Text, params, "infer"), seed=1)
+            continue
+        with pytest.raises(ConfigError) as error:
+            build_model(describe_model(Text2Text, params, "infer"), seed=1)
+        assert error.value.problems == [
+            f"'{name}' needs an encoder with one output for each source token, but MultiEncoder with these "
+            "encoder_params has others: leave it out." for name in ("save_alignments", "replace_unknowns")]
+
+
+def test_an_encoder_of_one_source_refuses_several(tmp_path: Path, corpus: dict[str, Any]):
+    (tmp_path / "rows").write_text("a\tb\tc\n")
+    params = params_of("ConvS2SEncoder", "ConvS2SDecoder", corpus)
+    table = {name: params["data_layer_params"][name] for name in ("src_vocab_file", "tgt_vocab_file", "max_length")}
+    params = {**params, "data_layer": "TableTextDataLayer", "data_layer_params": {
+        **table, "source_file": str(tmp_path / "rows"), "source_column": [1, 2], "target_column": 3}}
+    with pytest.raises(ConfigError, match="has several columns, but ConvS2SEncoder reads only the first source: give"):
+        build_model(describe_model(Text2Text, params, "train"), seed=1)
 
 
 def assert_alone_as_in_the_batch(model: Any, batch: dict[str, Any]) -> None:

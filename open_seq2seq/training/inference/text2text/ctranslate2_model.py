@@ -108,16 +108,14 @@ def _specification(model: Any, max_positions: int) -> Any:
     specs = ctranslate2_package().specs
     spec = specs.TransformerSpec.from_config((len(encoder.layers), len(decoder.layers)), encoder.params["num_heads"])
     spec.decoder.num_heads = np.int16(decoder.params["num_heads"])
-    table = encoder.embedding.table.numpy()
-    embeddings = np.concatenate([np.zeros_like(table[:1]), table[1:]])  # padding is embedded as zeros
-    sizes = model.data_layer.source_vocab_size, model.data_layer.target_vocab_size
-    spec.encoder.embeddings[0].weight = embeddings[:sizes[0]]
-    spec.decoder.embeddings.weight = embeddings[:sizes[1]]
-    spec.decoder.projection.weight = table[:sizes[1]]
+    source = encoder.embedding.table.numpy()[:model.data_layer.source_vocab_size]
+    target = (decoder.embedding or encoder.embedding).table.numpy()[:model.data_layer.target_vocab_size]
+    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = _zero_padding(source), _zero_padding(target)
+    spec.decoder.projection.weight = target
     spec.decoder.start_from_zero_embedding = True
-    signal = position_signal(tf.range(max_positions), encoder.params["hidden_size"]).numpy()
     for side, part in ((spec.encoder, encoder), (spec.decoder, decoder)):
-        side.position_encodings.encodings = signal
+        signal = position_signal(tf.range(max_positions), part.params["hidden_size"])
+        side.position_encodings.encodings = signal.numpy()
         _set_norm(side.layer_norm, part.output_norm)
         for target, layer in zip(side.layer, part.layers, strict=True):
             _set_attention(target.self_attention, layer.self_attention, layer.self_attention_norm, ("qkv", "o"))
@@ -125,6 +123,11 @@ def _specification(model: Any, max_positions: int) -> Any:
                 _set_attention(target.attention, layer.cross_attention, layer.cross_attention_norm, ("q", "kv", "o"))
             _set_feed_forward(target.ffn, layer)
     return spec
+
+
+def _zero_padding(table: np.ndarray) -> np.ndarray:
+    """Returns a table whose first row, the embedding of padding, is zeros."""
+    return np.concatenate([np.zeros_like(table[:1]), table[1:]])
 
 
 def _set_norm(target: Any, norm: Any) -> None:

@@ -109,6 +109,17 @@ def test_inference_needs_no_corpora_files(files):
     assert interactive["source_tensors"][0].tolist() == [[4, 5, 1]]
 
 
+def test_languages_of_one_vocabulary_have_all_that_one_decoder_needs(files):
+    changes = {"large": {"tgt_vocab_file": str(files.folder / "small")}}
+    layer = files.layer(changes, mode="infer", source_file=files.write("test", ["a X b", "c"]))
+    assert layer.source_tokens(0, 0) == ["a", "X", "b"] and layer.target_tokens([4, 3, 1]) == ["a", "<UNK>"]
+    assert layer.tokens_to_text(["a", "X"]) == "a X" and layer.tokenizers[1].vocab_size == layer.target_vocab_size
+    typed = files.layer(changes, mode="interactive_infer")
+    batch = typed.make_scoring_batch(["a b"], ["c"])
+    assert batch["target_tensors"][0].tolist() == [[6, 1]]
+    tf.nest.assert_same_structure(batch, typed.scoring_signature)
+
+
 def test_checkpoints_keep_the_vocabularies(files):
     layer = files.layer()
     assets = layer.assets()

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import TableTextDataLayer
-from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 
 ROWS = [("1", "a b", "b a"), ("2", "c", "c"), ("3", "", "a"), ("4", "d e f a", "a")]
 
@@ -73,9 +73,17 @@ def test_inference_reads_lines_of_sources(layer, tmp_path):
 def test_a_line_is_empty_if_all_its_sources_are(layer):
     made = layer([("a", "", "b"), ("", "", "b")], source_column=[1, 2], mode="infer")
     assert made.num_empty_sources == 1
+    made = layer([("a", "b"), ("",), (" ",)], source_column=[1, 2], mode="infer", only_sources=True)
+    assert made.num_empty_sources == 2 and made.num_examples == 3
     typed = layer(mode="interactive_infer", source_column=[1, 2])
-    typed.make_interactive_batch(["\t", "a\t", "\ta b"])
-    assert typed.num_empty_sources == 1 and typed.interactive_lengths(["\ta b", "a\t"]).tolist() == [3, 2]
+    typed.make_interactive_batch(["\t", "a\t", "\ta b", ""])
+    assert typed.num_empty_sources == 2 and typed.interactive_lengths(["\ta b", "a\t"]).tolist() == [3, 2]
+
+
+def test_targets_of_several_sources_are_not_scored(layer):
+    assert "target_tensors" in layer(mode="interactive_infer").scoring_signature
+    with pytest.raises(UserError, match="cannot be scored if examples have several sources"):
+        _ = layer(mode="interactive_infer", source_column=[1, 2]).scoring_signature
 
 
 @pytest.mark.parametrize(("rows", "changed", "error", "message"), [
@@ -88,7 +96,7 @@ def test_a_line_is_empty_if_all_its_sources_are(layer):
     (ROWS, {"only_sources": True}, ConfigError, "only_sources' is True, but training"),
     ([("1", "", "")], {}, DataError, "were dropped"),
     ([("a b",)], {"mode": "infer", "only_sources": True, "source_column": [1, 2]}, DataError,
-     r"pairs\.tsv:1: the line has 1 sources, separated by tabs, but the model needs 2"),
+     r"pairs\.tsv:1: the line has 1 source, but the model needs 2: give one line"),
 ])
 def test_mistakes(layer, rows, changed, error, message):
     with pytest.raises(error, match=message):
