@@ -120,9 +120,8 @@ class MixedPrecisionOptimizer(Module):
           variables: the trainable variables by name.
           names: names of the averages to restart; all by default.
         """
-        for name, average in self.averaged_weights.items():
-            if names is None or name in names:
-                average.assign(variables[name])
+        if self._average is not None:
+            self._average.restart(variables, self._average.weights if names is None else names)
 
     @property
     def loss_scale(self) -> tf.Tensor:
@@ -206,12 +205,13 @@ class MixedPrecisionOptimizer(Module):
     def state(self) -> Variables:
         """Returns the variables that are saved in checkpoints, by name.
 
-        These are the counters, ``rate_factor``, the weight average (``ema/…``), the loss scaler's state
-        (``loss_scale/…``) and the optimizer's (``slots/…``).
+        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the number of weights in a mean), the
+        loss scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
         """
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,
                 **{f"ema/{name}": variable for name, variable in self.averaged_weights.items()},
+                **({} if self._average is None else self._average.state()),
                 **{f"loss_scale/{name}": variable for name, variable in self._scaler.state().items()},
                 **{f"slots/{name}": variable for name, variable in self._optimizer.state().items()}}
 

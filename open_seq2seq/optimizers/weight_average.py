@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import tensorflow as tf
 
 from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
+
+MEAN_COUNT = "averaged_updates"
+"""Name of the number of weights in a ``WeightMean``, in the optimizer's state."""
 
 
 class WeightAverage:
@@ -38,6 +41,15 @@ class WeightAverage:
         self.weights = {name: tf.Variable(variable.read_value(), trainable=False)
                         for name, variable in variables.items()}
 
+    def restart(self, variables: Variables, names: Collection[str]) -> None:
+        """Restarts the averages of the given names from the current values of the variables."""
+        for name in names:
+            self.weights[name].assign(variables[name])
+
+    def state(self) -> Variables:
+        """Returns the variables that are saved in checkpoints besides the averages, by name."""
+        return {}
+
     def update(self, variables: Variables, update_index: tf.Tensor) -> None:
         """Updates the averages with the weights after an update.
 
@@ -59,7 +71,8 @@ class WeightAverage:
 class WeightMean(WeightAverage):
     """Arithmetic mean of the weights over the updates since a given one (averaged SGD, Polyak & Juditsky 1992).
 
-    Before that update, the mean is the current weights.
+    Before that update, the mean is the current weights. The number of weights in the mean is counted, because a run may
+    be resumed with another start, or from a checkpoint without a mean; the mean then covers the updates since.
 
     Args:
       start: number of updates after which averaging begins.
@@ -69,8 +82,23 @@ class WeightMean(WeightAverage):
         self._start = start
         self.weights = {}
 
+    def build(self, variables: Variables) -> None:
+        super().build(variables)
+        self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def restart(self, variables: Variables, names: Collection[str]) -> None:
+        """Restarts the means of the given names; if there are any, the others restart at the next update, too."""
+        super().restart(variables, names)
+        if names:
+            self._count.assign(0)
+
+    def state(self) -> Variables:
+        return {MEAN_COUNT: self._count}
+
     def _share(self, update_index: tf.Tensor) -> tf.Tensor:
-        return 1.0 / tf.cast(tf.maximum(update_index - self._start, 0) + 1, tf.float32)
+        earlier = tf.where(update_index > self._start, self._count.read_value(), 0)
+        self._count.assign(earlier + 1)
+        return 1.0 / tf.cast(earlier + 1, tf.float32)
 
 
 @contextlib.contextmanager

@@ -108,17 +108,18 @@ class _Corpus(TextClassificationDataLayer):
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
+        inherited = TextClassificationDataLayer.get_optional_params()
         return {
-            **TextClassificationDataLayer.get_optional_params(),
+            **{name: spec for name, spec in inherited.items() if name not in ("labels", "label_file")},
             "data_root": Param(PATH, None, "Folder of the corpus.", on_change=FREE),
         }
 
     def _checked_labels(self) -> list[str]:
+        problems = self._param_problems()
         if not self.params["data_root"] and not self.params["text_file"] and self._reads_files:
-            raise ConfigError([f"'{self.params_path}/data_root' is missing: name the folder of the corpus."])
-        if self.params["max_length"] < 3:
-            raise ConfigError([f"'{self.params_path}/max_length' is {self.params['max_length']}, but must be at least "
-                               "3, special tokens included."])
+            problems.append(f"'{self.params_path}/data_root' is missing: name the folder of the corpus.")
+        if problems:
+            raise ConfigError(problems)
         return self._labels_of_corpus()
 
     @property
@@ -173,12 +174,13 @@ class SSTDataLayer(_Corpus):
         if path.endswith(".txt"):
             yield from _of_trees(path, self.params["phrases"] and self.mode == "train")
             return
-        columns = [self.params["text_column"], self.params["label_column"]]
-        for number, (text, label) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
-            if label.strip() not in ("0", "1", *_SENTIMENT):
-                raise DataError(f"{shown(path)}:{number}: the label '{label.strip()[:60]}' must be 0 or 1: correct "
-                                "the line, label_column or has_header.")
-            yield [text, _SENTIMENT[int(label)] if label.strip() in ("0", "1") else label.strip()]
+        columns = [self.params["text_column"], self.params["label_column"]][:2 if self._reads_labels else 1]
+        for number, (text, *labels) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
+            label = labels[0].strip() if labels else ""
+            if labels and label not in ("0", "1", *_SENTIMENT):
+                raise DataError(f"{shown(path)}:{number}: the label '{label[:60]}' must be 0 or 1: correct the line, "
+                                "label_column or has_header.")
+            yield [text, _SENTIMENT[int(label)] if label in ("0", "1") else label]
 
 
 def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:

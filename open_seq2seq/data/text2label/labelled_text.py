@@ -84,7 +84,8 @@ class LabelledTextDataLayer(DataLayer):
                                      on_change=REFUSE),
         }
 
-    def _checked_labels(self) -> list[str]:
+    def _param_problems(self) -> list[str]:
+        """Returns a message for each invalid column or length."""
         params, path = self.params, self.params_path
         problems = column_problems(path, {name: params[name] for name in ("label_column", "text_column")})
         if params["max_length"] < 2 + params["use_start_token"]:
@@ -93,6 +94,11 @@ class LabelledTextDataLayer(DataLayer):
         if self._reads_labels and (params["text_column"] is None or params["label_column"] is None):
             problems.append(f"'{path}/text_column' and '{path}/label_column' must not be None in training and "
                             "evaluation: give the columns of the text and its label.")
+        return problems
+
+    def _checked_labels(self) -> list[str]:
+        """Returns the names of the classes; raises ConfigError if they or other parameters are invalid."""
+        params, path, problems = self.params, self.params_path, self._param_problems()
         if (params["labels"] is None) == (params["label_file"] is None):
             problems.append(f"'{path}' must have either 'labels', the list of the classes, or 'label_file', a file "
                             "with one class per line.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import tensorflow as tf
 
 from open_seq2seq.config.params import Param
@@ -60,7 +62,9 @@ class NeuralCache(Module):
         cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
         mixed = (1.0 - self._weight) * tf.exp(-surprises) + self._weight * cached
         self._remember(keys, labels, tf.minimum(count + lengths, self._size), lengths)
-        return tf.where(tf.reduce_any(held, -1), -tf.math.log(mixed), surprises)
+        # The bound, which holds in exact arithmetic, matters if the model's probability is 0 in FP32.
+        by_mixture = tf.minimum(-tf.math.log(mixed), surprises - math.log1p(-self._weight))
+        return tf.where(tf.reduce_any(held, -1), by_mixture, surprises)
 
     def _remember(self, keys: tf.Tensor, labels: tf.Tensor, count: tf.Tensor, lengths: tf.Tensor) -> None:
         places = lengths[:, tf.newaxis] + tf.range(self._size)

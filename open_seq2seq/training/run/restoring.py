@@ -10,6 +10,7 @@ import numpy as np
 
 from open_seq2seq.models.model import Model
 from open_seq2seq.optimizers.combinations import averages_weights
+from open_seq2seq.optimizers.weight_average import MEAN_COUNT
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED
@@ -21,7 +22,7 @@ from open_seq2seq.utils.errors import CheckpointError
 
 # Parts of messages about acceptable mismatches: a run may be resumed in another precision, and so with another loss
 # scaler; averaging may begin or end; older checkpoints have neither a count of overflows nor a learning-rate factor.
-_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", " overflows:", " rate_factor:")
+_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", " overflows:", " rate_factor:")
 
 
 def ranks(number: int) -> str:

@@ -10,7 +10,7 @@ from open_seq2seq.optimizers import (
     WeightAverage,
     make_optimizer,
 )
-from open_seq2seq.optimizers.weight_average import WeightMean, exchanged
+from open_seq2seq.optimizers.weight_average import MEAN_COUNT, WeightMean, exchanged
 from open_seq2seq.utils.errors import ConfigError
 
 STEPS = 50
@@ -92,6 +92,23 @@ def test_the_average_restarts_from_other_weights():
 def test_mistakes_are_explained(decay):
     with pytest.raises(ConfigError, match="'ema_decay'.*between 0 and 1"):
         WeightAverage(decay)
+
+
+def test_a_mean_that_begins_late_covers_the_updates_since():
+    """As in a run that is resumed with averaging: the weights at that time do not count as all earlier ones."""
+    weights = {"w": tf.Variable([1.0])}
+    mean = WeightMean(start=2)
+    mean.build(weights)
+    for update in (50, 51, 52):
+        weights["w"].assign([float(update)])
+        mean.update(weights, tf.constant(update, tf.int64))
+    np.testing.assert_allclose(mean.weights["w"], [51.0])
+    assert int(mean.state()[MEAN_COUNT]) == 3
+    mean.restart(weights, ["w"])
+    for update in (53, 54):
+        weights["w"].assign([float(update)])
+        mean.update(weights, tf.constant(update, tf.int64))
+    np.testing.assert_allclose(mean.weights["w"], [53.5])
 
 
 def test_the_mean_covers_all_updates_after_its_start():

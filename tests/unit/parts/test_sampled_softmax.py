@@ -22,6 +22,39 @@ def test_ids_are_drawn_as_often_as_expected():
     np.testing.assert_allclose(included, np.exp(log_inclusion(tf.range(VOCAB), 6, VOCAB)), rtol=0.1)
 
 
+def test_rare_ids_of_a_large_vocabulary_are_drawn():
+    """Of the 8,600 draws from the rarer half, about 7 are expected to repeat an id."""
+    drawn = log_uniform_ids(200_000, 10_000_000, tf.constant([1, 2], tf.int64)).numpy()
+    rare = drawn[drawn >= 5_000_000]
+    assert 7_500 < len(rare) < 9_800 and len(rare) - len(np.unique(rare)) < 25
+
+
+def gradient(seed, sampled, hidden, table, labels, weights):
+    with random_scope(1, seed), tf.GradientTape() as tape:
+        tape.watch([hidden, table])
+        if sampled:
+            loss = sampled_cross_entropy(hidden, table, labels, weights, sampled)
+        else:
+            logits = tf.matmul(hidden, table, transpose_b=True)
+            loss = tf.reduce_sum(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits) * weights)
+    return tf.concat([tf.convert_to_tensor(value) for value in tape.gradient(loss, [hidden, table])], 0)
+
+
+def test_the_expected_gradient_approaches_the_exact_one():
+    """The bias of the mean over many samples falls with their size, long before all ids are drawn."""
+    rng = np.random.default_rng(0)
+    hidden, table = (tf.constant(rng.normal(size=shape), tf.float32) for shape in ((6, 4), (VOCAB, 4)))
+    case = (hidden, table, tf.constant([0, 3, 29, 7, 7, 1]), tf.constant([1.0, 1.0, 1.0, 2.0, 0.0, 1.0]))
+    seeds = tf.range(2000, dtype=tf.int64)
+    exact = gradient(seeds[0], 0, *case)
+    biases = []
+    for count in (5, 20, 80):
+        of_samples = tf.function(lambda count=count: tf.map_fn(
+            lambda seed: gradient(seed, count, *case), seeds, fn_output_signature=tf.float32), autograph=False)
+        biases.append(float(tf.norm(tf.reduce_mean(of_samples(), 0) - exact) / tf.norm(exact)))
+    assert biases[1] < 0.6 * biases[0] and biases[2] < 0.6 * biases[1] and biases[2] < 0.1, biases
+
+
 def test_a_large_sample_approaches_the_exact_loss_and_gradient():
     rng = np.random.default_rng(0)
     hidden, table = (tf.constant(rng.normal(size=shape), tf.float32) for shape in ((6, 4), (VOCAB, 4)))

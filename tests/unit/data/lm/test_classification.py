@@ -59,6 +59,8 @@ def test_sst_tables(root, ending):
     layer = make(SSTDataLayer, root, data_root=str(root / "sst"))
     assert texts(layer) == (["<eos> good film <eos>", "<eos> bad film <eos>"], ["positive", "negative"])
     assert texts(make(SSTDataLayer, root, "eval", data_root=str(root / "sst")))[1] == ["positive"]
+    write(root / f"sst/test.{ending}", f"-1{mark}very bad")  # GLUE's test set has no labels
+    assert texts(make(SSTDataLayer, root, "infer", data_root=str(root / "sst"))) == (["<eos> very bad <eos>"], None)
 
 
 TREES = ("(4 (2 It) (4 (2 's) (3 (3 good) (2 .))))", "(2 (2 the) (2 film))", "(0 (1 bad) (2 film))")
@@ -109,6 +111,8 @@ BAD = {
     "all validation": (IMDBDataLayer, {"data_root": "aclImdb", "num_validation": 8}, DataError, "lower num_validation"),
     "rating": (IMDBDataLayer, {"data_root": "names", "binary": False, "num_validation": 1}, DataError, "ID_RATING.txt"),
     "length": (SSTDataLayer, {"data_root": "sst", "max_length": 2}, ConfigError, "at least 3"),
+    "column": (SSTDataLayer, {"data_root": "sst", "text_column": None}, ConfigError, "text_column' and"),
+    "classes": (SSTDataLayer, {"data_root": "sst", "labels": ["a", "b"]}, ConfigError, "Unknown parameter .*labels"),
 }
 
 
