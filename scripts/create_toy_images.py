@@ -37,6 +37,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.train_size < 5 or args.dev_size < 1:
         raise UserError(f"--train_size is {args.train_size} and --dev_size is {args.dev_size}, but they have to be at "
                         "least 5 and 1.")
+    if args.seed < 0:
+        raise UserError(f"--seed is {args.seed}, but has to be at least 0.")
     write_toy_cifar(args.output_dir, args.train_size, args.dev_size, args.seed)
     write_toy_folders(args.output_dir, {"train": args.train_size, "dev": args.dev_size}, args.seed)
     deco_print(f"{args.output_dir}: {args.train_size} images for training and {args.dev_size} for evaluation")

@@ -4,8 +4,8 @@ usage: python scripts/prepare_speech_commands.py --data_dir=FOLDER --version=v1-
 
 FOLDER contains the unpacked archive: a folder of recordings for each word, and _background_noise_. Writes the lists
 <version>-train.txt, <version>-val.txt and <version>-test.txt, whose rows are label,wav_filename, and the names of the
-classes, <version>-classes.txt. All recordings of a speaker are in the same list. Words with fewer training recordings
-than --train_size are repeated up to that number.
+classes, <version>-classes.txt. All recordings of a speaker are in the same list, and so are overlapping pieces of
+noise. Words with fewer training recordings than --train_size are repeated up to that number.
   * v1-12: ten commands, "unknown" for all other words, and "silence", pieces of the background noise of one second,
     which are written to silence/;
   * v1-30, v2: all words.
@@ -33,6 +33,7 @@ from open_seq2seq.utils.script import run_script
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 NUM_WORDS = {"v1-12": 30, "v1-30": 30, "v2": 35}
 _NOISE, _STEP = "_background_noise_", 2000
+_STRETCH = 5  # seconds of noise whose pieces are in the same list
 _SPEAKER = re.compile(r"^(.+)_nohash_")
 
 
@@ -77,7 +78,11 @@ def find_words(data_dir: str) -> dict[str, list[str]]:
 
 
 def write_silence(data_dir: str, output_dir: str) -> list[str]:
-    """Writes pieces of one second of the background noise; returns their paths relative to the data folder."""
+    """Writes pieces of one second of the background noise; returns their paths relative to the data folder.
+
+    Pieces overlap. So that those of different lists do not, a piece lies within one stretch of a recording, and its
+    name contains the stretch in the place of a speaker (see ``part_of``).
+    """
     import soundfile
 
     folder = os.path.join(data_dir, _NOISE)
@@ -90,7 +95,10 @@ def write_silence(data_dir: str, output_dir: str) -> list[str]:
         rate = read_info(path).rate
         audio = read_audio(path, rate)
         for number, start in enumerate(range(0, len(audio) - rate + 1, _STEP)):
-            piece = os.path.join(output_dir, "silence", f"{name[:-4]}-{number:04d}.wav")
+            stretch, place = divmod(start, _STRETCH * rate)
+            if place + rate > _STRETCH * rate:
+                continue
+            piece = os.path.join(output_dir, "silence", f"{name[:-4]}-{stretch:03d}_nohash_{number:04d}.wav")
             with disk.writing(piece, disk.always) as out:
                 soundfile.write(out, audio[start:start + rate], rate, "PCM_16", format="WAV")
             written.append(os.path.relpath(piece, data_dir))

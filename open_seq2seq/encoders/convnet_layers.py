@@ -109,8 +109,7 @@ def _combination_problems(params: Mapping[str, Any], place: str) -> list[str]:
                         "must be 1.")
     if params["residual"] and (max(strides) > 1 or params["padding"] == "VALID"):
         problems.append(f"'{place}/residual' needs a stride of 1 and the padding SAME, because the block's input and "
-                        "output "
-                        "must have the same number of frames.")
+                        "output must have the same number of frames.")
     if params["residual_dense"] and not params["residual"]:
         problems.append(f"'{place}/residual_dense' needs residual: set both to True.")
     return problems

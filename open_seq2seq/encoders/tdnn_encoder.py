@@ -47,8 +47,7 @@ class TDNNEncoder(SpeechEncoder):
             **required_audio_params("for entries of convnet_layers that do not set it"),
             "convnet_layers": Param(list, doc="Blocks, each a dict with type, repeat, kernel_size, stride, "
                                     "num_channels, padding, and optionally dilation, dropout_keep_prob, residual and "
-                                    "residual_dense.",
-                                    on_change=LAYER_CHANGES),
+                                    "residual_dense.", on_change=LAYER_CHANGES),
         }
 
     @staticmethod
@@ -57,9 +56,8 @@ class TDNNEncoder(SpeechEncoder):
             **optional_audio_params(0.90),
             "data_format": DATA_FORMAT,
             "normalization": Param(NORMALIZATIONS, "batch_norm", "Normalisation after each convolution. layer_norm: "
-                                   "over "
-                                   "the channels of each frame. instance_norm: over the frames of each utterance.",
-                                   on_change=REFUSE),
+                                   "over the channels of each frame. instance_norm: over the frames of each "
+                                   "utterance.", on_change=REFUSE),
             "use_conv_mask": Param(bool, True, "Whether to set padding to zero before each convolution and exclude it "
                                    "from statistics. If False, results depend on the other utterances in the batch.",
                                    on_change=REFUSE),

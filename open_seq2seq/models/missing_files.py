@@ -50,6 +50,9 @@ def _exists(path: str | None) -> bool:
 
 def _sentence(file: NamedFile) -> str:
     folder, name = os.path.split(str(file.value))
-    others = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+    try:
+        others = os.listdir(folder or ".")
+    except OSError:  # there is no such folder, or it may not be read
+        others = []
     hint = did_you_mean(name, others)
     return f"'{'/'.join(file.path)}' is {file.value!r}, but the file {file.value} does not exist.{hint}"

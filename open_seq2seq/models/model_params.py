@@ -84,12 +84,27 @@ def run_params() -> dict[str, Any]:
 
 def optimization_params() -> dict[str, Any]:
     """Returns the parameters of the optimisation."""
+    return {**_precision_params(), **_update_params(), **_divergence_params(), **_weight_params()}
+
+
+def _precision_params() -> dict[str, Any]:
+    """Returns the parameters of arithmetic types and of loss scaling."""
     return {
         "dtype": Param((str, tf.DType), "float32", "Precision: float32, mixed_float16, mixed_bfloat16, or mixed "
                        "(float16 on GPUs; on CPUs, bfloat16 for the operations that it speeds up)."),
         "mixed_choice": Param((list, tuple, type(None)), None, "Kinds of operations that mixed computes in bfloat16 on "
                               "a CPU: product, recurrence, convolution. By default, those that are measured to be "
                               "faster in bfloat16."),
+        "loss_scaling": Param((float, str, type, type(None)), None, "Loss scaling in half precision: a number, "
+                              "Backoff, LogMax, or a subclass of LossScaler. By default Backoff for float16 and 1.0 "
+                              "for bfloat16.", above=0.0),
+        "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
+    }
+
+
+def _update_params() -> dict[str, Any]:
+    """Returns the parameters of the optimizer, and of what else determines an update."""
+    return {
         "optimizer": Param((type, str, type(None)), None, "Optimizer class or name.", names="optimizer"),
         "optimizer_params": Param(dict, {}, "Arguments of the optimizer."),
         "lr_policy": Param(_FUNCTION, None, "Learning-rate policy: a function of the update count, or its name.",
@@ -97,8 +112,18 @@ def optimization_params() -> dict[str, Any]:
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "lr_scale_with_world": Param(bool, False, "Whether to multiply the policy's learning rate by the number of "
                                      "replicas."),
+        "lr_factors": Param(dict, {}, "Factors of the learning rate by regular expression: the first one that matches "
+                            "the beginning of a variable's name counts. For example {'encoder': 0.1}."),
+        "unfreeze_at": Param(dict, {}, "Gradual unfreezing: by regular expression, as in lr_factors, the number of the "
+                             "update at which a variable begins to change. For example {'encoder': 500}."),
+        "freeze_variables_regex": Param((str, type(None)), None, "Regular expression; variables whose names begin "
+                                        "with a match are not trained."),
+        "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
+                             "variable; None disables it."),
         "max_grad_norm": Param((float, type(None)), None, "Maximum global norm of the gradient; larger gradients are "
                                "scaled down. None disables this.", above=0.0),
+        "iter_size": Param(int, 1, "Number of micro-batches whose gradients are accumulated in each update.",
+                           "micro-batches per update", minimum=1, maximum=10**6),
         "decoupled_weight_decay": Param((float, type(None)), None, "Weight decay with any optimizer: each update "
                                         "reduces the weights by this fraction times the learning rate.", above=0.0),
         "decoupled_weight_decay_exclude": Param((str, type(None)), None, "Regular expression; variables whose names "
@@ -108,16 +133,12 @@ def optimization_params() -> dict[str, Any]:
         "average_from": Param(_STEPS, None, "Averaged SGD: evaluation and inference use the arithmetic mean of the "
                               "weights over all updates after this one; before it, the current weights.", "updates",
                               minimum=0),
-        "lr_factors": Param(dict, {}, "Factors of the learning rate by regular expression: the first one that matches "
-                            "the beginning of a variable's name counts. For example {'encoder': 0.1}."),
-        "unfreeze_at": Param(dict, {}, "Gradual unfreezing: by regular expression, as in lr_factors, the number of the "
-                             "update at which a variable begins to change. For example {'encoder': 500}."),
-        "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
-                             "variable; None disables it."),
-        "loss_scaling": Param((float, str, type, type(None)), None, "Loss scaling in half precision: a number, "
-                              "Backoff, LogMax, or a subclass of LossScaler. By default Backoff for float16 and 1.0 "
-                              "for bfloat16.", above=0.0),
-        "loss_scaling_params": Param((dict, type(None)), None, "Arguments of the loss scaler."),
+    }
+
+
+def _divergence_params() -> dict[str, Any]:
+    """Returns the parameters of divergence and recovery."""
+    return {
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges. "
                                "stop: it stops. roll_back: it returns to the last good checkpoint with a lower "
                                "learning rate. lower_precision: it returns to that checkpoint and uses the next of "
@@ -132,10 +153,12 @@ def optimization_params() -> dict[str, Any]:
                                       above=0.0, below=1.0, on_change=FREE),
         "max_recoveries": Param(int, 5, "Maximum number of recoveries; after these, divergence stops the run.",
                                 minimum=0, on_change=FREE),
-        "iter_size": Param(int, 1, "Number of micro-batches whose gradients are accumulated in each update.",
-                           "micro-batches per update", minimum=1, maximum=10**6),
-        "freeze_variables_regex": Param((str, type(None)), None, "Regular expression; variables whose names begin "
-                                        "with a match are not trained."),
+    }
+
+
+def _weight_params() -> dict[str, Any]:
+    """Returns the parameters of initialisers and regularisers."""
+    return {
         "initializer": Param((type, callable, str, type(None)), None, "Default initialiser of the encoder and the "
                              "decoder.", names="initializer", on_change=FREE),
         "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.data.audio.audio_headers import Mismatch, flac_mismatch, header_mismatch, log_mismatch
-from open_seq2seq.utils.data_files import open_regular
+from open_seq2seq.utils.data_files import open_regular, shown
 from open_seq2seq.utils.errors import DataError
 
 RATES = (1000, 768_000)
@@ -89,6 +89,27 @@ def read_audio(path: str, sample_freq: int) -> np.ndarray:
     if len(audio) < info.samples < _UNKNOWN_SAMPLES:
         raise AudioError("truncated", f"is truncated: it has {len(audio):,} of {info.samples:,} samples")
     return converted(audio, info.rate, sample_freq)
+
+
+def given_audio(given: Any, sample_freq: int) -> np.ndarray:
+    """Returns a recording that a user passed, as ``[samples]`` float32.
+
+    Args:
+      given: the path of a file, an array ``[samples]`` or ``[samples, channels]`` at ``sample_freq``, or a pair (array,
+        rate in Hz).
+      sample_freq: sampling rate of the result in Hz.
+
+    Raises:
+      DataError: the recording cannot be used.
+    """
+    try:
+        if isinstance(given, str):
+            return read_audio(given, sample_freq)
+        samples, rate = given if isinstance(given, tuple) else (given, sample_freq)
+        return converted(np.asarray(samples), rate, sample_freq)
+    except AudioError as error:
+        name = shown(given) if isinstance(given, str) else "The audio"
+        raise DataError(f"{name} {error.detail}.") from error
 
 
 def _header(path: str) -> AudioInfo:

@@ -43,7 +43,7 @@ class CifarDataLayer(ImageDataLayer):
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
-        if self.params["image_size"] > SIDE or self.params["resize_size"] not in (None, SIDE):
+        if self.params["image_size"] > SIDE or self.params["resize_size"] != SIDE:
             raise ConfigError([f"'{self.params_path}' must have an image_size of at most {SIDE} and a resize_size of "
                                f"{SIDE}, the size of the images."])
 

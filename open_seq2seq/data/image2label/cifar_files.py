@@ -111,15 +111,15 @@ class _DataUnpickler(pickle.Unpickler):
 def _read_pickle(path: str, content: bytes, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
     try:
         found = _DataUnpickler(io.BytesIO(content), encoding="bytes").load()
+        values = {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()} \
+            if isinstance(found, Mapping) else {}
     except Exception as error:  # a damaged pickle can raise anything
         why = str(error) or type(error).__name__
         raise DataError(f"{shown(path)} is not a Python file of CIFAR: {why.rstrip('.')}.") from error
-    values = {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()} \
-        if isinstance(found, Mapping) else {}
     pixels, labels = values.get("data"), values.get("fine_labels" if num_classes == 100 else "labels")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or not len(pixels) \
             or pixels.shape[1] != _PIXELS or not isinstance(labels, list) or len(labels) != len(pixels) \
-            or not all(isinstance(label, int) for label in labels):
+            or not all(isinstance(label, int) and -2**63 <= label < 2**63 for label in labels):
         raise DataError(f"{shown(path)} is not a Python file of CIFAR-{num_classes}: it must contain data, uint8 "
                         f"[images, {_PIXELS}], and a list of as many labels.")
     return pixels, np.asarray(labels, np.int64)

@@ -74,12 +74,21 @@ def resized_short_side(image: tf.Tensor, size: int) -> tf.Tensor:
       FP32 ``[size, size, channels]``, from 0 to 255.
     """
     sides = tf.shape(image)[:2]
+    # The square does not depend on the ends of a long image, which could be too large for the memory after resizing.
+    sides = tf.minimum(sides, 3 * tf.reduce_min(sides))
+    image = _middle(image, sides)
     scaled = tf.cast(tf.round(tf.cast(sides, tf.float64) * (size / tf.cast(tf.reduce_min(sides), tf.float64))),
                      tf.int32)
     image = tf.image.resize(image, tf.maximum(scaled, size), antialias=True)
-    top = (tf.shape(image)[:2] - size) // 2
-    image = image[top[0]:top[0] + size, top[1]:top[1] + size]
+    image = _middle(image, tf.constant([size, size]))
     return tf.clip_by_value(tf.ensure_shape(image, [size, size, 3]), 0.0, 255.0)
+
+
+def _middle(image: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
+    """Crops the middle of an image, of the given height and width, int32 ``[2]``."""
+    start = (tf.shape(image)[:2] - sides) // 2
+    end = start + sides
+    return image[start[0]:end[0], start[1]:end[1]]
 
 
 def resized_box(image: tf.Tensor, box: tf.Tensor, size: int) -> tf.Tensor:

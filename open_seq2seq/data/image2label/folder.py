@@ -9,10 +9,14 @@ from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.image2label.cached_images import cached_set
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.image2label.image_sets import FileSet, PixelSet
-from open_seq2seq.data.image2label.labelled_files import class_folders, files_in_folders, files_of_lists
+from open_seq2seq.data.image2label.labelled_files import (
+    class_folders,
+    files_in_folders,
+    files_of_lists,
+    read_class_file,
+)
 from open_seq2seq.data.image2label.params import image_params
-from open_seq2seq.utils.data_files import read_lines, shown
-from open_seq2seq.utils.errors import ConfigError, DataError
+from open_seq2seq.utils.errors import ConfigError
 
 
 class ImageFolderDataLayer(ImageDataLayer):
@@ -41,20 +45,14 @@ class ImageFolderDataLayer(ImageDataLayer):
 
     @functools.cached_property
     def class_names(self) -> list[str]:
-        names = self.params["classes"] or self._names_of_file()
+        path = self.params["class_file"]
+        names = self.params["classes"] or ([] if path is None else read_class_file(path))
         if not names:
             raise ConfigError([f"'{self.params_path}/classes' is missing: list the names of the classes"
                                f"{self._suggestion()}, or give a class_file."])
         if len(set(map(str, names))) < len(names):
             raise ConfigError([f"'{self.params_path}' gives the same class twice."])
         return [str(name) for name in names]
-
-    def _names_of_file(self) -> list[str]:
-        path = self.params["class_file"]
-        names = [] if path is None else [line.strip() for line in read_lines(path, "The file of classes")]
-        if path is not None and (not names or not all(names)):
-            raise DataError(f"The file of classes {shown(path)} must have a name in each line.")
-        return names
 
     def _suggestion(self) -> str:
         folder = self.params["folder"]

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
 from open_seq2seq.data.image2label.augmentation import beta_quantiles, mixed, mixing_weights, standardized
 from open_seq2seq.data.image2label.decoding import decode_rgb, reason
@@ -90,6 +91,7 @@ class ImageDataLayer(DataLayer):
         return fields
 
     def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset:
+        """Returns a data set of batches; bad images are left out, or replaced by an empty row if no others remain."""
         def batch(wanted: dict[str, tf.Tensor]) -> dict[str, Any]:
             examples, epoch = wanted["examples"], wanted["epoch"]
             images, labels, good = self._read(examples, epoch, training)
@@ -178,15 +180,12 @@ class ImageDataLayer(DataLayer):
         return mixed(images, others, weights), mixed(labels, other_labels, weights)
 
     def examine(self) -> list[str]:
+        """Decodes every image, for ``--check``; those in memory were decoded when the layer was created."""
         source = self._images
         if isinstance(source, PixelSet):
             return [f"all {self.num_examples:,} images were read"]
-        bad = [problem for example in range(self.num_examples) if (problem := self._problem(source, example))]
-        if bad and (self.params["on_bad_example"] == "stop" or len(bad) == self.num_examples):
-            raise DataError(f"{len(bad):,} of {self.num_examples:,} images cannot be used: {bad[0]} Correct or remove "
-                            "them, or set on_bad_example to skip.")
-        lines = [f"{self.num_examples - len(bad):,} of {self.num_examples:,} images were decoded"]
-        return lines + [f"to be skipped: {problem}" for problem in bad[:10]]
+        return examined(lambda example: self._problem(source, example), self.num_examples, "images",
+                        self.params["on_bad_example"] == "skip")
 
     def _problem(self, source: FileSet, example: int) -> str | None:
         try:
@@ -215,7 +214,11 @@ class ImageDataLayer(DataLayer):
 
     def _seen(self, given: Any) -> tf.Tensor:
         if not isinstance(given, str):
-            return tf.ensure_shape(tf.constant(given, tf.uint8), [None, None, 3])
+            pixels = np.asarray(given)
+            if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+                raise DataError(f"An image must be a uint8 array [height, width, 3], got {pixels.dtype} of shape "
+                                f"{list(pixels.shape)}.")
+            return tf.constant(pixels)
         try:
             return decode_rgb(tf.io.read_file(given))
         except tf.errors.OpError as error:

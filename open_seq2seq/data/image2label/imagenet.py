@@ -11,10 +11,10 @@ from typing import Any
 from open_seq2seq.config.params import REFUSE, Param
 from open_seq2seq.data.image2label.image_layer import ImageDataLayer
 from open_seq2seq.data.image2label.image_sets import FileSet
-from open_seq2seq.data.image2label.labelled_files import class_folders, files_in_folders
+from open_seq2seq.data.image2label.labelled_files import class_folders, files_in_folders, read_class_file
 from open_seq2seq.data.image2label.params import image_params
 from open_seq2seq.data.image2label.records import RecordSet
-from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError
 
 _RECORDS = re.compile(r"(train|validation)-(\d{5})-of-(\d{5})")
@@ -57,13 +57,8 @@ class ImagenetDataLayer(ImageDataLayer):
     def class_names(self) -> list[str]:
         path, count = self.params["class_file"], self.num_classes
         if path is None:
-            folders = self._folder_names
-            return folders or [str(number) for number in range(count)]
-        names = [line.strip() for line in read_lines(path, "The file of classes")]
-        if len(names) != count:
-            raise DataError(f"The file of classes {shown(path)} has {len(names):,} lines, but num_classes is "
-                            f"{count:,}.")
-        return names
+            return self._folder_names or [str(number) for number in range(count)]
+        return read_class_file(path, "num_classes", count)
 
     @functools.cached_property
     def _folder_names(self) -> list[str]:

@@ -16,6 +16,7 @@ from open_seq2seq.utils.data_files import read_lines, shown
 from open_seq2seq.utils.errors import DataError
 
 _SHOWN = 20
+_HEADER = (("image", "file", "filename", "path"), ("label", "class"))
 
 
 class Row(NamedTuple):
@@ -78,6 +79,25 @@ def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> Fi
         raise DataError(f"The folder {shown(os.path.join(folder, classes[without[0]]))} of the class "
                         f"{shown(classes[without[0]])} has no images: add some, or remove the class from classes.")
     return FileSet(paths, np.asarray(labels, np.int32), dropped=+dropped)
+
+
+def read_class_file(path: str, counted_by: str = "", count: int | None = None) -> list[str]:
+    """Returns the names of a text file with the name of a class in each line.
+
+    Args:
+      path: the file.
+      counted_by: the parameter that gives the number of classes, for the message.
+      count: the number of classes; None for any.
+
+    Raises:
+      DataError: the file cannot be read, has another number of lines, or a line without a name.
+    """
+    names = [line.strip() for line in read_lines(path, "The file of classes")]
+    if count is not None and len(names) != count:
+        raise DataError(f"The file of classes {shown(path)} has {len(names):,} lines, but {counted_by} is {count:,}.")
+    if not names or not all(names):
+        raise DataError(f"The file of classes {shown(path)} must have a name in each line.")
+    return names
 
 
 def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Sequence[Sequence[str]] = ()) -> \
@@ -171,6 +191,3 @@ def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str
     if not paths:
         raise DataError(f"The list of images {shown(lists[0])} has no rows after its header.")
     return FileSet(paths, np.asarray(labels, np.int32), places)
-
-
-_HEADER = (("image", "file", "filename", "path"), ("label", "class"))

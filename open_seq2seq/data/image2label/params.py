@@ -24,8 +24,8 @@ def image_params(image_size: int, resize_size: int | None, train_crop: str, stan
     """
     return {
         **DataLayer.get_optional_params(),
-        "batch_size_unit": Param(["images", "sentences"], "images", "Accepted for the same value in all tasks: the "
-                                 "batch size counts images.", on_change=FREE),
+        "batch_size_unit": Param(["images", "sentences"], "images", "The batch size counts images; the value "
+                                 "sentences means the same.", on_change=FREE),
         "image_size": Param(int, image_size, "Height and width of the images that the model gets.", "pixels",
                             minimum=1, maximum=8192, on_change=REFUSE),
         "resize_size": Param((int, type(None)), resize_size, "Height and width to which images are resized before the "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.data.audio.audio_files import AudioError, converted, read_audio
+from open_seq2seq.data.audio.audio_files import AudioError, given_audio
 from open_seq2seq.data.audio.feature_cache import FeatureCache
 from open_seq2seq.data.audio.feature_graph import AudioFeatures, masked_features
 from open_seq2seq.data.data_layer import DataLayer
@@ -27,7 +27,6 @@ from open_seq2seq.data.speech2text.pipeline import Pipeline, cache_parameters
 from open_seq2seq.data.speech2text.recordings import Problem, Recordings, StepsOf, cache_folder, describe_problems
 from open_seq2seq.data.static_batches import with_empty_row
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
@@ -273,23 +272,12 @@ class Speech2TextDataLayer(DataLayer):
         """
         if not len(inputs):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
-        items = [self._pipeline.from_audio(self._heard(given), None) for given in inputs]
+        items = [self._pipeline.from_audio(given_audio(given, self.settings.sample_freq), None) for given in inputs]
         return {"source_tensors": self._padded(items), "ids": np.arange(len(items))}
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        samples = np.asarray([len(self._heard(given)) for given in inputs], np.int64)
+        samples = np.asarray([len(given_audio(given, self.settings.sample_freq)) for given in inputs], np.int64)
         return samples if self._in_graph is not None else self.settings.num_frames(samples)
-
-    def _heard(self, given: Any) -> np.ndarray:
-        rate = self.settings.sample_freq
-        try:
-            if isinstance(given, str):
-                return read_audio(given, rate)
-            samples, given_rate = given if isinstance(given, tuple) else (given, rate)
-            return converted(np.asarray(samples), given_rate, rate)
-        except AudioError as error:
-            name = shown(given) if isinstance(given, str) else "The audio"
-            raise DataError(f"{name} {error.detail}.") from error
 
     def example_files(self) -> list[str]:
         return [utterance.path for utterance in self._set.utterances]

@@ -12,15 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, REFUSE, Param
-from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, read_audio
+from open_seq2seq.data.audio.audio_files import AUDIO_SUFFIXES, AudioError, given_audio, read_audio
 from open_seq2seq.data.data_layer import DataLayer
+from open_seq2seq.data.examination import examined
 from open_seq2seq.data.fields import Field
-from open_seq2seq.data.image2label.labelled_files import number_of, read_rows
+from open_seq2seq.data.image2label.labelled_files import number_of, read_class_file, read_rows
 from open_seq2seq.data.speech2text.augmentation import Draw
 from open_seq2seq.data.speech_commands.spectrogram import Changes, changed_audio, draw_changes, fitted, log_mel
 from open_seq2seq.data.static_batches import with_empty_row
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
@@ -71,8 +72,8 @@ class SpeechCommandsDataLayer(DataLayer):
     def get_optional_params() -> dict[str, Any]:
         return {
             **DataLayer.get_optional_params(),
-            "batch_size_unit": Param(["utterances", "sentences"], "utterances", "The batch size counts recordings.",
-                                     on_change=FREE),
+            "batch_size_unit": Param(["utterances", "sentences"], "utterances", "The batch size counts recordings; the "
+                                     "value sentences means the same.", on_change=FREE),
             "cache_data": Param(bool, False, "Whether to keep the decoded recordings in memory. Augmentation is not "
                                 "cached, so that it differs in each epoch.", on_change=FREE),
             "augment_data": Param(bool, False, "Whether the pitch of training recordings is shifted by up to 2 "
@@ -106,16 +107,11 @@ class SpeechCommandsDataLayer(DataLayer):
     def class_names(self) -> list[str]:
         """Names of the classes, in the order of their numbers."""
         path, count = self.params["class_file"], self.num_classes
-        if path is None:
-            return [str(number) for number in range(count)]
-        names = [line.strip() for line in read_lines(path, "The file of classes")]
-        if len(names) != count:
-            raise DataError(f"The file of classes {shown(path)} has {len(names)} lines, but num_labels is {count}.")
-        return names
+        return [str(number) for number in range(count)] if path is None else read_class_file(path, "num_labels", count)
 
     @property
     def num_classes(self) -> int:
-        """Number of classes."""
+        """The parameter ``num_labels``."""
         return self.params["num_labels"]
 
     @property
@@ -193,30 +189,41 @@ class SpeechCommandsDataLayer(DataLayer):
     def _handle_bad(self, example: int, error: AudioError) -> None:
         if example in self._bad:
             return
-        problem = f"{self.describe_example(example)}: the recording {error.detail}"
         if self.params["on_bad_example"] == "stop":
-            raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
-        deco_print(f"Skipped {problem}.")
+            raise DataError(f"{self._say(example, error)}. Fix or remove it, or set on_bad_example to skip.")
+        deco_print(f"Skipped {self._say(example, error)}.")
         self._bad.add(example)
         if len(self._bad) == self.num_examples:
             raise DataError(f"All {self.num_examples:,} recordings were skipped; the last one {error.detail}.")
 
     def make_interactive_batch(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Returns a batch of recordings: paths, or arrays ``[samples]`` at ``sample_freq``.
+        """Returns a batch of recordings: paths, arrays ``[samples]`` at ``sample_freq``, or pairs (array, rate in Hz).
 
         Raises:
           DataError: there are no recordings, or one cannot be used.
         """
         if not len(inputs):
             raise DataError("There are no recordings: pass a list of paths or arrays of samples.")
-        items = []
-        for given in inputs:
-            try:
-                audio = read_audio(given, self.params["sample_freq"]) if isinstance(given, str) else np.asarray(given)
-            except AudioError as error:
-                raise DataError(f"{shown(given)} {error.detail}.") from error
-            items.append(self._spectrogram(audio, None))
+        items = [self._spectrogram(given_audio(given, self.params["sample_freq"]), None) for given in inputs]
         return {"source_tensors": self._source(items), "ids": np.arange(len(items))}
+
+    def examine(self) -> list[str]:
+        """Decodes every recording, for ``--check``.
+
+        Raises:
+          DataError: there are bad recordings with ``on_bad_example: stop``, or there are only bad recordings.
+        """
+        return examined(self._problem, self.num_examples, "recordings", self.params["on_bad_example"] == "skip")
+
+    def _problem(self, example: int) -> str | None:
+        try:
+            read_audio(self._rows[example][0], self.params["sample_freq"])
+        except AudioError as error:
+            return f"{self._say(example, error)}."
+        return None
+
+    def _say(self, example: int, error: AudioError) -> str:
+        return f"{self.describe_example(example)}: the recording {error.detail}"
 
     def example_files(self) -> Sequence[str]:
         return [] if self.params["files"] else [path for path, _, _ in self._rows]

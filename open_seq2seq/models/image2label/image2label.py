@@ -51,10 +51,11 @@ class Image2Label(EncoderDecoderModel):
             "write_top": Param(int, 1, "Number of most probable classes that inference writes for each example.",
                                "classes", minimum=1, on_change=FREE),
             "show_mistakes": Param(int, 16, "Maximum number of wrongly classified images of a training batch that are "
-                                   "shown in TensorBoard; 0 disables this.", "images", minimum=0, on_change=FREE),
+                                   "shown as samples; 0 disables this.", "images", minimum=0, on_change=FREE),
         }
 
     def derived_params(self, part: str) -> dict[str, Any]:
+        """Returns the parameters that follow from the shape of the images, the classes and the encoder's outputs."""
         layer = self.data_layer
         if not hasattr(layer, "class_names"):
             raise ConfigError([f"'data_layer' is {type(layer).__name__}, but Image2Label needs a data layer with "
@@ -71,6 +72,7 @@ class Image2Label(EncoderDecoderModel):
         return [decoded["logits"]]
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:
+        """Shows the accuracy in the batch, the first mistake, and a picture of the wrongly classified images."""
         batch, outputs = without_empty_rows(batch, outputs)
         logits, labels = outputs[0], _labels(batch)
         if not len(labels):
@@ -98,6 +100,7 @@ class Image2Label(EncoderDecoderModel):
                          in_top(logits, labels, 1), in_top(logits, labels, TOP)], axis=1)
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
+        """Prints the accuracies and the most frequent mistakes; returns the accuracies, or none without examples."""
         rows = np.concatenate(results_per_batch) if results_per_batch else np.zeros([0, 5], np.int64)
         if not len(rows):
             return {}

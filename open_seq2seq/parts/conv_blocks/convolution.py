@@ -132,7 +132,7 @@ class Convolution2D(Module):
         time, frequency = self.window, self.frequency
         padded = tf.pad(x, [[0, 0], time.pads(tf.shape(x)[1]), frequency.pads(x.shape[2]), [0, 0]])
         y = convolve_on_device(padded, cast_weight(self.kernel, x.dtype), [time.stride, frequency.stride], "VALID",
-                       [time.dilation, frequency.dilation])
+                               [time.dilation, frequency.dilation])
         # In a graph, padding by a computed number of frames loses the static shape.
         return tf.ensure_shape(y, [None, None, frequency.outputs(x.shape[2]), self.out_channels])
 

@@ -43,6 +43,23 @@ def test_twelve_classes(archive, capsys):
     assert counts[0] == counts[1] == 50 and counts[names.index("unknown")] >= 48
 
 
+def test_pieces_of_noise_in_different_lists_do_not_overlap(archive):
+    random = np.random.default_rng(0)
+    soundfile.write(archive / "_background_noise_/long.wav", random.uniform(-0.5, 0.5, 40 * 16000), 16000)
+    main([f"--data_dir={archive}", "--any_words", "--train_size=1"])
+    noise, _ = soundfile.read(archive / "_background_noise_/long.wav")
+    used = {}
+    for part in ("train", "val", "test"):
+        used[part] = np.zeros(len(noise), bool)
+        for path in {path for _, path in rows(archive / f"v1-12-{part}.txt") if "/long-" in path}:
+            piece, _ = soundfile.read(archive / path)
+            start = 2000 * int(path[-8:-4])
+            np.testing.assert_array_equal(piece, noise[start:start + 16000])
+            used[part][start:start + 16000] = True
+    assert (used["train"].astype(int) + used["val"] + used["test"]).max() == 1
+    assert used["train"].any() and (used["val"].any() or used["test"].any())
+
+
 def test_all_words_and_wrong_versions(archive):
     main([f"--data_dir={archive}", "--version=v2", "--any_words", "--output_dir", str(archive / "lists"),
           "--train_size=1"])

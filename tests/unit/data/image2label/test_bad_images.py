@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from open_seq2seq.data import CifarDataLayer, ImageFolderDataLayer, ImagenetDataLayer
+from open_seq2seq.data.image2label.cropping import resized_short_side
 from open_seq2seq.utils.errors import ConfigError, DataError, UserError
 from tests.unit.data.image2label.conftest import folder_params, picture
 from tests.unit.data.image2label.test_layers import write_cifar, write_records
@@ -72,6 +73,26 @@ def test_unusual_images_are_converted(folder):
     np.testing.assert_allclose(found["grey.jpg"], np.repeat(grey, 3, -1)[:, 1:10] / 255, atol=0.05)
 
 
+def test_given_arrays_have_to_be_images(folder):
+    layer = ImageFolderDataLayer(folder_params(folder, mode="interactive_infer"))
+    assert layer.make_interactive_batch([picture(0)])["source_tensors"][0].shape == (1, 6, 6, 3)
+    for wrong in (picture(0) / 255, picture(0).astype(np.int64), picture(0)[..., 0], picture(0)[..., :2],
+                  picture(0)[:0]):
+        with pytest.raises(DataError, match=r"must be a uint8 array \[height, width, 3\], got "):
+            layer.make_interactive_batch([wrong])
+
+
+def test_of_a_very_long_image_only_the_middle_is_resized():
+    """Resized as a whole, the image would take 100 GB."""
+    long = np.zeros([1, 1 << 20, 3], np.uint8)
+    long[:, (1 << 19) - 3:(1 << 19) + 3] = 200
+    np.testing.assert_allclose(resized_short_side(tf.constant(long), 64), np.full([64, 64, 3], 200.0), rtol=1e-6)
+    pixels = picture(0, 9, 28)
+    whole = np.array(tf.image.resize(pixels, [6, 19], antialias=True))[:, 6:12]
+    step = 6  # the difference between neighbouring pixels, because the rounded places differ by up to one
+    np.testing.assert_allclose(resized_short_side(tf.constant(pixels), 6), whole, atol=step)
+
+
 LISTS = {
     b"light,light/1.png\n": "list.csv:1: the first line must be a header with the columns image and label",
     b"image,label\nlight/1.png,blue\n": "list.csv:2: the label is 'blue', but the classes are dark, light",
@@ -127,6 +148,12 @@ def test_contradictions_are_explained(folder, others, words):
         ImageFolderDataLayer(folder_params(folder, **others))
 
 
+@pytest.mark.parametrize("others", [{"image_size": 33}, {"resize_size": 40}, {"resize_size": None}])
+def test_sizes_of_cifar(others):
+    with pytest.raises(ConfigError, match="must have an image_size of at most 32 and a resize_size of 32"):
+        CifarDataLayer({"data_dir": "nowhere", "mode": "interactive_infer", **others})
+
+
 @pytest.mark.parametrize("damage,words", [
     (lambda data: data[:-1], "is not a multiple of the 3,073 bytes"),
     (lambda data: b"\x0a" + data[1:], "image 1: the label is 10, but CIFAR-10 has labels from 0 to 9"),
@@ -151,7 +178,10 @@ def test_damaged_python_files_of_cifar(tmp_path, capfd):
     write_cifar(tmp_path / "cifar", False)
     path = tmp_path / "cifar/test_batch"
     for content, words in ((pickle.dumps(_Harmful()), "which is not data"), (b"nonsense", "is not a Python file"),
-                           (pickle.dumps({b"data": [1]}), "it must contain data")):
+                           (pickle.dumps({b"data": [1]}), "it must contain data"),
+                           (pickle.dumps({b"\xff": 1}), "is not a Python file"),
+                           (pickle.dumps({b"data": np.zeros([1, 3072], np.uint8), b"labels": [2**70]}),
+                            "it must contain data")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=words):
             CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "mode": "eval"})

@@ -90,9 +90,22 @@ def test_names_of_classes_and_files_of_inference(folder):
     typed = make(folder, mode="interactive_infer").make_interactive_batch([str(folder / "1.wav")])
     np.testing.assert_array_equal(typed["source_tensors"][0][0], inference.make_batch(np.arange(4))[
         "source_tensors"][0][1])
+    assert inference.examine() == ["4 of 4 recordings were decoded"]
     (folder / "none").mkdir()
     with pytest.raises(UserError, match="a folder without recordings"):
         SpeechCommandsDataLayer.params_for_files([str(folder / "none")])
+
+
+def test_given_samples_are_converted(folder):
+    layer = make(folder, mode="interactive_infer")
+    samples, _ = soundfile.read(folder / "1.wav", dtype="int16")
+    given = layer.make_interactive_batch([str(folder / "1.wav"), samples, np.stack([samples, samples], axis=1),
+                                          (np.repeat(samples, 2), 2 * RATE)])["source_tensors"][0]
+    np.testing.assert_array_equal(given[0], given[1])
+    np.testing.assert_array_equal(given[0], given[2])
+    assert np.abs(given[0] - given[3])[:, :10].max() < 1.0
+    with pytest.raises(DataError, match="The audio contains no samples"):
+        layer.make_interactive_batch([np.zeros(0, np.float32)])
 
 
 @pytest.mark.parametrize("content,words", [
@@ -111,7 +124,11 @@ def test_broken_recordings_stop_or_are_skipped(folder, capfd):
     (folder / "1.wav").write_bytes(b"no recording")
     with pytest.raises(DataError, match=r"list.txt:2 \(.*1.wav\): the recording .*set on_bad_example to skip"):
         make(folder).make_batch(np.arange(3))
+    with pytest.raises(DataError, match=r"1 of 4 recordings cannot be used: .*list.txt:2 \(.*1.wav\): the recording"):
+        make(folder).examine()
     layer = make(folder, on_bad_example="skip")
+    lines = layer.examine()
+    assert lines[0] == "3 of 4 recordings were decoded" and len(lines) == 2 and "1.wav" in lines[1]
     assert layer.make_batch(np.arange(3))["ids"].tolist() == [0, 2]
     assert layer.make_batch(np.array([1]))["ids"].tolist() == [-1]
     assert capfd.readouterr().out.count("Skipped") == 1
