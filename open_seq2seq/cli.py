@@ -27,8 +27,9 @@ from open_seq2seq.utils.tensorflow_import import import_tensorflow
 from open_seq2seq.utils.trail import TRAIL
 
 EXIT_USER_ERROR = 2
-REPORT_MODE = "report"
 EXIT_INTERRUPTED = 130
+REPORT_MODE = "report"
+_ALL_MODES = (*MODES, REPORT_MODE)
 
 _LONGEST_WORD = 1000  # characters; longer values are shortened in messages
 _MOST_DIGITS = 15  # in a number of steps; longer numbers may overflow the step counters
@@ -109,7 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config_file", "--config", metavar="FILE",
                         help="the config: a Python module or a YAML file; without it, evaluation and inference use "
                         "that of the checkpoint in --logdir")
-    parser.add_argument("--mode", default="train", help="one of " + ", ".join((*MODES, REPORT_MODE))
+    parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
                         + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
                         help="output file of infer mode (default: infer-out.txt); - for stdout, and messages then go "
@@ -270,7 +271,7 @@ def parse_options(arguments: Sequence[str]) -> RunOptions:
     parser = make_parser()
     given = [with_home(argument) for argument in written_out(arguments)]
     flags, leftover = parser.parse_known_args(_plain_switches(given))
-    check_mode(flags.mode)
+    check_mode(flags.mode, _ALL_MODES)
     if flags.infer_output_file == "-":
         flags.infer_output_file = STANDARD_OUTPUT
         if flags.mode == "infer":

@@ -5,6 +5,8 @@ Run:  python run.py --config_file=example_configs/text2text/own-text.py --mode=t
 
 docs/own-text.md describes every step, from the table of sentence pairs to translations.
 """
+import os
+
 from open_seq2seq.data.text2text.text2text import ParallelTextDataLayer, SpecialTextTokens
 from open_seq2seq.decoders import TransformerDecoder
 from open_seq2seq.encoders import TransformerEncoder
@@ -76,15 +78,15 @@ base_params = {
 
     "data_layer": ParallelTextDataLayer,
     "data_layer_params": {
-        "tokenizer": {"type": "sentencepiece", "model": data_dir + "spm.model"},
+        "tokenizer": {"type": "sentencepiece", "model": os.path.join(data_dir, "spm.model")},
         "use_start_token": False,
     },
 }
 
 train_params = {
     "data_layer_params": {
-        "source_file": data_dir + "train." + source,
-        "target_file": data_dir + "train." + target,
+        "source_file": os.path.join(data_dir, "train." + source),
+        "target_file": os.path.join(data_dir, "train." + target),
         "batch_size_unit": "tokens",
         "shuffle": True,
         "max_length": 128,
@@ -94,8 +96,8 @@ train_params = {
 eval_params = {
     "batch_size_per_gpu": 64,
     "data_layer_params": {
-        "source_file": data_dir + "dev." + source,
-        "target_file": data_dir + "dev." + target,
+        "source_file": os.path.join(data_dir, "dev." + source),
+        "target_file": os.path.join(data_dir, "dev." + target),
         "max_length": 512,
     },
 }
@@ -103,7 +105,7 @@ eval_params = {
 infer_params = {
     "batch_size_per_gpu": 64,
     "data_layer_params": {
-        "source_file": data_dir + "test." + source,
+        "source_file": os.path.join(data_dir, "test." + source),
         "max_length": 512,
     },
 }

@@ -15,6 +15,7 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 SECTIONS = ("base_params", "train_params", "eval_params", "infer_params", "interactive_infer_params")
 
 _WORDS = {"true": True, "false": False, "none": None, "null": None, "~": None}
+_CONFIG_ENDINGS = (".py", ".yaml", ".yml")
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 
 
@@ -93,8 +94,9 @@ def parse_overrides(arguments: Sequence[str], flags: Iterable[str] = ()) -> list
         index += 1
         name, equals, text = argument.partition("=")
         if not name.startswith("--") or len(name) < 3:
+            hint = f" Did you mean --config_file={argument}?" if argument.endswith(_CONFIG_ENDINGS) else ""
             problems.append(f"The argument '{argument}' is not understood: "
-                            "config values are given as --key/subkey=value.")
+                            f"config values are given as --key/subkey=value.{hint}")
             continue
         if not equals:
             if index == len(arguments) or _is_option(arguments[index]):

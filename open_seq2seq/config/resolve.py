@@ -151,11 +151,10 @@ def _rewrite_for_timing(params: dict[str, Any], benchmark: Benchmark) -> None:
                   logdir="", max_steps=benchmark.steps, bench_start=DEFAULT_BENCH_START if start is None else start)
 
 
-def check_mode(mode: str) -> None:
-    """Raises ConfigError if the mode is unknown."""
-    if mode not in MODES:
-        hint = did_you_mean(mode, MODES)
-        raise ConfigError([f"The mode is {mode!r} but has to be one of {', '.join(MODES)}.{hint}"])
+def check_mode(mode: str, known: Sequence[str] = MODES) -> None:
+    """Raises ConfigError if the mode is not among the known ones."""
+    if mode not in known:
+        raise ConfigError([f"The mode is {mode!r} but has to be one of {', '.join(known)}.{did_you_mean(mode, known)}"])
 
 
 def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.errors import UserError, did_you_mean
 
 SHORT_FORMS = ("translate", "transcribe")
 
@@ -27,9 +27,13 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     ['--mode=infer', '--logdir=run', '--infer_output_file=-', '--infer_files', '-', '--decoder_params/beam_size=1']
 
     Raises:
-      UserError: the log directory is missing.
+      UserError: the log directory is missing, or the first argument is a misspelt short form.
     """
-    if not arguments or arguments[0] not in SHORT_FORMS:
+    if not arguments or arguments[0].startswith("-"):
+        return list(arguments)
+    if arguments[0] not in SHORT_FORMS:
+        if hint := did_you_mean(arguments[0], SHORT_FORMS):
+            raise UserError(f"The argument '{arguments[0]}' is not understood.{hint}")
         return list(arguments)
     rest = arguments[1:]
     names = list(itertools.takewhile(lambda argument: argument == "-" or not argument.startswith("-"), rest))

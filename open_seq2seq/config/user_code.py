@@ -228,7 +228,7 @@ def _reported(path: str, what: str,
 def describe_error(error: BaseException) -> str:
     """Returns an error as ``ValueError: text``, even if its class comes from the config and its ``str`` fails."""
     try:
-        text = str(error)
+        text = f"there is no key {error}" if type(error) is KeyError and error.args else str(error)
     except Exception:
         text = ""
     return type(error).__name__ + (f": {text}" if text else "")

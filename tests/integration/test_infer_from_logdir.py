@@ -178,6 +178,9 @@ def test_a_model_in_python(moved, translated):
         model.transcribe("a.wav")
     with pytest.raises(DataError, match="list of strings"):
         model.translate(["a", 3])
+    for call in (lambda: model.infer("a b c"), lambda: model.score("a b c", "c b a"), lambda: model.translate(None)):
+        with pytest.raises(DataError, match="must be given as a list"):
+            call()
     with pytest.raises(UserError, match="has no checkpoint"):
         open_seq2seq.load(moved / "model.ckpt-2" / "assets")
     sources, targets = ["a b c", "f e d", "a"] * 10, ["c b a", "a", "f e d c b a"] * 10

@@ -83,7 +83,7 @@ def test_benchmark(config, ran):
 
 
 @pytest.mark.parametrize(("arguments", "text"), [
-    (["--mode=trian"], "Error: The mode is 'trian'"),
+    (["--mode=trian"], "Error: The mode is 'trian'"), (["--mode=reprot"], "Did you mean 'report'?"),
     (["--mode=infer", "--infer_output_file="], "--infer_output_file is empty"),
     (["--mode=infer", "--infer_output_file=/"], "which is a folder"),
     (["--mode=infer", f"--infer_output_file={__file__}/out.txt"], "is a file, not a folder"),
@@ -109,8 +109,10 @@ def test_an_output_file_that_cannot_be_written_is_known_before_decoding(config, 
 
 
 def test_config_file_is_needed_and_has_to_exist(tmp_path, capsys):
-    assert cli.main([]) == 2
-    assert "--config_file" in capsys.readouterr().err
+    for arguments, words in (([], "required: --config_file. See"), (["my.py"], "Did you mean --config_file=my.py?"),
+                             (["--logdir=run"], "To resume the run in run, give --continue_learning.")):
+        assert cli.main(arguments) == 2
+        assert words in capsys.readouterr().err
     assert cli.main([f"--config_file={tmp_path / 'none.py'}"]) == 2
     assert "does not exist" in capsys.readouterr().err
 

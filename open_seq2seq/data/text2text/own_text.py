@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 _SHORT = 20  # characters from which the ratio of lengths says something
 _MOST_BAD_ROWS = 0.05  # share of the rows of a table that may lack a column
+_MOST_WITHOUT_LETTERS = 0.5  # share of the rows without letters from which a column may not be one of sentences
 _SURE = 10.0  # difference of log-probabilities from which a pair counts as swapped
 _SURE_PER_CHARACTER = 0.2
 
@@ -48,6 +50,8 @@ class Kept:
 def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
     """Yields the pairs of a table whose columns are separated by tabs; a row that lacks a column has empty sentences.
 
+    A column without letters in most rows, such as one of numbers, is reported.
+
     Args:
       path: the table, plain or ``.gz``.
       columns: numbers of the columns with the source and the target, counted from 1.
@@ -57,18 +61,25 @@ def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
     """
     bad, number = 0, 0
     first_bad = ""
+    without_letters = dict.fromkeys(columns, 0)
     for number, line in enumerate(read_lines(path), 1):
         cells = line.rstrip("\r\n").split("\t")
         if len(cells) < max(columns):
             bad += 1
             first_bad = first_bad or f"line {number} has {len(cells)}"
             yield Pair(number, "", "")
-        else:
-            yield Pair(number, cells[columns[0] - 1], cells[columns[1] - 1])
+            continue
+        for column in columns:
+            without_letters[column] += not any(map(str.isalpha, cells[column - 1]))
+        yield Pair(number, cells[columns[0] - 1], cells[columns[1] - 1])
     if bad > _MOST_BAD_ROWS * max(number, 1):
         raise DataError(f"{bad:,} of the {number:,} lines of {path} have fewer than {max(columns)} columns separated "
                         f"by tabs ({first_bad}): separate the sentences of a pair by one tab, or name the columns with "
                         "--columns.")
+    for column, count in without_letters.items():
+        if count > _MOST_WITHOUT_LETTERS * number:
+            deco_print(f"WARNING: Column {column} of {path} has no letters in {count:,} of {number:,} lines: if it "
+                       "contains no sentences, name another one with --columns.")
 
 
 def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept:

@@ -51,8 +51,9 @@ class InteractiveModel:
           first: number of the first input, on which random samples depend.
 
         Raises:
-          DataError: an input cannot be used.
+          DataError: the inputs are no list, or one of them cannot be used.
         """
+        _check_listed(inputs)
         if not len(inputs):
             return []
         with self._lock:
@@ -75,8 +76,10 @@ class InteractiveModel:
 
         Raises:
           UserError: the model or its data layer cannot score targets.
-          DataError: an input or a target cannot be used, or their numbers differ.
+          DataError: inputs or targets are no list, one of them cannot be used, or their numbers differ.
         """
+        _check_listed(inputs)
+        _check_listed(targets)
         if len(inputs) != len(targets):
             raise DataError(f"There are {len(inputs)} inputs and {len(targets)} targets: give one target for each "
                             "input.")
@@ -113,6 +116,13 @@ class InteractiveModel:
         plan = WindowedPlan(lengths, batch_size=layer.batch_budget, costs=costs)
         for window in map(plan.window, range(len(plan))):
             yield from map(window.batch, range(len(window)))
+
+
+def _check_listed(inputs: Any) -> None:
+    """Raises DataError unless the inputs have a number; a single string would be taken for a list of characters."""
+    if isinstance(inputs, (str, bytes)) or not hasattr(inputs, "__len__"):
+        raise DataError(f"Inputs must be given as a list, but they are of type {type(inputs).__name__}: put a single "
+                        "input into a list, too.")
 
 
 def prompt(interactive: InteractiveModel) -> None:

@@ -102,7 +102,8 @@ def _config_of_training(config_file: str | None, mode: str, overrides: list[Over
         return Source(file, overrides, mode, _moved_files(file, overrides) if resumes else ())
     logdir = given_logdir(_TRAIN, overrides)
     if not resumes or not logdir:
-        raise UserError("The following arguments are required: --config_file. See --help.")
+        hint = f" To resume the run in {logdir}, give --continue_learning." if logdir else ""
+        raise UserError(f"The following arguments are required: --config_file.{hint} See --help.")
     checkpoint = _newest(logdir)
     if checkpoint is None:
         raise UserError(f"--continue_learning was given, but there is no checkpoint in {logdir}.")

@@ -15,7 +15,7 @@ from open_seq2seq.training.run.logdir_lock import LOCK
 # Folders and files that runs, also with --enable_logs, create directly in a log directory.
 _MADE_FOLDERS = ("model.ckpt-*", BEST_MODELS, AVERAGED, KEPT_FILES, DIVERGENCE, SAMPLES, LOGS)
 _MADE_FILES = (LOCK, "state.json", "*.safetensors", "config.yaml", "assets/*", "events.out.tfevents.*", "config_*",
-               "cmd-args_*", "git-info_*", "stdout_*", "stderr_*", "overview.txt*", "metrics.csv", "report.html")
+               "cmd-args_*", "git-info_*", "stdout_*", "stderr_*", "overview.txt*", "metrics.csv*", "report.html")
 
 
 def protected_files(options: RunOptions, model: Model) -> Iterator[str]:

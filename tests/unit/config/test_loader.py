@@ -83,6 +83,7 @@ def test_path_does_not_grow(tmp_path):
     ("config.py", PLAIN + "train_params = [1]\n", "train_params is of type list"),
     ("config.py", PLAIN + "x = (\n", "config.py, line 3: '(' was never closed"),
     ("config.py", PLAIN + "x = fales\n", "config.py, line 3: NameError: name 'fales' is not defined"),
+    ("config.py", PLAIN + "x = {}['small']\n", "config.py, line 3: KeyError: there is no key 'small'."),
     ("config.py", PLAIN + "x = sortd\n", "Did you mean 'sorted'?"),
     ("config.py", "import no_such_module_here\n", "line 1: ModuleNotFoundError"),
     ("config.py", "from collections import OrderedDic\n", "Did you mean 'OrderedDict'?"),

@@ -82,4 +82,8 @@ def test_a_short_form_needs_a_logdir_and_others_stay():
     for given in (["translate"], ["translate", "--logdir=run"]):
         with pytest.raises(UserError, match="translate LOGDIR"):
             written_out(given)
+    for given, meant in (("traslate", "translate"), ("transcrive", "transcribe")):
+        with pytest.raises(UserError, match=f"'{given}' is not understood. Did you mean '{meant}'"):
+            written_out([given, "run"])
+    assert written_out(["stray"]) == ["stray"]
     assert written_out(["--mode=eval", "translate"]) == ["--mode=eval", "translate"] and written_out([]) == []

@@ -72,10 +72,13 @@ def test_a_split_depends_only_on_its_seed():
         split(rows, (60, 60))
 
 
-def test_columns_of_a_table(tmp_path):
+def test_columns_of_a_table(tmp_path, capsys):
     table = tmp_path / "pairs.tsv"
     table.write_text("".join(f"{n}\tone {n}\tuno {n}\n" for n in range(40)) + "no tab\n", encoding="utf-8")
     rows = list(read_table(str(table), (3, 2)))
     assert rows[0] == Pair(1, "uno 0", "one 0") and rows[40] == Pair(41, "", "")
     with pytest.raises(DataError, match=r"41 of the 41 lines .*line 1 has 3"):
         list(read_table(str(table), (3, 4)))
+    assert not capsys.readouterr().out
+    assert len(list(read_table(str(table), (1, 2)))) == 41
+    assert "Column 1 of" in (out := capsys.readouterr().out) and "has no letters in 40 of 41 lines" in out
