@@ -148,7 +148,7 @@ def test_contradictions_are_explained(folder, others, words):
         ImageFolderDataLayer(folder_params(folder, **others))
 
 
-@pytest.mark.parametrize("others", [{"image_size": 33}, {"resize_size": 40}, {"resize_size": None}])
+@pytest.mark.parametrize("others", [{"image_size": 33, "resize_size": 40}, {"resize_size": 40}, {"resize_size": None}])
 def test_sizes_of_cifar(others):
     with pytest.raises(ConfigError, match="must have an image_size of at most 32 and a resize_size of 32"):
         CifarDataLayer({"data_dir": "nowhere", "mode": "interactive_infer", **others})
