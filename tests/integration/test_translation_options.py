@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+pytestmark = pytest.mark.long
+
 DATA = "--data_layer_params/"
 SAMPLES = ("--decoder_params/sampling_temperature=1.0", "--decoder_params/n_best=2", "--decoder_params/alpha=0.0")
 
