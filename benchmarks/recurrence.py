@@ -15,7 +15,6 @@ import argparse
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from benchmarks.measuring.programs import run_program
+from benchmarks.measuring.side_by_side import Pass, gradient_pass
 from benchmarks.measuring.torch_process import TorchProcess
-
-Pass = Callable[[], float]
 
 
 def our_pass(options: argparse.Namespace, dtype: str) -> Pass:
@@ -64,22 +62,7 @@ def _tensorflow_pass(options: argparse.Namespace, forward: Callable[[Any], Any],
     import tensorflow as tf
 
     x = tf.random.stateless_normal([options.batch, options.steps, options.input], [1, 2])
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None, options.input])], autograph=False)
-    def forward_and_backward(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            loss = tf.reduce_sum(tf.square(forward(x)))
-        gradients = tape.gradient(loss, [x, *variables])
-        with tf.control_dependencies([tf.identity(gradient) for gradient in gradients]):
-            return tf.identity(loss)
-
-    def one_pass() -> float:
-        start = time.perf_counter()
-        float(forward_and_backward(x))
-        return time.perf_counter() - start
-
-    return one_pass
+    return gradient_pass(forward, x, variables)
 
 
 def torch_pass(options: argparse.Namespace, dtype: str) -> TorchProcess:

@@ -12,12 +12,10 @@ lines are the raw products: the time of the step's matrix products alone, withou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import pprint
-import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +25,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.measuring.machine import describe_machine
-from benchmarks.measuring.processes import call
-from benchmarks.measuring.programs import markdown_table, run_program
+from benchmarks.measuring.products import Product, describe_products
+from benchmarks.measuring.programs import run_program
 from benchmarks.measuring.settings import make_setting
+from benchmarks.measuring.side_by_side import Pass, comparison_table, mean_pass, take_turns
+from benchmarks.measuring.small_models import write_config
 from benchmarks.measuring.torch_process import TorchProcess
 from benchmarks.measuring.turns import Worker
 from open_seq2seq.utils.errors import UserError
@@ -37,7 +37,7 @@ from open_seq2seq.utils.errors import UserError
 _BATCHES = 16
 
 
-def write_config(folder: Path, options: argparse.Namespace) -> str:
+def write_gnmt(folder: Path, options: argparse.Namespace) -> str:
     """Writes sentence pairs, their vocabulary and a config of the network; returns the config's path."""
     words = options.ids - 8  # besides the special tokens
     (folder / "vocab.txt").write_text("".join(f"w{number}\n" for number in range(words)), encoding="utf-8")
@@ -46,10 +46,7 @@ def write_config(folder: Path, options: argparse.Namespace) -> str:
         rows = random.integers(words, size=[options.batch * _BATCHES, options.length - 1])  # and the end symbol
         lines = [" ".join(f"w{word}" for word in row) for row in rows]
         (folder / f"train.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    path = folder / "config.py"
-    path.write_text(f"base_model = 'Text2Text'\nbase_params = {pprint.pformat(_params(folder, options))}\n",
-                    encoding="utf-8")
-    return str(path)
+    return str(write_config(folder / "config.py", "Text2Text", {"base_params": _params(folder, options)}))
 
 
 def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -76,16 +73,7 @@ def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
                               "target_file": str(folder / "train.target")}}
 
 
-def raw_products(options: argparse.Namespace, dtype: str) -> float:
-    """Returns the seconds of the products of one step, forward and backward, one after the other."""
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
-    return sum(3 * count * _seconds(rows, inner, columns, dtype)  # the gradient of a product has two products
-               for count, rows, inner, columns in product_shapes(options) if count)
-
-
-def product_shapes(options: argparse.Namespace) -> list[tuple[int, int, int, int]]:
+def product_shapes(options: argparse.Namespace) -> list[Product]:
     """Returns how often, and with which rows, inner size and columns, a forward pass multiplies matrices."""
     hidden, batch, length, rows = options.hidden, options.batch, options.length, options.batch * options.length
     layers, gates = options.layers, 4 * options.hidden
@@ -97,47 +85,22 @@ def product_shapes(options: argparse.Namespace) -> list[tuple[int, int, int, int
             (1, rows, hidden, options.ids)]
 
 
-def _seconds(rows: int, inner: int, columns: int, dtype: str, repeats: int = 5) -> float:
-    """Returns the median duration of a product of matrices."""
-    import tensorflow as tf
-
-    first, second = (tf.cast(tf.random.stateless_normal(shape, [1, 2]), dtype)
-                     for shape in ([rows, inner], [inner, columns]))
-    multiply = tf.function(lambda: tf.matmul(first, second), autograph=False)
-    multiply()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        multiply().numpy()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
-
-
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Returns the milliseconds per step of all rounds, by name."""
-    names = options.dtypes.split(",")
+    """Returns the mean milliseconds per step of all rounds, by name."""
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(options.threads)
-    machine = describe_machine()
+    on_gpu = describe_machine().on_gpu
     shape = [options.layers, options.layers, options.hidden, options.ids, options.batch, options.length,
              int(options.input_feeding), options.threads, "float32"]
-    torch = TorchProcess(options.torch_python, "torch_gnmt.py", shape) if options.torch_python else None
-    found: dict[str, list[float]] = {"PyTorch, float32": []} if torch else {}
-    with tempfile.TemporaryDirectory() as folder:
-        config = write_config(Path(folder), options)
-        workers = [Worker(make_setting(name, machine.on_gpu), config, [], 2) for name in names]
-        if torch:
-            torch()
-        for _ in range(options.rounds):
-            if torch:
-                found["PyTorch, float32"] += [1e3 * torch() for _ in range(options.steps)]
-            for worker in workers:
-                worker.run_round(options.steps)
-        for worker in workers:
-            found[f"ours, {worker.result.label}"] = worker.result.step_milliseconds
-            worker.stop()
-    if torch:
-        torch.stop()
-    return found
+    passes: dict[str, Pass] = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        if options.torch_python:
+            torch = stack.enter_context(TorchProcess(options.torch_python, "torch_gnmt.py", shape))
+            passes["PyTorch, float32"] = mean_pass(torch, options.steps)
+        config = write_gnmt(Path(folder), options)
+        for name in options.dtypes.split(","):
+            worker = stack.enter_context(Worker(make_setting(name, on_gpu), config, [], 2))
+            passes[f"ours, {worker.result.label}"] = worker.steps_pass(options.steps)
+        return take_turns(passes, options.rounds)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -164,13 +127,9 @@ def main(argv: list[str]) -> None:
     """Measures and prints the table."""
     options = parse_arguments(argv)
     found = measure(options)
-    first = statistics.median(next(iter(found.values())))
-    rows = [[name, f"{statistics.median(values):,.0f}", f"{min(values):,.0f} to {max(values):,.0f}",
-             f"{first / statistics.median(values):.2f}"] for name, values in found.items()]
     print(f"* {describe_machine()}, {options.threads} threads; {options.batch * options.length:,} target tokens a step")
-    print(markdown_table(["", "ms, median", "range", f"speed by {next(iter(found))}"], rows))
-    for dtype in ("float32", "bfloat16"):
-        print(f"raw products in {dtype}: {1e3 * call(raw_products, options, dtype):,.0f} ms")
+    print(comparison_table(found))
+    print("\n".join(describe_products("raw products", product_shapes(options), options.threads)))
 
 
 if __name__ == "__main__":

@@ -25,11 +25,12 @@ def write_small_models(folder: Path) -> dict[str, Path]:
     write_toy_speech(str(folder / "speech"), {"train": _UTTERANCES, "test": 32}, (3, 4))
     configs = {TRANSFORMER: _transformer(folder), JASPER: _jasper(folder), DEEP_SPEECH: _deep_speech(folder),
                RECURRENT: _recurrent(folder)}
-    return {name: _write_config(folder / f"model_{number}.py", *config)
+    return {name: write_config(folder / f"model_{number}.py", *config)
             for number, (name, config) in enumerate(configs.items())}
 
 
-def _write_config(path: Path, base_model: str, sections: dict[str, Any]) -> Path:
+def write_config(path: Path, base_model: str, sections: dict[str, Any]) -> Path:
+    """Writes a config to ``path``, which is returned."""
     lines = [f"base_model = {base_model!r}",
              *(f"{name} = {pprint.pformat(params)}" for name, params in sections.items())]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -31,6 +31,12 @@ class TorchProcess:
             raise Failure("The PyTorch program ended; its own message is above.")
         return float(answer)
 
+    def __enter__(self) -> TorchProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     def stop(self) -> None:
         """Ends the process by closing its stdin."""
         self._process.communicate()

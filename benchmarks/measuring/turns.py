@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -184,10 +184,28 @@ class Worker:
             self.stop()
             raise
 
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     def run_round(self, steps: int) -> None:
         """Runs one round of steps in the process."""
         timed, self.result.peak_megabytes = self._ask("round", steps)
         self.result.rounds.append(timed)
+
+    def steps_pass(self, steps: int) -> Callable[[], float]:
+        """Returns a function that runs one round of steps, and returns its mean duration of a step in seconds."""
+        def one_round() -> float:
+            self.run_round(steps)
+            return self.result.rounds[-1].seconds / steps
+
+        return one_round
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns ``function(trainer, *arguments)``, computed in the process."""
+        return self._ask("call", function, *arguments)
 
     def measure_loss(self, step: int) -> None:
         """Continues the training up to ``step`` and stores the mean loss of the last tenth of all steps."""
