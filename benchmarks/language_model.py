@@ -110,15 +110,14 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         if options.torch_python:
             for part in passes:
-                passes[part]["PyTorch, float32"] = mean_pass(
-                    stack.enter_context(_torch(part, options)), options.steps)
+                passes[part]["PyTorch, float32"] = mean_pass(stack.enter_context(_torch(part, options)), options.steps)
         config = write_lstm(Path(folder), options)
         for name in options.dtypes.split(","):
             worker = stack.enter_context(Worker(make_setting(name, on_gpu), config, [], 2))
             label = f"ours, {worker.result.label}"
-            ours = {"step": worker.steps_pass(options.steps),
-                    "stack": functools.partial(worker.call, stack_seconds, options.batch, options.length,
-                                               options.steps)}
+            ours: dict[str, Pass] = {
+                "step": worker.steps_pass(options.steps),
+                "stack": functools.partial(worker.call, stack_seconds, options.batch, options.length, options.steps)}
             for part in passes:
                 passes[part][label] = ours[part]
         return {part: take_turns(of_part, options.rounds) for part, of_part in passes.items()}
@@ -127,9 +126,9 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
 def _torch(part: str, options: argparse.Namespace) -> TorchProcess:
     sizes = [options.batch, options.length]
     if part == "stack":
-        return TorchProcess(options.torch_python, "torch_recurrence.py", [
+        return TorchProcess(options.torch_python, "torch_recurrence", [
             "lstm", options.layers, options.hidden, options.hidden, *sizes, 0, options.threads, "float32"])
-    return TorchProcess(options.torch_python, "torch_language_model.py", [
+    return TorchProcess(options.torch_python, "torch_language_model", [
         options.layers, options.hidden, options.ids, *sizes, options.threads])
 
 

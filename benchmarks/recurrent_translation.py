@@ -94,7 +94,7 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     passes: dict[str, Pass] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         if options.torch_python:
-            torch = stack.enter_context(TorchProcess(options.torch_python, "torch_gnmt.py", shape))
+            torch = stack.enter_context(TorchProcess(options.torch_python, "torch_gnmt", shape))
             passes["PyTorch, float32"] = mean_pass(torch, options.steps)
         config = write_gnmt(Path(folder), options)
         for name in options.dtypes.split(","):

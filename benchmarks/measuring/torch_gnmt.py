@@ -11,12 +11,13 @@ Arguments: layers of the encoder, layers of the decoder, hidden, ids, batch, tok
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn import functional
+
+from benchmarks.measuring.torch_steps import make_steps
 
 _KEEP, _SMOOTHING = 0.8, 0.1
 
@@ -90,16 +91,13 @@ def main() -> None:
     torch.set_num_threads(threads)
     network = Gnmt(encoder, decoder, hidden, ids, bool(feeds))
     optimizer = torch.optim.Adam(network.parameters(), 1e-4)
-    for _ in sys.stdin:
+
+    def make_loss() -> Any:
         source, targets = torch.randint(ids, (2, batch, length))
-        start = time.perf_counter()
-        optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-            loss = network(source, targets, targets)
-        loss.backward()
-        optimizer.step()
-        loss.item()
-        print(time.perf_counter() - start, flush=True)
+            return network(source, targets, targets)
+
+    make_steps(optimizer, make_loss)
 
 
 if __name__ == "__main__":

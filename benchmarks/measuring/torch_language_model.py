@@ -9,12 +9,13 @@ Arguments: layers, hidden, ids, batch, tokens per chunk, threads.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn import functional
+
+from benchmarks.measuring.torch_steps import make_steps
 
 
 class Network(nn.Module):
@@ -37,15 +38,12 @@ def main() -> None:
     torch.set_num_threads(threads)
     network = Network(layers, hidden, ids)
     optimizer = torch.optim.Adam(network.parameters(), 1e-4, fused=True)
-    for _ in sys.stdin:
+
+    def make_loss() -> Any:
         text = torch.randint(ids, (length + 1, batch))
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        loss = network(text[:-1], text[1:])
-        loss.backward()
-        optimizer.step()
-        loss.item()
-        print(time.perf_counter() - start, flush=True)
+        return network(text[:-1], text[1:])
+
+    make_steps(optimizer, make_loss)
 
 
 if __name__ == "__main__":

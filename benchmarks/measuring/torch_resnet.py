@@ -9,12 +9,13 @@ Arguments: blocks in each of the three groups, batch, images, classes, threads.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
 from torch import nn
 from torch.nn import functional
+
+from benchmarks.measuring.torch_steps import make_steps
 
 _SIDE, _PADDING = 32, 4
 
@@ -68,16 +69,13 @@ def main() -> None:
     decayed = [weights for weights in network.parameters() if weights.dim() > 1]
     others = [weights for weights in network.parameters() if weights.dim() == 1]
     optimizer = torch.optim.SGD([{"params": decayed, "weight_decay": 1e-3}, {"params": others}], 0.1, momentum=0.9)
-    for _ in sys.stdin:
-        start = time.perf_counter()
+
+    def make_loss() -> Any:
         chosen = torch.randint(count, (batch,))
         x = augmented(images[chosen]).to(memory_format=torch.channels_last)
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(network(x), labels[chosen])
-        loss.backward()
-        optimizer.step()
-        loss.item()
-        print(time.perf_counter() - start, flush=True)
+        return functional.cross_entropy(network(x), labels[chosen])
+
+    make_steps(optimizer, make_loss)
 
 
 if __name__ == "__main__":

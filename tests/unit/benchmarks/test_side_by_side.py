@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
+
+from benchmarks.measuring.processes import Failure
 from benchmarks.measuring.side_by_side import comparison_table, mean_pass, take_turns
+from benchmarks.measuring.torch_process import TorchProcess
+from open_seq2seq.utils.errors import UserError
 
 
 def test_the_first_round_is_not_counted():
@@ -31,3 +38,13 @@ def test_speeds_are_relative_to_the_first_row():
     assert cells[2:] == [["theirs", "300", "200 to 400", "100", "1.00"],
                          ["ours", "60.0", "60.0 to 60.0", "500", "5.00"]]
     assert "images/s" not in comparison_table({"ours": [1.0]})
+
+
+def test_an_interpreter_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(UserError, match="--torch_python=.*no-python cannot be run"):
+        TorchProcess(str(tmp_path / "no-python"), "torch_resnet", [])
+
+
+def test_a_program_that_ends_early_is_a_failure():
+    with TorchProcess(sys.executable, "torch_resnet", []) as process, pytest.raises(Failure, match="PyTorch program"):
+        process()
