@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
+from open_seq2seq.parts.output_layer import OutputProjection
 from open_seq2seq.parts.sampled_softmax import sampled_cross_entropy
 from open_seq2seq.utils.errors import ConfigError
 
@@ -29,6 +30,9 @@ class BasicSampledSequenceLoss(BasicSequenceLoss):
         if projection is None:
             raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder does not return the factors of its "
                                "logits: use an encoder such as LMEncoder, or BasicSequenceLoss."])
+        if not isinstance(projection, OutputProjection):
+            raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder has an adaptive_softmax, which is "
+                               "not sampled: use BasicSequenceLoss, or leave adaptive_softmax out."])
         count = output.get("num_sampled")
         if not projection.training or count is None or count >= projection.table.shape[0]:
             return super()._total(output, rows, labels, weights)
