@@ -123,6 +123,14 @@ class MixedPrecisionOptimizer(Module):
         if self._average is not None:
             self._average.restart(variables, self._average.weights if names is None else names)
 
+    def observe(self, step: int, loss: float) -> bool:
+        """Notes the validation loss after a step; returns whether averaging of the weights begins because of it."""
+        return self._average is not None and self._average.observe(step, loss)
+
+    def awaits(self, step: int) -> bool:
+        """Returns whether the validation loss after a step decides about averaging, and has not been noted."""
+        return self._average is not None and self._average.awaits(step)
+
     @property
     def loss_scale(self) -> tf.Tensor:
         """The current loss scale, an FP32 scalar."""
@@ -205,8 +213,8 @@ class MixedPrecisionOptimizer(Module):
     def state(self) -> Variables:
         """Returns the variables that are saved in checkpoints, by name.
 
-        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the number of weights in a mean), the
-        loss scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
+        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the state of a mean), the loss
+        scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
         """
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,

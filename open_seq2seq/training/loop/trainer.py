@@ -337,6 +337,8 @@ class Trainer:
                                                  for k, v in metrics.items()})
             if keep_best:
                 self.early_stopping.observe(self.step, metrics)
+                if self.optimizer.observe(self.step, metrics["val_loss"]):
+                    deco_print("The validation loss no longer falls: averaging of the weights begins.", offset=1)
                 self._keep_results(metrics)
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
                 self.saver.offer_best(self.position, self.state, metrics)
