@@ -69,6 +69,7 @@ class MixedPrecisionOptimizer(Module):
       skipped: int64 variable, number of updates skipped.
       overflows: int64 variable, number of updates whose gradients were not finite.
       rate_factor: FP32 variable that multiplies the schedule's rate; initially 1. Recovery from divergence lowers it.
+      batch_factor: FP32 variable that also multiplies the rate of the next update, for batches that set it; not saved.
 
     Raises:
       ConfigError: arguments are out of range or exclude each other.
@@ -97,6 +98,7 @@ class MixedPrecisionOptimizer(Module):
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.overflows = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
+        self.batch_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
         """Creates the optimizer's slots and the weight average for these variables; must be called exactly once."""
@@ -191,7 +193,7 @@ class MixedPrecisionOptimizer(Module):
         # Duplicate rows are summed once, for both the norm and the optimizer.
         gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
         scale = self.loss_scale
-        rate = self.learning_rate
+        rate = self.learning_rate * self.batch_factor
         scaled_norm = global_norm(gradients)
         norm = scaled_norm / scale if self._scales else scaled_norm
         amax = max_abs(gradients) / scale if self._scaler.needs_amax else None

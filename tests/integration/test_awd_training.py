@@ -43,3 +43,27 @@ def test_averaging_begins_at_the_same_update_in_a_resumed_run(workspace, command
     ran(command, *settings, "--continue_learning")
     assert_identical(state(workspace, "run"), whole)
     assert "Weights: the mean (average_after_evals_without_gain)" in ran(command, *settings, "--mode=eval")
+
+
+@pytest.mark.long
+def test_a_run_with_random_lengths_resumes_exactly_and_traces_once(workspace, command):
+    config = workspace / "config.py"
+    config.write_text(config.read_text() + """
+from open_seq2seq.training.hooks import Hook
+
+class Watch(Hook):
+    def after_step(self, trainer, results):
+        length = trainer._batch["source_tensors"][0].shape[1]
+        print("watched", length, float(results["learning_rate"]) / 0.5 * 16 / length, trainer._train_step.traces)
+
+base_params["hooks"] = [Watch]
+""", encoding="utf-8")
+    settings = ("--mode=train", "--max_steps=8", "--data_layer_params/random_bptt=True", "--data_layer_params/bptt=16")
+    output = ran(command, *settings, f"--logdir={workspace}/whole")
+    watched = [line.split()[1:] for line in output.splitlines() if line.startswith("watched")]
+    assert len({length for length, _, _ in watched}) > 3 and {traces for *_, traces in watched} == {"1"}
+    np.testing.assert_allclose([float(ratio) for _, ratio, _ in watched], 1.0, rtol=1e-6)
+
+    ran(command, *settings, "--max_steps=4")
+    ran(command, *settings, "--continue_learning")
+    assert_identical(state(workspace, "run"), state(workspace, "whole"))

@@ -230,6 +230,9 @@ class Trainer:
         objects = sum(self.model.num_objects(batch) for batch in batches)
         TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
         several = self.runner.num_processes > 1
+        factor = self.model.data_layer.rate_factor(batches[0])
+        if factor is not None:
+            self.optimizer.batch_factor.assign(factor)
         self.is_whole = self.is_settled = False
         tallies = {"objects": objects, "stop_votes": self.stop.requested} if several else None
         results = self._train_step(batches, tallies)
