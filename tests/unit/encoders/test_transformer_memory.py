@@ -96,6 +96,7 @@ def test_a_row_that_ends_earlier_continues_from_its_end():
     np.testing.assert_allclose(np.concatenate([first[1, :3], second[1]]), whole[0, :7], atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [None, 3])
 def test_generation_with_a_cache_reads_the_same_as_without(memory):
     encoder, ids, lengths = make(memory_length=memory, num_tokens_gen=5), text(), [6, 2]
@@ -107,6 +108,7 @@ def test_generation_with_a_cache_reads_the_same_as_without(memory):
         assert found[row].tolist() == known[length:]
 
 
+@pytest.mark.long
 def test_recomputing_changes_neither_gradients_nor_memories():
     found = []
     for recompute in (False, True):
