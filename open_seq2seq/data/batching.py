@@ -215,7 +215,7 @@ class BatchStream:
             raise ConfigError([
                 f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} "
                 f"devices, iter_size {iter_size}), but an epoch has only {self.micro_batches_per_epoch}: lower "
-                "batch_size_per_gpu or iter_size."])
+                "batch_size_per_gpu or iter_size, use fewer devices, or add data."])
         self._shuffle, self._seed = shuffle, seed
         self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
         self._replicas = replicas
@@ -298,7 +298,7 @@ class PlanLoader(BatchLoader):
     Args:
       data_layer: makes the batches.
       plan: object whose ``batch(n)`` returns the example numbers of batch n.
-      numbers: the numbers of the batches to load.
+      numbers: the indices n of the batches to load.
       prefetch: see ``BatchLoader``.
     """
 
