@@ -75,8 +75,8 @@ class ContiguousStream:
         if not self.positions:
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, and one update takes "
                             f"{self.slots} batches ({world_size} devices, iter_size {iter_size}), but there are only "
-                            f"{num_examples} training examples: lower batch_size_per_gpu or iter_size, use fewer devices, "
-                            "or add data.")
+                            f"{num_examples} training examples: lower batch_size_per_gpu or iter_size, use fewer "
+                            "devices, or add data.")
         self.micro_batches_per_epoch = self.positions * self.slots
         self.updates_per_epoch = self.positions
 

@@ -42,8 +42,8 @@ class ImagenetDataLayer(ImageDataLayer):
         return {
             **image_params(224, None, "resized", "imagenet"),
             "num_classes": Param(int, 1000, "Number of classes.", "classes", minimum=1, on_change=REFUSE),
-            "class_file": Param((str, type(None)), None, "Text file with the name of one class per line; by default, the "
-                                "names are those of the folders or, with TFRecord files, the class indices.", file="asset"),
+            "class_file": Param((str, type(None)), None, "Text file with the name of one class per line; by default, "
+                                "the names of the folders or, with TFRecord files, the class indices.", file="asset"),
         }
 
     @property

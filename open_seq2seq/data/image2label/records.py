@@ -23,8 +23,8 @@ _KEYS = {"image/encoded": tf.io.FixedLenFeature([], tf.string),
 class RecordSet(FileSet):
     """Images in TFRecord files, read when they are needed; the positions of all records are found at the start.
 
-    A record has the features ``image/encoded``, the bytes of an image file, and ``image/class/label``, the class counted
-    from 1.
+    A record has the features ``image/encoded``, the bytes of an image file, and ``image/class/label``, the class,
+    counted from 1.
 
     Args:
       paths: the TFRecord files.

@@ -39,7 +39,7 @@ def _data_params() -> dict[str, Any]:
                                "(audio_filepath, text) or LibriSpeech folders; in inference also audio files, or "
                                "folders of audio files.", file=LIST),
         "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
-                            "the list or, for recordings that exist only relative to it, the working directory.",
+                            "the list, or the working directory for recordings that exist only there.",
                             on_change=FREE),
         "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: utterances, "
                                  "or frames or seconds of audio, padding included."),
