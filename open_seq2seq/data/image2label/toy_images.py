@@ -14,7 +14,7 @@ SIDE = 32
 
 
 def draw_shape(kind: str, random: np.random.Generator, side: int = SIDE) -> np.ndarray:
-    """Returns an image, uint8 ``[side, side, 3]``: a shape of random place, size and colour on noise.
+    """Returns an image, uint8 ``[side, side, 3]``: a shape of random position, size and colour on noise.
 
     Args:
       kind: one of ``SHAPES``.

@@ -30,8 +30,8 @@ def tokenizer_params() -> dict[str, Any]:
     """Returns the parameters of the vocabulary and of the tokenizer."""
     return {
         "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'words'} (the default) for words separated "
-                           "by white space; {'type': 'characters'}; {'type': 'sentencepiece', 'model': path} for raw "
-                           "text.", file={"model": ASSET}, on_change=REFUSE),
+                           "by white space (in text classification, for raw text); {'type': 'characters'}; {'type': "
+                           "'sentencepiece', 'model': path} for raw text.", file={"model": ASSET}, on_change=REFUSE),
         "normalize": Param(bool, False, "With words: whether to change the text as the published recipes do: @-@ "
                            "becomes -, every - becomes a word, and the n of \"n 't\" moves to the second word.",
                            on_change=REFUSE),

@@ -1,7 +1,7 @@
 """Text files, tokenised once into flat arrays of token ids.
 
-The arrays of a large file are stored in an *index* beside the file: the tokens, the start of each sentence in the
-tokens, and the start of each line in the text. An index is memory-mapped, so that it loads instantly and several
+The arrays of a large file are stored in an *index*, by default beside the file: the tokens, the start of each sentence
+in the tokens, and the start of each line in the text. An index is memory-mapped, so that it loads instantly and several
 processes share one copy.
 """
 

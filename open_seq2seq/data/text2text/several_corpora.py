@@ -188,7 +188,7 @@ class MultiCorpusDataLayer(DataLayer):
         return next(iter(self._parts.values()))
 
     def _count(self) -> None:
-        """Numbers the examples: those of the first corpus as often as it is read, then those of the second."""
+        """Numbers examples: those of the first corpus as often as it is read, then those of the second, and so on."""
         sizes = [part.num_examples for part in self._parts.values()]
         times = [1] * len(sizes)
         if self.mode == "train":
