@@ -219,7 +219,7 @@ class DataLayer(Component):
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
         """Returns the lengths ``[inputs]`` of inputs for ``make_interactive_batch``, in the unit of ``lengths``.
 
-        Inputs of similar length are batched together. By default all lengths are 1; a layer whose batch size does not
+        Inference batches the inputs by these lengths. By default all lengths are 1; a layer whose batch size does not
         count examples should override this method.
         """
         return np.ones(len(inputs), np.int64)
@@ -316,7 +316,7 @@ class DataLayer(Component):
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        """Returns a copy of the parameters that names other files for ``assets()``, such as a checkpoint's copies.
+        """Returns a copy of the parameters with other files for ``assets()``, such as a checkpoint's copies of them.
 
         Args:
           params: the layer's parameters.

@@ -114,7 +114,7 @@ def given_audio(given: Any, sample_freq: int) -> np.ndarray:
 
 
 def _header(path: str) -> AudioInfo:
-    """Reads a file's header; ``samples`` is at least ``_UNKNOWN_SAMPLES`` if the header declares no number of them."""
+    """Reads a file's header; if it declares no length, ``samples`` is at least ``_UNKNOWN_SAMPLES``."""
     import soundfile
 
     size, mismatch = _look(path)
