@@ -84,7 +84,8 @@ def write_silence(data_dir: str, output_dir: str) -> list[str]:
     """Writes pieces of one second of the background noise; returns their paths relative to the data folder.
 
     Pieces overlap, but pieces in different lists must not. Therefore each piece lies within one stretch of 5 seconds,
-    and its name contains the stretch where other names contain the speaker, by whom ``part_of`` chooses the list.
+    and its name contains the stretch where other names contain the speaker, so that ``part_of`` assigns all pieces of a
+    stretch to the same list.
 
     Raises:
       DataError: there is no folder of background noise.
