@@ -184,7 +184,8 @@ class BatchStream:
 
     Args:
       lengths, batch_size, costs, bucketed, max_shapes, explain: see ``EpochPlanner``.
-      shuffle: whether each epoch has its own random order, which depends on ``seed``.
+      shuffle: whether each epoch has its own random order.
+      seed: seed of the random orders.
       world_size: number of ranks.
       rank: the first rank of this process.
       replicas: number of consecutive ranks in this process; each has its own loader thread.
