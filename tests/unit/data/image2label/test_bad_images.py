@@ -138,11 +138,11 @@ def test_folders_that_do_not_fit_the_classes(folder):
 
 
 @pytest.mark.parametrize("others,words", [
-    ({"crop_area": [0.5]}, "crop_area' must be a smallest and a largest number"),
-    ({"crop_area": [0.9, 0.5]}, "crop_area' must be a smallest and a largest number"),
+    ({"crop_area": [0.5]}, "crop_area' must be a list of a smallest and a largest number"),
+    ({"crop_area": [0.9, 0.5]}, "crop_area' must be a list of a smallest and a largest number"),
     ({"resize_size": 5}, "must be at least image_size, which is"),
-    ({"dataset_files": ["x.csv"]}, "either folder or dataset_files"),
-    ({"cache_images": True}, "needs the train_crop padded or centre"),
+    ({"dataset_files": ["x.csv"]}, "exactly one of folder and dataset_files"),
+    ({"cache_images": True}, "set train_crop to padded or centre"),
     ({"classes": ["dark", "dark"]}, "names a class twice"),
 ])
 def test_contradictions_are_explained(folder, others, words):
@@ -180,10 +180,10 @@ def test_damaged_python_files_of_cifar(tmp_path, capfd):
     write_cifar(tmp_path / "cifar", False)
     path = tmp_path / "cifar/test_batch"
     for content, words in ((pickle.dumps(_Harmful()), "which is not data"), (b"nonsense", "not a pickled batch file"),
-                           (pickle.dumps({b"data": [1]}), "it must contain data"),
+                           (pickle.dumps({b"data": [1]}), "it must contain an array data"),
                            (pickle.dumps({b"\xff": 1}), "is not a pickled batch file"),
                            (pickle.dumps({b"data": np.zeros([1, 3072], np.uint8), b"labels": [2**70]}),
-                            "it must contain data")):
+                            "it must contain an array data")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=words):
             CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "mode": "eval"})

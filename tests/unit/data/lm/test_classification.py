@@ -105,7 +105,7 @@ BAD = {
     "unnamed vocabulary": (SSTDataLayer, {"data_root": "sst", "processed_data_folder": None}, ConfigError,
                            "lm_vocab_file' is missing"),
     "no files": (SSTDataLayer, {"data_root": "empty"}, DataError, "has none of the files train.csv"),
-    "label": (SSTDataLayer, {"data_root": "label"}, DataError, "train.csv:1: the label '7'"),
+    "label": (SSTDataLayer, {"data_root": "label"}, DataError, "train.csv:1: the label is '7'"),
     "tree": (SSTDataLayer, {"data_root": "tree"}, DataError, "train.txt:2: the line must be a tree"),
     "imdb": (IMDBDataLayer, {"data_root": "empty"}, DataError, "set data_root to the folder aclImdb"),
     "all validation": (IMDBDataLayer, {"data_root": "aclImdb", "num_validation": 8}, DataError, "lower num_validation"),

@@ -68,7 +68,7 @@ def test_no_sentence_is_in_two_parts(seed):
 def test_a_split_depends_only_on_its_seed():
     rows = pairs(100)
     assert split(rows, (5, 5), 1) == split(rows, (5, 5), 1) != split(rows, (5, 5), 2)
-    with pytest.raises(DataError, match="too few for parts of 60 and 60"):
+    with pytest.raises(DataError, match="too few to hold out 60 and 60"):
         split(rows, (60, 60))
 
 
