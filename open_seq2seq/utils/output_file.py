@@ -19,12 +19,12 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 STANDARD_OUTPUT = "/dev/stdout"
-"""Path of this process's stdout, for which ``-`` stands on the command line."""
+"""Path of this process's stdout, which is written as ``-`` on the command line."""
 
 MARK = ".open_seq2seq-results"
 """Name of a file in each folder of results; a folder with other content and without this file is never replaced."""
 
-_MARK_TEXT = "Results of an inference run. The next run with this output replaces the folder if no file has changed."
+_MARK_TEXT = "Results of an inference run. The next run with this output folder replaces it if no file has changed."
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
 _MOST_MARK_BYTES = 1 << 28
 
@@ -166,7 +166,7 @@ def _is_replaceable(folder: str) -> bool:
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the files in a folder of results; empty for an empty folder.
+    """Returns the files in a folder of results; [] for an empty folder.
 
     Returns None if the folder contains files that inference did not write, or that have changed since.
     """
@@ -211,7 +211,7 @@ class OutputFiles:
     """Context manager for files and folders that all get their names at its end, when all are complete.
 
     Each output is written in a folder ``.<name>.unfinished`` next to its final path. At the end of the context all
-    outputs are synced to disk and renamed one after the other, the first one opened last. After an error they are
+    outputs are synced to disk and renamed one after the other, in reverse order of opening. After an error they are
     removed, and earlier results stay. A process that is killed leaves this folder behind; the next process that writes
     the same output clears and reuses it.
 
