@@ -32,7 +32,7 @@ _MOST_MARK_BYTES = 1 << 28
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     """Raises UserError if results cannot be written to the path that a flag names; the parent folder may be missing.
 
-    A folder of earlier results is accepted here and checked again when the model opens it.
+    A folder of earlier results passes this check, and is checked again when the model opens it.
     """
     if not name:
         raise UserError(f"{flag} is empty: give the path of the output file.")
@@ -355,10 +355,10 @@ def _claim(place: str, name: str) -> disk.Workplace:
 def _check_folder(place: str, name: str) -> None:
     """Raises UserError if a folder of results cannot be written to this path."""
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
-        raise UserError(f"The results are a folder, but {name} is not a folder: remove it, or choose another path.")
+        raise UserError(f"The results are a folder, but {name} is not a folder: remove {name}, or choose another path.")
     if os.path.isdir(place) and not _is_replaceable(place):
         raise UserError(f"The folder {name} contains files that inference did not write, or that have changed since: "
-                        "choose another folder, or remove it.")
+                        "choose another folder, or remove this one.")
 
 
 def _sync(pending: _Pending) -> None:

@@ -64,7 +64,7 @@ class EvaluationPass:
         """Evaluates the model; prints and returns ``val_loss`` and the metrics.
 
         Args:
-          training_step: number of the last update, if called during training.
+          training_step: step of the last update, if called during training.
           report_progress: whether to print the number of batches processed and the speed.
           stops: called before each batch; the pass is stopped if it returns True.
 

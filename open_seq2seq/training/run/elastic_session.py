@@ -66,7 +66,7 @@ class CommitHook(Hook):
 
     Args:
       kept: stores the copy.
-      membership: knows whether hosts were added or removed.
+      membership: says whether hosts were added or removed.
       every: number of updates between two copies.
     """
 
@@ -107,7 +107,7 @@ class ElasticTraining:
     """The training of one process in a changing group of processes.
 
     When the group changes, models and data are kept, but the runner, the trainer and all traced functions are created
-    again, so that nothing traced for another number of ranks can run.
+    again, so that nothing traced for the previous number of ranks can run.
 
     Args:
       options: options of the run.

@@ -202,6 +202,6 @@ def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     folder = checkpoint_folder(root)
     checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
     if checkpoint is None:
-        raise CheckpointError(f"'load_model' gives the folder {folder}, which contains no checkpoint: give the logdir "
+        raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
                               "of a trained model.")
     return checkpoint

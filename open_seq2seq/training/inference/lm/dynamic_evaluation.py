@@ -26,7 +26,7 @@ class DynamicSettings(NamedTuple):
 
     Attributes:
       rate: learning rate of gradient descent; 0 is ordinary evaluation.
-      decay: fraction of the distance to the trained weights by which the weights return at each update.
+      decay: at each update, the weights move back towards the trained ones by this fraction of their distance.
       max_grad_norm: global norm to which larger gradients are clipped.
     """
 
