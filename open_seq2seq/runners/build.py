@@ -88,7 +88,8 @@ def check_params(params: Mapping[str, Any], runner: Runner) -> None:
                            "communicate with other replicas: set one of them to False."])
     if runner.world_size > 1 and params.get("hvd_compression") and not params.get("use_horovod"):
         raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but only Horovod compresses "
-                           "gradients: leave hvd_compression out, or start one process per device with --use_horovod=True."])
+                           "gradients: leave hvd_compression out, or start one process per device with "
+                           "--use_horovod=True."])
     policy = params.get("on_divergence", "stop")
     if runner.num_processes > 1 and policy != "stop":
         raise ConfigError([f"'on_divergence' is {policy!r}, but with several processes training can only stop: leave "
