@@ -92,7 +92,7 @@ def _problems(key: str, rules: Mapping[str, Any], kind: type) -> Iterator[str]:
         if not number or not 0 <= value < 1e15:
             yield (f"'{key}/{text}' is {shown(value)} but has to be "
                    f"{'an integer' if kind is int else 'a number'} of at least 0"
-                   f"{', the number of updates after which variables change' if kind is int else ''}.")
+                   f"{', the number of updates after which the variables begin to change' if kind is int else ''}.")
         try:
             re.compile(text)
         except (re.error, TypeError) as error:

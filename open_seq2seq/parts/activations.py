@@ -1,4 +1,4 @@
-"""Activation functions by name, and a fused activation, dropout and mask, with fast gradients for clipped ReLUs."""
+"""Activation functions by name, and a fused activation, dropout and mask, with fast gradients for ReLUs."""
 
 from __future__ import annotations
 

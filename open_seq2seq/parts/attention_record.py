@@ -17,7 +17,7 @@ _RECORD: contextvars.ContextVar[list[tf.Tensor] | None] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def recording_attention() -> Iterator[list[tf.Tensor]]:
-    """Context manager that yields a list, to which each layer that attends to a source appends its weights."""
+    """Context manager that yields a list, to which the layers that attend to a source append their weights in order."""
     record: list[tf.Tensor] = []
     token = _RECORD.set(record)
     try:

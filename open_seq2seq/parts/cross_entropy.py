@@ -161,7 +161,7 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
         losses = _row_losses(logits, probabilities, places, sums, targets)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
-            with tf.control_dependencies([losses]):  # after the last use of the softmax: updated in place
+            with tf.control_dependencies([losses]):  # the softmax is no longer read, so it can be updated in place
                 errors = tf.cast(_minus_at(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])

@@ -33,7 +33,7 @@ class LayerSettings(NamedTuple):
 
 
 class NormalizedLayer(Module):
-    """Linear layer, or convolution over time, with a normalisation.
+    """Linear layer or convolution over time, with an optional normalisation of its weights or outputs.
 
     With ``weight_norm``, the kernel of each output channel is ``gain · kernel / ‖kernel‖``, and initially equal to
     ``kernel`` (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). Otherwise outputs are normalised over the

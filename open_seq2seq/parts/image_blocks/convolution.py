@@ -13,8 +13,8 @@ from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.precision import cast_weight
 
 PADDINGS = ("SAME", "VALID", "FIXED")
-"""SAME: inputs / stride outputs, rounded up. VALID: no padding. FIXED: padding as for a stride of 1, which
-does not depend on the size of the image."""
+"""SAME: the number of outputs is inputs / stride, rounded up. VALID: no padding. FIXED: padding as for a stride of 1,
+which does not depend on the size of the image."""
 
 
 def pair(value: int | Sequence[int]) -> tuple[int, int]:

@@ -59,7 +59,7 @@ class StateBridge(Module):
         chosen = [list(source[number]) for number in self._layers]
         if kind == "copy" and chosen != self._target:
             raise ConfigError([f"'{path}' is copy, but the encoder's states have the sizes {chosen} and the decoder's "
-                               f"{self._target}: choose equal sizes, or set it to dense."])
+                               f"{self._target}: make the sizes equal, or set this parameter to dense."])
         self.kernels = [] if kind == "copy" else [
             self.weight([sum(before), sum(after)], initializer, regularizer=regularizer)
             for before, after in zip(chosen, self._target, strict=True)]

@@ -79,7 +79,7 @@ class Direction(Module):
         is_lstm = self.cell.num_states == 2
         opened = float(is_lstm) if gate_bias is None else gate_bias
 
-        def start(shape: Sequence[int]) -> tf.Tensor:  # gate_bias for the gates named above, else 0
+        def start(shape: Sequence[int]) -> tf.Tensor:  # the gate bias where it applies, else 0
             first = 0.0 if is_lstm else opened
             parts = [tf.fill([hidden_size], first), tf.fill([hidden_size], opened),
                      tf.zeros([shape[0] - 2 * hidden_size])]

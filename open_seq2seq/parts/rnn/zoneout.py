@@ -13,9 +13,9 @@ from open_seq2seq.parts.rnn.cells import Cell, StepGradient, Tensors
 class Zoneout:
     """Wraps a cell so that elements of its states keep their previous values with some probability (zoneout).
 
-    See Krueger et al. 2017, https://arxiv.org/abs/1606.01305. In training, each element is drawn separately. Outside of
-    training, the new state is the mean of the previous and the computed one, weighted by their probabilities. The
-    output is a state and treated like the others.
+    See Krueger et al. 2017, https://arxiv.org/abs/1606.01305. In training, elements are chosen at random, independently
+    of one another. Outside of training, the new state is the mean of the previous and the computed one, weighted by
+    their probabilities. The output is a state and treated like the others.
 
     In training, the columns of the projected input are followed by those of the result of ``masks``.
 
