@@ -48,7 +48,8 @@ class GroupedDirection(Direction):
     def __init__(self, input_size: int, hidden_size: int, groups: int, **kwargs: Any) -> None:
         if input_size % groups:
             raise ConfigError([f"'core_cell_params/number_of_groups' is {groups}, but this does not divide the "
-                               f"{input_size} channels of a layer's input: change the number of groups, or the size of the input."])
+                               f"{input_size} channels of a layer's input: change the number of groups, or the size "
+                               "of the input."])
         self._groups = groups
         super().__init__(input_size, hidden_size, **kwargs)
 
