@@ -306,7 +306,7 @@ def test_the_encoders_table_can_be_shared():
     ({"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 4, "number_of_groups": 3}},
      r"num_units' must be a multiple of number_of_groups \(3\), got 4"),
     ({"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 9, "num_proj": 6, "number_of_groups": 3},
-      "attention_layer_size": 6}, "a layer's input has 8 channels, which must be a multiple"),
+      "attention_layer_size": 6}, "does not divide the 8 channels of a layer's input"),
 ])
 def test_mistakes_are_named(params: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):
