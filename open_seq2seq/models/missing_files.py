@@ -52,7 +52,7 @@ def _sentence(file: NamedFile) -> str:
     folder, name = os.path.split(str(file.value))
     try:
         others = os.listdir(folder or ".")
-    except OSError:  # there is no such folder, or it may not be read
+    except OSError:  # there is no such folder, or it is not readable
         others = []
     hint = did_you_mean(name, others)
     return f"'{'/'.join(file.path)}' is {file.value!r}, but the file {file.value} does not exist.{hint}"
