@@ -152,7 +152,7 @@ BAD = {
     "gru": ({"core_cell": "GRUCell", "recurrent_keep_prob": 0.5}, "only LSTMs have weight drop"),
     "projection": ({"core_cell_params": {"num_units": 6, "num_proj": 3}, "recurrent_keep_prob": 0.5},
                    "not those with projections"),
-    "state": ({"core_cell": "GRUCell", "use_cell_state": True}, "only LSTMs have an inner state"),
+    "state": ({"core_cell": "GRUCell", "use_cell_state": True}, "only LSTMs have a cell state"),
     "keep": ({"encoder_emb_keep_prob": 0.0}, "encoder_emb_keep_prob"),
     "sampling": ({"sampling_top_k": 3}, "sampling is off"),
 }
