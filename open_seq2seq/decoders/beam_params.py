@@ -38,8 +38,8 @@ def max_length_factor_param() -> dict[str, Any]:
     """Returns the parameter that limits translations relative to their sources, for decoders with another limit."""
     return with_change(FREE, {
         "max_length_factor": Param((float, type(None)), None, "Maximum length of a translation divided by the length "
-                                   "of its source; None disables this limit. The limit by extra_decode_length also "
-                                   "applies.", "tokens per token", above=0.0,
+                                   "of its source; None disables this limit. The limit set by extra_decode_length "
+                                   "also applies.", "tokens per token", above=0.0,
                                    maximum=1000.0),
     })
 

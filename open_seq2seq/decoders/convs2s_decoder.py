@@ -121,8 +121,8 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         return {
             **Decoder.get_optional_params(),
             **optional_conv_params(),
-            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the rows of the decoder's own embedding "
-                                            "table up to a multiple of 8."),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the number of rows of the decoder's "
+                                            "own embedding table up to a multiple of 8."),
             "pos_embed": Param(bool, True, "Whether to add position embeddings to target embeddings.",
                                on_change=REFUSE),
             "out_emb_size": Param((int, type(None)), None, "Number of channels before the output layer; tgt_emb_size "

@@ -101,7 +101,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                      "to the scores.", on_change=FREE),
             "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the previous step, "
                                    "as in the original toolkit. If False, training computes all steps of a layer at "
-                                   "once; gnmt_v2 is then the model of NVIDIA's GNMT v2 in PyTorch.", on_change=REFUSE),
+                                   "once; with gnmt_v2, the model is then that of NVIDIA's GNMT v2 in PyTorch.",
+                                   on_change=REFUSE),
             "encoder_state": Param([None, "copy", "dense"], None, "Initial states of the layers: zeros (None), the "
                                    "final states of the encoder's layers (copy), or linear functions of them (dense).",
                                    on_change=REFUSE),
@@ -110,7 +111,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "decoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
                                                  above=0.0, maximum=1.0),
             "weight_tied": Param(bool, False, "Whether the output projection is the table of the embeddings. With gnmt "
-                                 "and gnmt_v2, the last layer then has tgt_emb_size units; with the others, "
+                                 "and gnmt_v2, the last layer then has tgt_emb_size units; with other kinds, "
                                  "tgt_emb_size must be the number of channels of the encoder's output.",
                                  on_change=REFUSE),
             "share_source_embedding": Param(bool, False, "Whether to use the encoder's table of embeddings; source and "

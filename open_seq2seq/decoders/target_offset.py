@@ -52,7 +52,7 @@ def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
       decoder: name of the decoder, for the message.
 
     Raises:
-      ConfigError: the loss compares a position with another target than the one that it predicts.
+      ConfigError: the loss compares logits with targets other than those that they predict.
     """
     loss = getattr(model, "loss", None)
     offset = getattr(loss, "offsets_targets", None)

@@ -62,8 +62,8 @@ class BeamResult(NamedTuple):
 
     Attributes:
       ids: ``[batch, n_best, length]`` int32, without the start id, with EOS, padded with 0.
-      scores: ``[batch, n_best]`` FP32: log probability / length penalty, plus the coverage penalty; -inf (with
-        length 0) where a sentence has fewer hypotheses.
+      scores: ``[batch, n_best]`` FP32: log probability divided by ``length_divisor``, plus the coverage penalty; -inf
+        (with length 0) where a sentence has fewer hypotheses.
       lengths: ``[batch, n_best]`` int32, including EOS.
     """
 

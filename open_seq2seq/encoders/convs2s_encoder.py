@@ -41,8 +41,8 @@ class ConvS2SEncoder(Encoder):
             "src_emb_size": Param(int, doc="Size of the embeddings and of the outputs.", minimum=1),
             "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "pad_embeddings_2_eight": Param(bool, doc="Whether to round the embedding table's rows up to a multiple "
-                                            "of 8."),
+            "pad_embeddings_2_eight": Param(bool, doc="Whether to round the number of rows of the embedding table "
+                                            "up to a multiple of 8."),
             **required_conv_params(),
         }
 

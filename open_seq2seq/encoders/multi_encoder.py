@@ -54,8 +54,9 @@ class MultiEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "combination": Param(["time", "channels", "gated"], "time", "How the outputs are combined: one after the "
-                                 "other, by concatenation of channels, or by a gated average.", on_change=REFUSE),
+            "combination": Param(["time", "channels", "gated"], "time", "How the outputs are combined. time: one "
+                                 "after the other; channels: by concatenation of channels; gated: by a weighted "
+                                 "average.", on_change=REFUSE),
             "output_size": Param((int, type(None)), None, "With time and gated: number of channels of the outputs. "
                                  "Linear layers project the outputs of encoders that have a different number. Needed "
                                  "if the encoders differ in this number.", "channels", minimum=1),

@@ -27,7 +27,7 @@ def allocate_carried_states(model: Model) -> None:
         problems = contiguous_problems(layer, model.params["xla_buckets"] if training else None)
     elif states and model.mode != "interactive_infer":
         problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
-                    "not each continue the previous one: use a data layer whose attribute 'contiguous' is True."]
+                    "not continue the previous ones: use a data layer whose attribute 'contiguous' is True."]
     else:
         problems = []
     if problems:

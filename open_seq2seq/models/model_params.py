@@ -41,12 +41,12 @@ def run_params() -> dict[str, Any]:
                                  "connect, before they exit with an error; None is no limit.", "seconds", above=0.0,
                                  maximum=10.0**7),
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one of them has not responded for "
-                                  "this time because it is stopped, stuck or disconnected. A rank that dies is "
+                                  "this long, because it is stopped, stuck or disconnected. A rank that dies is "
                                   "detected at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
         "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the joint statistics of "
                                  "all replicas' batches.", on_change=SAY),
         "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates between copies of the run's state "
-                                      "to host memory, after which processes may join. After the loss of a process, "
+                                      "to host memory. Processes can join after a copy. After the loss of a process, "
                                       "training resumes from the last copy and repeats the updates made since.",
                                       "updates", minimum=1),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
@@ -146,7 +146,8 @@ def _divergence_params() -> dict[str, Any]:
                                "learning rate. lower_precision: it returns to that checkpoint and uses the next of "
                                "mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
         "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that count as divergence. The "
-                                     "number is raised if Backoff may need more to get from scale_max to scale_min.",
+                                     "number is raised if Backoff may skip more updates to get from scale_max to "
+                                     "scale_min.",
                                      "updates", minimum=1, on_change=FREE),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
                                         "lowest of the run's first ten losses count as divergence; None disables this "

@@ -129,7 +129,7 @@ class MultiDecoderModel(Text2Text):
 
 
 def _added(terms: list[LossTerm]) -> list[LossTerm]:
-    """Adds up the sums and the units of the terms that have the same name and unit, over the languages."""
+    """Merges the terms of all languages that have the same name and unit: adds their sums and their units."""
     added: dict[tuple[str, str], LossTerm] = {}
     for term in terms:
         key = (term.name, term.unit)

@@ -117,7 +117,7 @@ class Image2Label(EncoderDecoderModel):
             return
         matrix = confusion_matrix(rows[:, 1], rows[:, 2], size)
         for label, prediction, count in most_confused(matrix, 5):
-            deco_print(f"{count:,} of {matrix[label].sum():,} {self._class_name(label)} taken for "
+            deco_print(f"{count:,} of {matrix[label].sum():,} examples of {self._class_name(label)} taken for "
                        f"{self._class_name(prediction)}", offset=1)
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:

@@ -123,7 +123,7 @@ class LanguageModel(EncoderDecoderModel):
         if self.params["infer_task"] == "generate":
             return [self.encoder.generate(ids, lengths, batch["ids"])]
         end = tf.fill([tf.shape(ids)[0], 1], self.encoder.params["end_token"])
-        following = tf.concat([ids[:, 1:], end], 1)  # ids are padded with end tokens
+        following = tf.concat([ids[:, 1:], end], 1)  # ids are padded with end tokens, too
         decoded = self.encoder.encode({"source_tensors": [ids, lengths]}, False)
         return [-surprises(decoded, [following, lengths]), tf.cast(lengths, tf.float32)]
 
