@@ -157,7 +157,7 @@ class AutoregressiveDecoder(Decoder):
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          ids: target ids ``[batch, time]`` int32, which the decoder shifts to get its inputs.
+          ids: target ids ``[batch, time]`` int32, from which the decoder makes its inputs.
           lengths: lengths of the targets, ``[batch]`` int32.
         """
         raise NotImplementedError(

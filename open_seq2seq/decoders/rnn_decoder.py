@@ -73,8 +73,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=2),
             "tgt_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
-            "attention_layer_size": Param(int, doc="Size of the space in which keys and queries are compared; for "
-                                          "luong, num_units.", minimum=1),
+            "attention_layer_size": Param(int, doc="Size of the space in which keys and queries are compared; with "
+                                          "luong, this must be the output size of the cell.", minimum=1),
             "attention_type": Param(["bahdanau", "luong", "gnmt", "gnmt_v2", "bahdanau_monotonic", "luong_monotonic"],
                                     doc="Kind of attention.", on_change=REFUSE),
             "core_cell": core_cell_params()["core_cell"],
@@ -164,7 +164,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         for name, wanted in (("bahdanau_normalize", "bahdanau"), ("luong_scale", "luong"),
                              ("sigmoid_noise", "monotonic"), ("score_bias_init", "monotonic")):
             if params[name] and wanted not in kind and name not in allowed:
-                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or choose "
+                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or set attention_type to "
                                 f"{'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
         if params["weight_tied"] and kind not in _GNMT and memory_size not in (None, params["tgt_emb_size"]):
             problems.append(f"'{path}/tgt_emb_size' must be {memory_size} with weight_tied, got "

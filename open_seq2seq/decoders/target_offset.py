@@ -61,8 +61,8 @@ def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
     name = type(loss).__name__
     raise ConfigError([
         f"'data_layer_params/use_start_token' is True, so {decoder} predicts target t + 1 at position t, but "
-        f"{name} compares position t with target t: set use_start_token to False, or use BasicSequenceLoss "
-        "with offset_target_by_one." if begin_with_start else
+        f"{name} compares position t with target t: set use_start_token to False, or 'loss' to "
+        "BasicSequenceLoss with loss_params/offset_target_by_one: True." if begin_with_start else
         f"'data_layer_params/use_start_token' is False, so {decoder} predicts target t at position t, but "
         f"{name} compares position t with target t + 1: set use_start_token to True, or "
         "loss_params/offset_target_by_one to False."])

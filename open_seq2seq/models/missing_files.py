@@ -44,7 +44,7 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
 def _exists(path: str | None) -> bool:
     try:
         return path is None or os.path.exists(os.path.expanduser(path))
-    except ValueError:  # the name is invalid, which the layer reports
+    except ValueError:  # the name is invalid; the data layer will report this
         return True
 
 

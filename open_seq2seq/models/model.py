@@ -144,7 +144,7 @@ class Model(Component):
         raise NotImplementedError("A model must implement loss_terms(batch, training).")
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Computes the outputs for evaluation and inference from the source tensors only."""
+        """Computes the outputs for evaluation and inference; in inference, a batch may have no targets."""
         raise NotImplementedError("A model must implement predict(batch).")
 
     @property
