@@ -164,8 +164,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         for name, wanted in (("bahdanau_normalize", "bahdanau"), ("luong_scale", "luong"),
                              ("sigmoid_noise", "monotonic"), ("score_bias_init", "monotonic")):
             if params[name] and wanted not in kind and name not in allowed:
-                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or set attention_type to "
-                                f"{'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
+                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or set "
+                                f"attention_type to {'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
         if params["weight_tied"] and kind not in _GNMT and memory_size not in (None, params["tgt_emb_size"]):
             problems.append(f"'{path}/tgt_emb_size' must be {memory_size} with weight_tied, got "
                             f"{params['tgt_emb_size']}: with {kind} attention, the logits are computed from the "
