@@ -61,9 +61,9 @@ class CausalLayer(EncoderLayer):
 class TransformerLMEncoder(LanguageEncoder):
     """Stack of causal self-attention layers that predicts each token from those before it.
 
-    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is a sequence of its own, unless the
+    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is processed separately, unless the
     keys and values of the last ``memory_length`` positions are carried over to the next chunk (``carry_state``).
-    Generation caches keys and values, so each new token costs one step.
+    Generation caches keys and values, so that each step processes only the newest token.
     """
 
     @staticmethod

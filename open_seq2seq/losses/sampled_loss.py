@@ -28,11 +28,12 @@ class BasicSampledSequenceLoss(BasicSequenceLoss):
     def _total(self, output: Any, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         projection = output.get("projection")
         if projection is None:
-            raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder does not return the factors of its "
-                               "logits: use an encoder such as LMEncoder, or BasicSequenceLoss."])
+            raise ConfigError(["'loss' is BasicSampledSequenceLoss, which needs an encoder that returns its hidden "
+                               "states and output matrix with the logits: set 'encoder' to LMEncoder or similar, or "
+                               "'loss' to BasicSequenceLoss."])
         if not isinstance(projection, OutputProjection):
             raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder has an adaptive_softmax, which is "
-                               "not sampled: use BasicSequenceLoss, or leave adaptive_softmax out."])
+                               "not sampled: set 'loss' to BasicSequenceLoss, or leave 'adaptive_softmax' out."])
         count = output.get("num_sampled")
         if not projection.training or count is None or count >= projection.table.shape[0]:
             return super()._total(output, rows, labels, weights)
