@@ -108,8 +108,8 @@ def make_parser() -> argparse.ArgumentParser:
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="the config: a Python module or a YAML file; without it, evaluation and inference use "
-                        "that of the checkpoint in --logdir")
+                        help="the config: a .py or .yaml file; without it, evaluation and inference use the config "
+                        "saved in the checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
                         + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",

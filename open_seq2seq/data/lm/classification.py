@@ -33,8 +33,8 @@ _SENTIMENT = ["negative", "positive"]
 class TextClassificationDataLayer(LabelledTextDataLayer):
     """Labelled texts from a TSV or CSV file, tokenised with the vocabulary of a language model.
 
-    A text becomes ``[<eos>] + tokens + [<eos>]``. The tokenizer ``words`` splits raw text into words and punctuation,
-    and looks up words that are not in the vocabulary in lower case.
+    A text becomes ``[<eos>] + tokens + [<eos>]``. The tokenizer ``words`` splits raw text into words and punctuation. A
+    word that the vocabulary lacks is looked up again in lower case.
     """
 
     _tokenizer: Any

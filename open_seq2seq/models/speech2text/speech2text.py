@@ -46,9 +46,9 @@ class Recognition(NamedTuple):
 class Speech2Text(EncoderDecoderModel):
     """Speech recognition with CTC or attention, evaluated by WER and CER; results are written as CSV.
 
-    With a ``FullyConnectedCTCDecoder``, evaluation and inference decode greedily in the graph or, if the decoder's
-    parameter ``use_language_model`` is True, by prefix beam search. If the decoder is the ``ctc_decoder`` of a
-    ``JointCTCAttentionDecoder``, the prefix beam search uses only CTC's output.
+    A ``FullyConnectedCTCDecoder`` decodes greedily in the graph or, if its parameter ``use_language_model`` is True, by
+    prefix beam search. A ``JointCTCAttentionDecoder`` gives the results of its attention decoder, except that with
+    ``use_language_model`` in its ``ctc_decoder_params``, they are those of the prefix beam search over CTC's output.
     """
 
     object_name = "audio frames"

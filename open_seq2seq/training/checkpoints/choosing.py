@@ -75,7 +75,12 @@ def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
 
 
 def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offer:
-    """Returns the kind with the best metric, among those whose first checkpoint is readable and of the newest's run."""
+    """Returns the checkpoints of the kind with the best metric.
+
+    A kind is compared only if its first checkpoint is readable and was written by the same run as the newest one. If
+    the metric of the newest or of the averaged checkpoint is unknown, no kind is compared: the averaged checkpoint is
+    returned if the run has not continued since it was made, and the newest one otherwise.
+    """
     run = next((state.get(RUN, "") for path in kinds["latest"] if (state := _state(path))), None)
     states = {kind: state for kind, paths in kinds.items() if (state := _state(paths[0])).get(RUN, "") == run}
     values = {kind: float(state[METRICS][metric]) for kind, state in states.items()

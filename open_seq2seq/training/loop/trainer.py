@@ -97,7 +97,7 @@ class Trainer:
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
-        self.stop = StopRequest()
+        self.stop = StopRequest(self.saves)
         self._objects, self._uncounted = 0, list[Any]()
         self._votes: Any = None
         self._votes_before = False

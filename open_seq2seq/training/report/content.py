@@ -17,7 +17,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 _STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
 _MOST_BYTES = 1 << 20  # of a small text file
 _MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000
-_LOGS = "logs"  # the subfolder with --enable_logs
+_LOGS = "logs"  # subfolder of a run with --enable_logs
 
 
 @dataclass
