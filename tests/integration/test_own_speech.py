@@ -1,4 +1,4 @@
-"""The walk of docs/speech-recognition.md with one's own recordings, at toy size: the logdir alone transcribes a folder."""
+"""The walk of docs/speech-recognition.md, at toy size: from one's own recordings to a logdir that is enough."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
     write_toy_speech("my_speech", {"train": 12, "dev": 3, "test": 2}, rate=16000)
     (tmp_path / "my_speech" / "vocab.txt").unlink()
     lists = [f"my_speech/{name}.csv" for name in ("train", "dev")]
-    ok("create_alphabet", "--lower_case", "--remove_characters=.,?!", "--output=my_speech/vocab.txt", *lists, cwd=tmp_path)
+    ok("create_alphabet", "--lower_case", "--remove_characters=.,?!", "--output=my_speech/vocab.txt", *lists,
+       cwd=tmp_path)
     shutil.copy(RECIPE, "my_speech.py")
     narrow = "{type: conv1d, repeat: 1, kernel_size: [5], stride: [2], num_channels: 8, padding: SAME}"
     assert main(["--config_file=my_speech.py", "--mode=train_eval", "--max_steps=2", "--dtype=float32",
