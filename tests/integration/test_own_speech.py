@@ -25,8 +25,8 @@ def test_from_recordings_to_transcripts(tmp_path, monkeypatch, capfd):
        cwd=tmp_path)
     shutil.copy(RECIPE, "my_speech.py")
     narrow = "{type: conv1d, repeat: 1, kernel_size: [5], stride: [2], num_channels: 8, padding: SAME}"
-    assert main(["--config_file=my_speech.py", "--mode=train_eval", "--max_steps=2", "--dtype=float32",
-                 f"--encoder_params/convnet_layers=[{narrow}]"]) == 0, capfd.readouterr().err
+    assert main(["--config_file=my_speech.py", "--mode=train_eval", "--max_steps=2", "--batch_size_per_gpu=6",
+                 "--dtype=float32", f"--encoder_params/convnet_layers=[{narrow}]"]) == 0, capfd.readouterr().err
     out = capfd.readouterr().out
     assert "12 training examples, 3 evaluation examples" in out and "Logdir: own-speech-model" in out
     shutil.move("own-speech-model", "elsewhere")
