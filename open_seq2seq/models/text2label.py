@@ -15,10 +15,11 @@ from open_seq2seq.utils.console import deco_print
 
 _NOTHING = ("", 0.0)  # the label and the probability of an empty text
 
+
 class Text2Label(EncoderDecoderModel):
     """Text classification with any encoder of text and a ``SoftmaxDecoder``, evaluated by accuracy.
 
-    For two classes, evaluation also returns precision, recall and F1 of the second one. Inference writes lines
+    For two classes, evaluation also returns precision, recall and F1 of the second class. Inference writes lines
     ``label<TAB>probability``, and an empty line for an empty text.
     """
 
@@ -45,7 +46,7 @@ class Text2Label(EncoderDecoderModel):
                         "train_prediction": layer.labels[int(outputs[0][0].argmax())]})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, int]]:
-        """Returns (predicted class, class) for each text of the batch."""
+        """Returns (index of the predicted class, index of the correct class) for each text of the batch."""
         return list(zip(output_values[0].argmax(axis=1).tolist(), input_values["target_tensors"][0].tolist(),
                         strict=True))
 

@@ -16,7 +16,7 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.output_file import beside
 
 _ALIGNMENTS = "alignments.jsonl"
-_INCHES_PER_TOKEN, _MARGIN, _LARGEST = 0.28, 1.6, 40.0  # of a picture
+_INCHES_PER_TOKEN, _MARGIN, _LARGEST = 0.28, 1.6, 40.0  # size of a picture, in inches
 
 
 class TranslationWriter(ResultWriter):
@@ -24,7 +24,8 @@ class TranslationWriter(ResultWriter):
 
     Args:
       output_file: path of the file.
-      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only.
+      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only;
+        ``number`` is the index of the sentence, from 0.
       scores: whether to write ``<output>.scores.tsv``.
       pictures: number of alignments to draw; None for no alignments at all. They are written to a folder,
         ``<output>.alignments``.
@@ -107,7 +108,7 @@ def draw_alignment(alignment: Alignment, path: Path) -> None:
 
 
 def _escaped(token: str) -> str:
-    return token.replace("$", r"\$")  # which would start a formula
+    return token.replace("$", r"\$")  # matplotlib would read text between dollar signs as a formula
 
 
 class ScoreWriter(ResultWriter):

@@ -94,7 +94,7 @@ def _different(values: Mapping[int, float]) -> set[float]:
 
 
 def _ordered(metrics: Mapping[str, object]) -> list[str]:
-    """Returns the names of metrics: losses first, then those of evaluations; without those of single layers."""
+    """Returns the names of metrics: losses first, then those of evaluations; without epoch and names with slashes."""
     names = [name for name in metrics if "/" not in name and name != "epoch"]
     return sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
 
@@ -114,7 +114,7 @@ def _worst(content: Content) -> str:
     if not rows:
         return ""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return f"<p>Of the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
+    return f"<p>From the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
                                                                          for row in rows])
 
 
