@@ -28,7 +28,7 @@ figcaption { font-weight: 600; } svg { width: 100%; } svg text { font: 11px sans
 .grid { stroke: #e4e7ec; } .legend { margin: 0 0 0 3.6rem; font-size: 13px; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
 padding: .25rem .7rem .25rem 0; border-bottom: 1px solid #e4e7ec; overflow-wrap: anywhere; min-width: 4.5rem; }
-td:first-child { min-width: 9rem; }
+td:first-child { min-width: 11rem; }
 pre { background: #f5f6f8; padding: .8rem; overflow-x: auto; font-size: 12.5px; } img { max-width: 100%; }
 """
 
