@@ -6,11 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.decoding.beam_search import SearchSettings
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer, checked_adaptive
 from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
@@ -61,6 +62,10 @@ class LanguageEncoder(Encoder):
             "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids that "
                                  "replace the vocabulary in training; None for the whole vocabulary.", "tokens",
                                  minimum=1),
+            "adaptive_softmax": Param((dict, type(None)), None, "Settings of the adaptive softmax, which speeds up "
+                                      "training with large vocabularies: cutoffs (the first ids of the clusters, such "
+                                      "as [2000, 10000]) and factor (4; by which the channels shrink from cluster to "
+                                      "cluster). None disables it. Evaluation is exact.", on_change=REFUSE),
             **with_change(FREE, {
                 "num_tokens_gen": Param(int, 200, "Number of tokens to generate after each prompt.", "tokens",
                                         minimum=1, maximum=10**6),
@@ -70,9 +75,21 @@ class LanguageEncoder(Encoder):
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        problems = sampling_problems(self.params, self.params_path) + self._problems()
+        problems = sampling_problems(self.params, self.params_path) + self._adaptive_problems() + self._problems()
         if problems:
             raise ConfigError(problems)
+
+    def _adaptive_problems(self) -> list[str]:
+        params, path = self.params, self.params_path
+        self._adaptive: dict[str, Any] | None = None
+        if params["adaptive_softmax"] is None or params["head"] != "tokens":
+            return []
+        self._adaptive, problems = checked_adaptive(params["adaptive_softmax"], f"{path}/adaptive_softmax",
+                                                    params["vocab_size"], params["weight_tied"])
+        if params["num_sampled"] is not None:
+            problems.append(f"'{path}/adaptive_softmax' and '{path}/num_sampled' are two ways to train with a large "
+                            "vocabulary: leave one out.")
+        return problems
 
     def _problems(self) -> list[str]:
         """Returns one sentence for each invalid combination of parameters."""
@@ -116,7 +133,7 @@ class LanguageEncoder(Encoder):
             "num_sampled": self.params["num_sampled"],
         }
 
-    def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> OutputLayer | None:
+    def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> Any:
         """Returns the layer that computes the logits of tokens or classes, or None if the decoder computes them."""
         params = self.params
         if params["head"] == "none":
@@ -124,8 +141,12 @@ class LanguageEncoder(Encoder):
         if params["head"] == "classes":
             return OutputLayer(self._summary_size, params["num_classes"], None, params["fc_use_bias"], initializer,
                                regularizer)
-        return OutputLayer(self.output_size, params["vocab_size"], table if params["weight_tied"] else None,
-                           params["fc_use_bias"], initializer, regularizer)
+        tied = table if params["weight_tied"] else None
+        if self._adaptive is not None:
+            return AdaptiveOutputLayer(self.output_size, params["vocab_size"], self._adaptive, tied,
+                                       params["fc_use_bias"], initializer, regularizer)
+        return OutputLayer(self.output_size, params["vocab_size"], tied, params["fc_use_bias"], initializer,
+                           regularizer)
 
     @property
     def _summary_size(self) -> int:

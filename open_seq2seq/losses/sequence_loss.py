@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
-from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
+from open_seq2seq.parts.cross_entropy import SoftTargets, weighted_cross_entropy
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
@@ -96,7 +96,7 @@ class BasicSequenceLoss(Loss):
         targets, projection = self._targets(output["logits"].shape[-1]), output.get("projection")
         if projection is None:
             return weighted_cross_entropy(rows, labels, weights, targets)
-        return projected_cross_entropy(rows, projection.table, labels, weights, targets, projection.training)
+        return projection.cross_entropy(rows, labels, weights, targets)
 
 
 class CrossEntropyWithSmoothing(BasicSequenceLoss):
@@ -141,20 +141,18 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         if projection is None:
             total, constant = self._from_logits(output["logits"], ids)
         else:
-            total, constant = self._from_projection(projection, ids)
+            total, constant = self._from_projection(projection, output["logits"].shape[-1], ids)
         tokens = tf.cast(tf.math.count_nonzero(ids), tf.float32)
         return LossTerm(total - constant * tokens, tokens, unit="token")
 
-    def _from_projection(self, projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
-        vocab_size = projection.table.shape[0]
+    def _from_projection(self, projection: Any, vocab_size: int, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
         targets = SoftTargets.of(_smoothing(self), vocab_size)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
         if not is_for_xla():
             rows = rows_to_compute(labels != 0)
             flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
-        total = projected_cross_entropy(
-            flat, projection.table, labels, tf.cast(labels != 0, tf.float32), targets, projection.training)
+        total = projection.cross_entropy(flat, labels, tf.cast(labels != 0, tf.float32), targets)
         return total, targets.entropy(vocab_size)
 
     def _from_logits(self, logits: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, float]:

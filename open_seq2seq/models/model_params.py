@@ -135,6 +135,10 @@ def _update_params() -> dict[str, Any]:
                               "and inference use the arithmetic mean of the weights over all later updates; until "
                               "averaging begins, the current weights.", "updates",
                               minimum=0),
+        "average_after_evals_without_gain": Param(_STEPS, None, "Averaged SGD with the trigger of AWD-LSTM: averaging "
+                                                  "begins when the validation loss is greater than the smallest one "
+                                                  "of all but this many previous evaluations. Needs evaluations "
+                                                  "during training.", "evaluations", minimum=1, maximum=10**6),
     }
 
 

@@ -69,6 +69,7 @@ class MixedPrecisionOptimizer(Module):
       skipped: int64 variable, number of updates skipped.
       overflows: int64 variable, number of updates whose gradients were not finite.
       rate_factor: FP32 variable that multiplies the schedule's rate; initially 1. Recovery from divergence lowers it.
+      batch_factor: FP32 variable that also multiplies the rate of the next update, for batches that set it; not saved.
 
     Raises:
       ConfigError: arguments are out of range or exclude each other.
@@ -97,6 +98,7 @@ class MixedPrecisionOptimizer(Module):
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.overflows = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
+        self.batch_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
         """Prepares the optimizer and its additions for these variables; must be called exactly once."""
@@ -122,6 +124,14 @@ class MixedPrecisionOptimizer(Module):
         """
         if self._average is not None:
             self._average.restart(variables, self._average.weights if names is None else names)
+
+    def observe(self, step: int, loss: float) -> bool:
+        """Notes the validation loss after a step; returns whether averaging of the weights begins because of it."""
+        return self._average is not None and self._average.observe(step, loss)
+
+    def awaits(self, step: int) -> bool:
+        """Returns whether the validation loss after a step decides about averaging, and has not been noted."""
+        return self._average is not None and self._average.awaits(step)
 
     @property
     def loss_scale(self) -> tf.Tensor:
@@ -184,7 +194,7 @@ class MixedPrecisionOptimizer(Module):
         # Duplicate rows are summed once, for both the norm and the optimizer.
         gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
         scale = self.loss_scale
-        rate = self.learning_rate
+        rate = self.learning_rate * self.batch_factor
         scaled_norm = global_norm(gradients)
         norm = scaled_norm / scale if self._scales else scaled_norm
         amax = max_abs(gradients) / scale if self._scaler.needs_amax else None
@@ -206,8 +216,8 @@ class MixedPrecisionOptimizer(Module):
     def state(self) -> Variables:
         """Returns the variables that are saved in checkpoints, by name.
 
-        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the number of weights in a mean),
-        the loss scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
+        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the state of a mean), the loss
+        scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
         """
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,

@@ -79,7 +79,8 @@ class DecoderOutput(TypedDict, total=False):
     Attributes:
       logits: ``[batch, time, vocabulary]``; None after search or sampling.
       outputs: the decoded tensors, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
-      projection: an ``OutputProjection``, from which losses compute logits in chunks.
+      projection: an ``OutputProjection`` or ``AdaptiveProjection``, from which losses compute cross-entropies without
+        all logits.
       src_length: numbers of valid logits ``[batch]``, for decoders with one symbol per encoder output.
       beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
       beam_scores: log probabilities of the hypotheses, divided by the length penalty, ``[batch, n_best]`` FP32; -inf

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.precision import cast_weight
 
@@ -23,6 +24,31 @@ class OutputProjection(NamedTuple):
     hidden: tf.Tensor
     table: tf.Tensor
     training: bool
+
+    def cross_entropy(self, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets) -> tf.Tensor:
+        """Returns the weighted sum of the cross-entropies of some rows of ``hidden``, an FP32 scalar.
+
+        Args:
+          rows: ``[rows, hidden]``.
+          labels: ``[rows]`` int32.
+          weights: ``[rows]`` FP32, without a gradient.
+          targets: probabilities of the label and of the other ids.
+        """
+        return projected_cross_entropy(rows, self.table, labels, weights, targets, self.training)
+
+
+def with_bias(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns factors of logits that include the bias: a further column of the table, which multiplies 1.
+
+    Args:
+      hidden: ``[…, hidden]``.
+      table: ``[rows, hidden]`` FP32.
+      bias: ``[rows]`` FP32, or None.
+    """
+    if bias is None:
+        return hidden, table
+    ones = tf.ones(tf.concat([tf.shape(hidden)[:-1], [1]], 0), hidden.dtype)
+    return tf.concat([hidden, ones], -1), tf.concat([table, tf.convert_to_tensor(bias)[:, tf.newaxis]], 1)
 
 
 class OutputLayer(Module):
@@ -67,9 +93,4 @@ class OutputLayer(Module):
           hidden: ``[batch, time, hidden]`` in the compute dtype.
           training: whether gradients are needed.
         """
-        table = tf.convert_to_tensor(self.table)
-        if self.bias is None:
-            return OutputProjection(hidden, table, training)
-        ones = tf.ones(tf.concat([tf.shape(hidden)[:-1], [1]], 0), hidden.dtype)
-        return OutputProjection(tf.concat([hidden, ones], -1),
-                                tf.concat([table, tf.convert_to_tensor(self.bias)[:, tf.newaxis]], 1), training)
+        return OutputProjection(*with_bias(hidden, tf.convert_to_tensor(self.table), self.bias), training)

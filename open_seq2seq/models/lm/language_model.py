@@ -71,6 +71,9 @@ class LanguageModel(EncoderDecoderModel):
         if getattr(getattr(self, "loss", None), "offsets_targets", False):
             problems.append("'loss_params/offset_target_by_one' is True, but the targets of language models are "
                             "already the next tokens: set it to False.")
+        if self.mode == "train" and self.params["use_xla_jit"] and self.data_layer.params.get("random_bptt"):
+            problems.append("'data_layer_params/random_bptt' and 'use_xla_jit' exclude each other: XLA would compile "
+                            "the model for every length. Set one of them to False.")
         self.neural_cache = None
         if self.params["neural_cache"] is not None and self.mode == "eval":
             settings, found = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")

@@ -230,6 +230,9 @@ class Trainer:
         objects = sum(self.model.num_objects(batch) for batch in batches)
         TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
         several = self.runner.num_processes > 1
+        factor = self.model.data_layer.rate_factor(batches[0])
+        if factor is not None:
+            self.optimizer.batch_factor.assign(factor)
         self.is_whole = self.is_settled = False
         tallies = {"objects": objects, "stop_votes": self.stop.requested} if several else None
         results = self._train_step(batches, tallies)
@@ -337,6 +340,8 @@ class Trainer:
                                                  for k, v in metrics.items()})
             if keep_best:
                 self.early_stopping.observe(self.step, metrics)
+                if self.optimizer.observe(self.step, metrics["val_loss"]):
+                    deco_print("The validation loss no longer falls: averaging of the weights begins.", offset=1)
                 self._keep_results(metrics)
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
                 self.saver.offer_best(self.position, self.state, metrics)

@@ -146,6 +146,9 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     if eval_model is not None:
         best = trainer.early_stopping.metric
         trainer.early_stopping.resume(runner.share({} if metrics is None else metrics.history(best)))
+    elif model.params["average_after_evals_without_gain"] is not None:
+        deco_print("WARNING: 'average_after_evals_without_gain' has no effect without evaluations: use "
+                   "--mode=train_eval.")
     return trainer
 
 
