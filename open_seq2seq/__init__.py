@@ -84,6 +84,9 @@ def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = Fal
     Raises:
       open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or an argument is invalid.
     """
+    from open_seq2seq.utils.tensorflow_import import import_tensorflow
+
+    import_tensorflow()  # without its log, which is of no use in a notebook either
     from open_seq2seq import loading
 
     return loading.load(logdir, *arguments, trust_code=trust_code)

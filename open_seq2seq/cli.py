@@ -360,6 +360,7 @@ def load_interactive(arguments: Sequence[str]) -> Any:
       UserError: the arguments, the config or the checkpoint cannot be used; the command would report the same error.
     """
     options = parse_options([*arguments, "--mode=interactive_infer"])
+    import_tensorflow()
     from open_seq2seq.training.inference.interactive import InteractiveModel
     from open_seq2seq.training.run import session
 

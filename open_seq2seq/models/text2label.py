@@ -13,12 +13,14 @@ from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
 
+_NOTHING = ("", 0.0)  # the label and the probability of an empty text
+
 
 class Text2Label(EncoderDecoderModel):
     """Text classification with any encoder of text and a ``SoftmaxDecoder``, evaluated by accuracy.
 
     For two classes, evaluation also returns precision, recall and F1 of the second class. Inference writes lines
-    ``label<TAB>probability``.
+    ``label<TAB>probability``, and an empty line for an empty text.
     """
 
     object_name = "tokens"
@@ -58,13 +60,18 @@ class Text2Label(EncoderDecoderModel):
 
     def infer(self, input_values: dict[str, Any],
               output_values: list[np.ndarray]) -> list[tuple[int, tuple[str, float]]]:
-        """Returns (example, (label, probability)) for each text of the batch."""
-        labels = self.data_layer.labels  # type: ignore[attr-defined]
-        return [(int(example), (labels[row.argmax()], float(row.max())))
-                for example, row in zip(input_values["ids"], output_values[0], strict=True)]
+        """Returns (example, (label, probability)) for each text of the batch; an empty text has ``("", 0.0)``."""
+        layer: Any = self.data_layer
+        empty = input_values["source_tensors"][1] <= getattr(layer, "num_special", 0)
+        return [(int(example), _NOTHING if nothing else (layer.labels[row.argmax()], float(row.max())))
+                for example, nothing, row in zip(input_values["ids"], empty, output_values[0], strict=True)]
 
     def answer(self, result: Any) -> str:
-        return f"{result[0]} ({result[1]:.4f})"
+        return "" if result == _NOTHING else f"{result[0]} ({result[1]:.4f})"
 
     def open_results(self, output_file: str) -> ResultWriter:
-        return LineWriter(output_file, lambda example, found: f"{found[0]}\t{found[1]:.4f}\n")
+        return LineWriter(output_file, _line, lambda: getattr(self.data_layer, "num_empty_sources", 0))
+
+
+def _line(example: int, found: tuple[str, float]) -> str:
+    return "\n" if found == _NOTHING else f"{found[0]}\t{found[1]:.4f}\n"

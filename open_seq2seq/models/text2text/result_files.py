@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.models.results import ResultWriter, report_empty
 from open_seq2seq.models.text2text.translations import Alignment, TargetScore, Translations
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
@@ -74,8 +74,7 @@ class TranslationWriter(ResultWriter):
     def finish(self) -> None:
         if self._pictures is not None:
             self._alignments.close()
-        if count := self._count_empty():
-            deco_print(f"Empty lines, whose results are empty too: {count:,}")
+        report_empty(self._count_empty())
 
 
 def _figure_class() -> Any:

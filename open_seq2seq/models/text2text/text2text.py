@@ -163,8 +163,13 @@ class Text2Text(EncoderDecoderModel):
         rows = [(sentence_chrf(found, reference), example, found, reference)
                 for batch in results_per_batch for example, *_, found, reference in batch if reference]
         layer: Any = self.data_layer
-        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
-                 "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
+
+        def source(example: int) -> str:
+            ids, *_ = layer.make_batch(np.array([example]))["source_tensors"]
+            return layer.source_to_text(ids[0])
+
+        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "source": source(example),
+                 "target": reference, "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
         """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``).

@@ -20,7 +20,7 @@ from open_seq2seq.training.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import CARRIED, RUN
+from open_seq2seq.training.checkpoints.files import CARRIED, METRICS, RUN
 from open_seq2seq.training.checkpoints.folders import (
     AVERAGED,
     best_name,
@@ -79,6 +79,7 @@ class RunSaver:
         self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
         self._best = Checkpointer(best_dir, keep, self._best_order, run)
         self._saved_step = -1
+        self._evaluated: tuple[int, dict[str, float]] = (-1, {})  # step and metrics of the last evaluation
 
     @property
     def averaged_dir(self) -> Path:
@@ -94,7 +95,9 @@ class RunSaver:
           carried: the states that the model carries from batch to batch, from ``RunStates.gather``.
         """
         if position.step != self._saved_step:
-            self._regular.save(regular_name(position.step), self._snapshot(position, variables, {}, carried))
+            step, metrics = self._evaluated  # the last step may be evaluated before it is saved
+            more = {METRICS: metrics} if step == position.step else {}
+            self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried))
             self._saved_step = position.step
 
     def regular(self) -> list[tuple[int, Path]]:
@@ -130,12 +133,13 @@ class RunSaver:
     def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
         """Saves the weights if their metric is better than that of every kept best model; returns whether they were.
 
-        The metrics are also added to the regular checkpoint of this step, if there is one.
+        The metrics are also added to the regular checkpoint of this step, even if it is saved later.
 
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
         """
         value = value_of(self._metric, metrics)
+        self._evaluated = position.step, {name: float(number) for name, number in metrics.items()}
         if position.step == self._saved_step:
             self._regular.wait()
             self._note(self.directory / regular_name(position.step), metrics)
@@ -147,7 +151,7 @@ class RunSaver:
         if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
             return False
         self._best.save(best_name(self._metric, value, position.step),
-                        self._snapshot(position, variables, {"metrics": {k: float(v) for k, v in metrics.items()}}))
+                        self._snapshot(position, variables, {METRICS: self._evaluated[1]}))
         return True
 
     def average(self, count: int, has_jump: Callable[[int, int], bool]) -> Snapshot:

@@ -46,16 +46,17 @@ def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | No
         return specs
     given = _given([specs[name].params.get("mixed_choice") for name in concerned])
     kept = _kept(state)
-    choice, reason = given, "from mixed_choice"
+    choice, reason = given, "set by mixed_choice"
     if given is None and kept is not None:
-        choice, reason = kept, "from the checkpoint"
+        choice, reason = kept, "as in the checkpoint"
     elif given is None:
         choice, reason = runner.share(_measured() if runner.is_chief else None)
     elif kept is not None and set(kept) != set(given):
         reason += f"; this run used {list(kept)} before"
     assert choice is not None
     specs = in_choice(specs, choice)
-    deco_print(f"{precision_of(specs[first].params).note} ({reason})")
+    deco_print(precision_of(specs[first].params).note)
+    deco_print(reason, offset=1)
     return specs
 
 
@@ -89,7 +90,7 @@ def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
 def _measured() -> tuple[list[str], str]:
     gains = ratios(machine_speeds())
     shown = ", ".join(f"{kind}s {gain:.2f}×" for kind, gain in gains.items())
-    return chosen(gains), f"measured speedup of bfloat16 over float32: {shown}"
+    return chosen(gains), f"measured speedup: {shown}"
 
 
 def chosen(gains: Mapping[str, float]) -> list[str]:

@@ -98,9 +98,8 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
 
 
 def _short(path: str) -> str:
-    """Returns a path relative to the working directory if it lies below it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
+    """Returns a path, relative to the working directory if that is shorter."""
+    return min(path, os.path.relpath(path), key=len)
 
 
 def _count(variables: Mapping[str, tf.Variable]) -> int:

@@ -83,9 +83,12 @@ def test_inference_reads_no_labels(files):
     assert layer.num_examples == 2
     given = LabelledTextDataLayer.params_for_files([files.write("lines", ["a b", "", "c"])])
     lines = files.layer(mode="infer", **given)
-    assert lines.lengths.tolist() == [3, 1, 2]
-    interactive = files.layer(mode="interactive_infer", text_file="nowhere").make_interactive_batch(["a", "b c"])
-    assert interactive["source_tensors"][0].tolist() == [[4, 1, 0], [5, 6, 1]]
+    assert lines.lengths.tolist() == [3, 1, 2] and lines.num_empty_sources == 1
+    interactive = files.layer(mode="interactive_infer", text_file="nowhere")
+    batch = interactive.make_interactive_batch(["a", "b c"])
+    assert batch["source_tensors"][0].tolist() == [[4, 1, 0], [5, 6, 1]] and interactive.num_empty_sources == 0
+    interactive.make_interactive_batch([" ", "a", ""])
+    assert interactive.num_empty_sources == 2
 
 
 def test_examining_counts_classes(files):
