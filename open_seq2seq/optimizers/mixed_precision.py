@@ -205,8 +205,8 @@ class MixedPrecisionOptimizer(Module):
     def state(self) -> Variables:
         """Returns the variables that are saved in checkpoints, by name.
 
-        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the number of weights in a mean), the
-        loss scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
+        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the number of weights in a mean),
+        the loss scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
         """
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,

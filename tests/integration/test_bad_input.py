@@ -75,6 +75,7 @@ def test_a_hook_that_could_not_be_called_is_refused_before_anything_is_made(work
     assert code == 2 and words in err and not out and not (workspace / "run").exists()
 
 
+@pytest.mark.long
 def test_a_hook_named_by_file_is_called_with_trainer_and_results(workspace, command):
     (workspace / "h.py").write_text(
         "from open_seq2seq.training.hooks import Hook\n\nclass H(Hook):\n"

@@ -122,6 +122,7 @@ def test_a_bad_row_is_named_with_its_place(trained, run, kind):
         assert said in words, (command, words)
 
 
+@pytest.mark.long
 def test_bad_rows_are_left_out_when_asked_for_and_named(trained, run):
     for kind in KINDS:
         audio, text, _ = bad_recording(kind)

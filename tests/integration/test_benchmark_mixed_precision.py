@@ -17,6 +17,7 @@ def run_benchmark(workspace: Path, *arguments: str) -> subprocess.CompletedProce
                           capture_output=True, text=True, timeout=300, cwd=workspace)
 
 
+@pytest.mark.long
 def test_flops_are_those_of_the_formula(workspace: Path):
     from benchmarks.measuring.flops import count_flops
     from benchmarks.measuring.settings import make_trainer

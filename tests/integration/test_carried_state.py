@@ -15,6 +15,8 @@ from scripts import replay_batch
 from tests.integration.ranks import add_hooks, assert_identical, losses, needs_horovod, on_ranks, ran
 from tests.integration.tiny_language_model import PIECE, UNITS, text
 
+pytestmark = pytest.mark.long
+
 PARTS = Path(__file__).with_name("tiny_language_model.py")
 CONFIG = """
 parts, root = {parts!r}, {root!r}
@@ -106,7 +108,6 @@ def test_a_pass_reads_the_same_on_any_number_of_towers(workspace, command, monke
     np.testing.assert_array_equal(files[0]["counts"], counts)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("settings", [(), ("--use_xla_jit=True", "--batch_size_per_gpu=2")], ids=["plain", "xla"])
 def test_two_towers_are_iter_size_2(workspace, command, settings):
     single = losses(ran(command, "--iter_size=2", *settings))
@@ -148,7 +149,6 @@ def test_a_resumed_run_is_the_same_to_the_bit(workspace, command, replicas):
     assert not any("hidden" in name or "count" in name for name in checkpoint(workspace, 10)[0])
 
 
-@pytest.mark.long
 def test_a_run_goes_on_with_the_same_slots_divided_in_another_way(workspace, command):
     whole = losses(ran(command, "--num_cpu_towers=2", "--iter_size=2", "--batch_size_per_gpu=2"))
     ran(command, "--num_cpu_towers=2", "--iter_size=2", "--batch_size_per_gpu=2", "--max_steps=5",

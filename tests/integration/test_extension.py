@@ -23,6 +23,7 @@ def config(tmp_path):
     return f"--config_file={tmp_path}/own_config.py"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "mixed", pytest.param("mixed_float16", marks=pytest.mark.slow)])
 def test_own_parts_train_resume_and_infer(tmp_path, config, capfd, dtype):
     settings = [config, f"--dtype={dtype}", f"--logdir={tmp_path}/run"]
@@ -36,6 +37,7 @@ def test_own_parts_train_resume_and_infer(tmp_path, config, capfd, dtype):
     assert len(symbols) == 512 and set(symbols) <= set("0123456")
 
 
+@pytest.mark.long
 def test_resumed_run_with_a_keras_layer_is_exact(tmp_path, config, capfd):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main([config, f"--logdir={whole}", "--max_steps=20"]) == 0

@@ -11,6 +11,8 @@ from safetensors.numpy import load_file
 from open_seq2seq.cli import main
 from tests.integration.image_parts import write_images
 
+pytestmark = pytest.mark.long
+
 CONFIG = """
 parts = {parts!r}
 base_model = parts + ":ImageModel"

@@ -20,6 +20,8 @@ from open_seq2seq.utils.errors import DataError, UserError
 from tests.integration.conftest import write_corpus
 from tests.unit.training.checkpoints.resealing import reseal
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def moved(two_updates: Path, tmp_path: Path) -> Path:
@@ -208,7 +210,6 @@ def test_scores_are_those_of_a_file(moved, tmp_path):
         assert abs(float(row[0]) - score.log_prob) < 1e-4 and int(row[2]) == score.tokens
 
 
-@pytest.mark.long
 def test_a_run_goes_on_without_its_config_and_vocabulary(two_updates, tmp_path, capfd):
     shutil.copytree(two_updates.parent, tmp_path / "there")
     shutil.move(tmp_path / "there" / "run", tmp_path / "moved")

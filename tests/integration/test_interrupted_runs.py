@@ -12,6 +12,8 @@ import pytest
 
 from tests.integration.conftest import start_process
 
+pytestmark = pytest.mark.long
+
 HOOK = """
 import os, signal
 from open_seq2seq.training.hooks import Hook
@@ -52,7 +54,6 @@ def test_the_state_before_a_failure_is_on_disk(workspace, command, monkeypatch, 
     fail(workspace, command, settings, words, step)
 
 
-@pytest.mark.long
 def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, command, monkeypatch):
     monkeypatch.chdir(workspace)
     assert command("--mode=train_eval", "--logdir=whole")[0] == 0
@@ -64,7 +65,6 @@ def test_a_run_that_failed_in_between_goes_on_to_the_same_bits(workspace, comman
         assert parts.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.long
 def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(workspace, command, monkeypatch):
     from open_seq2seq.training.loop.rank_statistics import SharedStatistics
     from open_seq2seq.training.loop.trainer import Trainer
@@ -81,7 +81,6 @@ def test_a_checkpoint_comes_before_an_evaluation_and_settles_the_state_once(work
     assert events == ["save_checkpoint", "average", "evaluate", "save_checkpoint"]
 
 
-@pytest.mark.long
 def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatch):
     """The pass asks before each batch; the weights saved are those of training, not their moving average."""
     from open_seq2seq.training.loop.passes import EvaluationPass
@@ -107,7 +106,6 @@ def test_a_signal_does_not_wait_for_an_evaluation(workspace, command, monkeypatc
     assert stopped.read_bytes() == plain.read_bytes()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("redirection", "code"), [
     pytest.param(">&- 2>&-", 0, marks=pytest.mark.slow), ("| head -n 1", 0)])
 def test_a_training_whose_output_nobody_reads_ends_as_any_other(workspace, redirection, code):
@@ -122,7 +120,6 @@ def test_a_training_whose_output_nobody_reads_ends_as_any_other(workspace, redir
     assert steps(workspace) == {4, 8, 12}
 
 
-@pytest.mark.long
 def test_a_terminal_that_goes_away_makes_a_run_save_and_stop(workspace):
     process = start_process(workspace, "--mode=train", "--max_steps=100000", "--save_checkpoint_steps=100000",
                             "--print_loss_steps=1")

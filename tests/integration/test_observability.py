@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 NAMES = ["learning_rate", "gradients", "gradient_norm", "global_gradient_norm", "variables", "variable_norm",
          "loss_scale", "skipped_updates", "gradient_overflows", "gradient_underflow"]
 GROUPS = {"encoder/embedding", "encoder/layer_0", "encoder/output_norm", "decoder/layer_0", "decoder/output_norm",
@@ -31,7 +33,6 @@ def read_events(folder):
     return scalars, histograms
 
 
-@pytest.mark.long
 def test_a_float16_run_writes_every_summary(workspace, command):
     code, out, err = command(
         "--mode=train", "--dtype=mixed_float16", "--loss_scaling=Backoff", "--loss_scaling_params={scale_max: 1e12}",
@@ -127,7 +128,6 @@ def test_a_checkpoint_without_the_overflow_counter_can_be_resumed(workspace, com
     assert int(load_file(workspace / "run" / "model.ckpt-6" / "optimizer.safetensors")["overflows"]) == 0
 
 
-@pytest.mark.long
 def test_training_stops_without_gain_and_the_report_shows_the_run(workspace, command):
     from open_seq2seq.cli import main
 

@@ -19,6 +19,8 @@ from open_seq2seq.cli import main
 from tests.integration.conftest import ROOT, start_process
 from tests.integration.ranks import alone, needs_horovod, on_ranks
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = ROOT / "docs/examples"
 DATA = {"images": ["--train=60", "--dev=5"], "language_model": ["--train=30", "--dev=4"]}
 # The other task's towers, ranks and kills take as long again, and test the same of the package except for tf.data.
@@ -117,7 +119,6 @@ def test_it_learns_evaluates_and_infers(task, run):
         assert float(judged(forgets, name)[1].split(": ")[1]) > value + 0.05
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("made", SLOW_TOO, indirect=True)
 def test_towers_are_iter_size_2(task, run):
     name, folder = task
@@ -147,7 +148,6 @@ def test_ranks_are_iter_size_2(task, run):
     assert (folder / "out-1.txt").read_bytes() == (folder / "out-2.txt").read_bytes()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("made", SLOW_TOO, indirect=True)
 def test_a_killed_run_ends_in_the_same_bits(task):
     _, folder = task

@@ -15,6 +15,8 @@ from safetensors.numpy import load_file
 from open_seq2seq.utils.errors import ConfigError
 from tests.integration.conftest import ROOT, start_process
 
+pytestmark = pytest.mark.long
+
 PARTS = Path(__file__).with_name("diverging_parts.py")
 CONFIG = """
 parts = {parts!r}

@@ -63,6 +63,7 @@ def test_resumed_run_equals_the_uninterrupted_one(workspace, command, dtype):
         assert (newest(workspace, "whole") / name).read_bytes() == (newest(workspace, "parts") / name).read_bytes()
 
 
+@pytest.mark.long
 def test_iter_size_gives_the_update_of_the_whole_batch(workspace, command):
     """Four batches of 4 sentences of unequal length ≡ one of 16, dropout off."""
     from safetensors.numpy import load_file
@@ -81,6 +82,7 @@ def test_iter_size_gives_the_update_of_the_whole_batch(workspace, command):
         assert abs(value - four[name]).max() < 1e-6, name
 
 
+@pytest.mark.long
 def test_fine_tuning_starts_with_fresh_counters(trained, command):
     code, out, _ = command("--mode=train", "--max_steps=1", f"--load_model={trained}/run", f"--logdir={trained}/tuned")
     assert code == 0 and "from the base model" in out
@@ -120,6 +122,7 @@ def test_an_average_does_not_span_a_change_of_the_rate(workspace, command):
     assert state["averaged"] == ["model.ckpt-6", "model.ckpt-8"]
 
 
+@pytest.mark.long
 def test_benchmark_writes_nothing(workspace, command):
     code, out, _ = command("--benchmark", "--bench_steps=6", "--bench_start=2")
     assert code == 0 and "Avg tokens per second" in out
@@ -141,6 +144,7 @@ def test_xla_gives_the_same_losses(workspace, command):
     assert len(losses[0]) == 2 and all(abs(a - b) <= 2e-4 for a, b in zip(*losses, strict=True))
 
 
+@pytest.mark.long
 def test_check_reports_and_stops(workspace, command):
     with open(workspace / "train.src", "a") as src, open(workspace / "train.tgt", "a") as tgt:
         src.write("\n")
@@ -152,12 +156,14 @@ def test_check_reports_and_stops(workspace, command):
     assert not (workspace / "run").exists()
 
 
+@pytest.mark.long
 def test_num_epochs_sets_the_length(workspace, command):
     code, out, _ = command("--mode=train", "--max_steps=null", "--num_epochs=2", "--iter_size=2")
     assert code == 0 and "epoch 2.00" in out
     assert newest(workspace).name == "model.ckpt-13"  # 200 / 16 → 13 batches an epoch, 26 in all, 2 an update
 
 
+@pytest.mark.long
 def test_enabled_logs_hold_everything(workspace, command):
     assert command("--mode=train", "--enable_logs", "--max_steps=2")[0] == 0
     names = [p.name.split("_")[0] for p in (workspace / "run").iterdir()]
@@ -165,6 +171,7 @@ def test_enabled_logs_hold_everything(workspace, command):
     assert (workspace / "run" / "logs" / "model.ckpt-2").is_dir()
 
 
+@pytest.mark.long
 def test_interactive_model_in_python(trained):
     from open_seq2seq.cli import load_interactive
 
@@ -174,6 +181,7 @@ def test_interactive_model_in_python(trained):
     assert model.infer([]) == []
 
 
+@pytest.mark.long
 def test_prompt_answers_each_line(trained, command, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a b c\n\nf e d\n"))
     code, out, err = command("--mode=interactive_infer")
@@ -182,6 +190,7 @@ def test_prompt_answers_each_line(trained, command, monkeypatch):
     assert len(answers) == 3 and answers[1] == "" and all(set(answer) <= set("abcdef <UNK>") for answer in answers)
 
 
+@pytest.mark.long
 def test_own_hooks_are_called(workspace, command):
     text = (workspace / "config.py").read_text()
     (workspace / "config.py").write_text(text + '''
@@ -202,6 +211,7 @@ base_params["hooks"] = [Counter]
     assert code == 0 and "hook saw 5 losses" in out, err
 
 
+@pytest.mark.long
 def test_frozen_variables_keep_their_values(workspace, command):
     from safetensors.numpy import load_file
 

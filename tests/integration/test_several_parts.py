@@ -10,6 +10,8 @@ from safetensors.numpy import load_file
 
 from open_seq2seq.cli import main
 
+pytestmark = pytest.mark.long
+
 PARTS = Path(__file__).parent / "several_parts.py"
 KEYS = {
     "TwoEncoders": {"near_encoder": "Projection", "near_encoder_params": {"size": 3},

@@ -52,6 +52,7 @@ def test_a_resumed_run_draws_what_the_whole_one_drew(tmp_path, backend, cached):
 
 
 # Batches by seconds are tried by the unit tests of the data layer.
+@pytest.mark.long
 @pytest.mark.parametrize("unit", ["sentences", pytest.param("seconds", marks=pytest.mark.slow)])
 def test_check(tmp_path, capfd, unit):
     config = prepare(tmp_path, 24)
@@ -71,6 +72,7 @@ def test_check(tmp_path, capfd, unit):
     assert "to be skipped: 1 bad example: 1 silent" in capfd.readouterr().out
 
 
+@pytest.mark.long
 def test_training_stops_or_goes_on_at_a_bad_recording(tmp_path, capfd):
     config = prepare(tmp_path, 24)
     broken = tmp_path / "wav" / "train-0007.wav"

@@ -12,6 +12,8 @@ from open_seq2seq.cli import main
 from open_seq2seq.data.audio.audio_files import read_audio
 from open_seq2seq.data.speech2text.toy_speech import write_toy_speech
 
+pytestmark = pytest.mark.long
+
 RECIPE = Path(__file__).parents[2] / "example_configs/speech2text/toy-w2l.py"
 
 

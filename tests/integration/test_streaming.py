@@ -20,6 +20,8 @@ from open_seq2seq.training.inference.speech2text.frame_asr import FrameASR
 from open_seq2seq.utils.script import run_script
 from tests.unit.decoding.arpa_text import arpa_text
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("stream_script", ROOT / "scripts" / "stream.py")
 stream = importlib.util.module_from_spec(_spec)

@@ -53,6 +53,7 @@ def eagerly() -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_unequal_halves_are_one_batch(family: str, corpus: dict[str, Any]):  # noqa: F811

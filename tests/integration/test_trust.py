@@ -135,6 +135,7 @@ def test_code_beside_a_config_runs_only_where_it_is_trusted(made, logdir, capfd,
     assert (logdir / STEP / "marker").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("use", USES)
 def test_a_logdir_that_names_the_package_alone_needs_no_trust(made, logdir, use):
     assert USES[use](logdir, str(made / "wav" / "dev-0000.wav")) == 0

@@ -8,6 +8,8 @@ import pytest
 
 from open_seq2seq.cli import main
 
+pytestmark = pytest.mark.long
+
 RESUME = ("--mode=train", "--continue_learning", "--max_steps=3")
 CHANGED = "has changed since"
 # A hook that does something to the files of a run after its third update.
@@ -38,7 +40,6 @@ def lines_with(text: str, *words: str) -> list[str]:
     return [line for line in text.splitlines() if all(word in line for word in words)]
 
 
-@pytest.mark.long
 def test_nothing_is_said_where_nothing_has_changed(trained, command):
     code, out, _ = command(*RESUME, "--decoder_params/beam_size=3", "--num_checkpoints=2", "--print_loss_steps=1")
     assert code == 0 and CHANGED not in out and "WARNING" not in out
@@ -67,7 +68,6 @@ def test_weights_that_would_mean_another_thing_are_refused_in_all_modes(trained,
     assert code == 0 and "WARNING: The config does not fit the checkpoint" in out
 
 
-@pytest.mark.long
 def test_other_lines_are_said(trained, command):
     for name, change in (("train.src", lambda lines: lines[1:] + lines[:1]), ("dev.tgt", lambda lines: lines[::-1])):
         lines = (trained / name).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -85,7 +85,6 @@ def test_data_that_was_moved_or_touched_is_the_same(trained, command):
     assert code == 0 and CHANGED not in out
 
 
-@pytest.mark.long
 def test_checkpoints_hold_the_vocabulary_that_the_run_read(workspace, command):
     vocabulary = workspace / "vocab.txt"
     true = vocabulary.read_bytes()
@@ -121,7 +120,6 @@ def two_checkpoints(trained: Path, command) -> Path:
     return trained
 
 
-@pytest.mark.long
 def test_a_checkpoint_is_taken_or_left_as_a_whole(two_checkpoints, capfd):
     newest = two_checkpoints / "run" / "model.ckpt-4"
     arguments = [f"--logdir={two_checkpoints}/run", "--infer_files", f"{two_checkpoints}/dev.src", "--verbose"]

@@ -101,6 +101,7 @@ def test_buckets_without_xla_are_refused(command):
     assert code == 2 and "'xla_buckets' is 4 but 'use_xla_jit' is not set" in err
 
 
+@pytest.mark.long
 def test_tf32_says_that_it_has_no_effect_on_a_cpu(command):
     code, out, err = command("--mode=train", "--max_steps=1", "--tf32=True")
     assert code == 0, err

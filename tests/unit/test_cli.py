@@ -189,6 +189,7 @@ def test_run_py_and_module_are_the_command():
         assert done.returncode == 2 and done.stderr.startswith("Error: The mode is 'x'"), done.stderr
 
 
+@pytest.mark.long
 def test_tensorflow_is_imported_in_silence():
     code = "from open_seq2seq.cli import import_tensorflow\nimport_tensorflow()\nimport sys\nsys.stderr.write('after')"
     assert run_python("-c", code).stderr == "after"

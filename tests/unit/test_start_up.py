@@ -83,6 +83,7 @@ print(keras.wrappers.SKLearnClassifier.__name__, keras.visualization.plot_image_
 """
 
 
+@pytest.mark.long
 def test_keras_imports_scikit_learn_and_matplotlib_only_where_they_are_used(tmp_path):
     done = start(tmp_path, KERAS)
     assert done.returncode == 0, done.stderr

@@ -123,6 +123,8 @@ class Text2Text(EncoderDecoderModel):
                                         self.params["alignment_heads"])
 
         ranks = tf.range(tf.shape(ids)[1] if self.params["replace_unknowns"] else 1)
+        # Errors about heads are raised here: in map_fn, they would leave the process's variable scope changed.
+        attention_of(ranks[0])
         return tf.transpose(tf.map_fn(attention_of, ranks, fn_output_signature=tf.float32), [1, 0, 2, 3])
 
     def prediction_tensors(self, decoded: dict[str, Any]) -> list[tf.Tensor]:

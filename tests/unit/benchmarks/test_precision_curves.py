@@ -99,6 +99,7 @@ def test_a_report_is_made_of_what_is_there(tmp_path, capsys):
     assert "| float32 | 1, 2 | 20 | 4 |" in (tmp_path / "table.md").read_text() == capsys.readouterr().out[:-1]
 
 
+@pytest.mark.long
 def test_the_plot_has_all_settings(tmp_path):
     file = LossFile(tmp_path / "losses.csv", "config.py")
     file.losses = losses(0.05)

@@ -78,6 +78,7 @@ def test_names_of_settings_say_what_is_bfloat16():
         "--dtype=mixed", "--mixed_choice=['product', 'recurrence']")
 
 
+@pytest.mark.long
 def test_the_small_models_are_configs(tmp_path):
     configs = write_small_models(tmp_path)
     assert len(configs) == 4

@@ -11,6 +11,7 @@ TAGS = ["", *(f"!!{name} " for name in ("int", "float", "bool", "null", "timesta
                                          "pairs", "seq", "map", "merge", "value", "nix")), "!own ", "&a ", "*a "]
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(st.sampled_from(TAGS), st.text("0123456789.:-+_xobeETZ[]{}'\"*&! ,?\t\n\\uUé", max_size=12))
 def test_any_text_is_a_value_or_an_error_of_yaml(tag, text):

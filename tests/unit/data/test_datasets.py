@@ -246,6 +246,7 @@ def test_a_layer_without_any_way_to_make_a_batch_says_so():
         DataLayer({}).make_batch(np.arange(2))
 
 
+@pytest.mark.long
 def test_close_and_forgetting_end_the_thread():
     loader = BatchLoader(Vectors(), stream(), prefetch=1)
     next(loader)
@@ -261,6 +262,7 @@ def test_close_and_forgetting_end_the_thread():
     assert not any(thread.name == "batch-loader" for thread in threading.enumerate())
 
 
+@pytest.mark.long
 def test_an_open_loader_does_not_hold_up_the_end_of_the_program():
     program = """
 from tests.unit.data.test_datasets import BatchLoader, Vectors, stream

@@ -25,6 +25,7 @@ class NormalisedDecoder(ToyDecoder):
         return tf.nn.log_softmax(logits), cache
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("decoder", [ToyDecoder, NormalisedDecoder])
 @pytest.mark.parametrize(("vocab", "limit", "alpha"), [(3, 4, 0.6), (4, 3, 2.0), (4, 4, 0.0)])
 def test_a_wide_beam_finds_what_brute_force_does(vocab: int, limit: int, alpha: float, decoder: type[ToyDecoder]):
@@ -48,6 +49,7 @@ def test_a_beam_of_one_is_greedy():
         assert hypothesis(result, row) == ids
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{"sampling_top_k": 1}, {"sampling_top_p": 1e-9, "n_best": 3}])
 def test_samples_of_the_likeliest_alone_are_greedy(options: dict[str, Any]):
     tables = RandomModel(6, 1500, seed=2, eos_bonus=5.0).tables
@@ -82,6 +84,7 @@ def test_a_sample_depends_on_its_example_and_on_nothing_beside_it(options: dict[
     assert other["beam_ids"].shape != together["beam_ids"].shape or (other["beam_ids"] != together["beam_ids"]).any()
 
 
+@pytest.mark.long
 def test_rows_stand_in_for_examples_without_numbers():
     tables = np.repeat(RandomModel(1, 9, seed=5).tables, 8, 0)
     samples = decode(tables, [6] * 8, sampling_temperature=1.0)

@@ -175,6 +175,7 @@ def best_by_hand(translator, source, max_length):
     return ids[1:]
 
 
+@pytest.mark.long
 def test_beam_of_one_is_greedy_and_alone_as_in_a_batch(source):
     translator = shaken(Translator(beam_size=1))
     result = tf.function(lambda: translator.decode(source))()
@@ -190,6 +191,7 @@ PAIRS = {"CC": (conv_encoder, conv_decoder), "CT": (conv_encoder, transformer_de
          "TC": (transformer_encoder, conv_decoder)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", PAIRS)
 def test_beam_search_alone_as_in_a_batch(pair, source):
     translator = Translator(*PAIRS[pair], n_best=3)

@@ -93,6 +93,7 @@ def test_attention_equals_numpy(name: str, coverage: bool):
     np.testing.assert_allclose(after, looked + weights if adds_up else weights, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("params", [kind("bahadanau"), kind("chorowski"), kind("zhaopeng"),
                                     {"rnn_type": "gru", "pos_embedding": True}], ids=[*KINDS, "gru"])
 def test_alone_as_in_a_batch(params: dict[str, Any]):
@@ -128,6 +129,7 @@ def test_a_hypothesis_scores_what_teacher_forcing_gives_it(beam: int):
     assert np.all(lengths <= np.array(LENGTHS) + 1) and not np.any(ids == 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_everything_learns(dtype: tf.DType):
     decoder = make(dtype=dtype, dropout_keep_prob=0.8, pos_embedding=True)
@@ -149,6 +151,7 @@ def drawn(decoder: Any, source: dict[str, tf.Tensor], ids: Any) -> list[np.ndarr
     return [result[key].numpy() for key in ("beam_ids", "beam_scores", "beam_lengths")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("head", ["attention", "joint"])
 def test_samples_are_alone_as_in_a_batch_and_hold_no_start(head: str):
     options = {"sampling_temperature": 1.0, "n_best": 4, "beam_width": 7}
@@ -271,6 +274,7 @@ def test_logits_alone_as_in_a_batch_of_sixteen(head: str):
             np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
 
 
+@pytest.mark.long
 def test_joint_search_in_one_graph():
     decoder = joint(0.3, beam_width=3)
     run = tf.function(lambda source: decoder.decode({"encoder_output": source}), autograph=False)

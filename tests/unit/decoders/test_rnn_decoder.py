@@ -190,6 +190,7 @@ def test_a_hypothesis_scores_what_teacher_forcing_gives_it(params: dict[str, Any
     assert np.all(lengths <= 2 * np.array(LENGTHS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("params", [KINDS["bahdanau"], KINDS["luong-monotonic"],
                                     {**KINDS["gnmt_v2"], "input_feeding": False}])
 def test_alone_as_in_a_batch(params: dict[str, Any]):

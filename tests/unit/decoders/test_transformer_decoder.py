@@ -124,6 +124,7 @@ def best_by_hand(translator, source, max_length):
     return ids
 
 
+@pytest.mark.long
 def test_beam_of_one_is_greedy_and_alone_as_in_a_batch(source):
     translator = Translator(beam_size=1)
     result = tf.function(lambda: translator.decode(source))()
@@ -138,6 +139,7 @@ def test_beam_of_one_is_greedy_and_alone_as_in_a_batch(source):
         assert result["beam_lengths"][row, 0] == len(want)
 
 
+@pytest.mark.long
 def test_beam_search_alone_as_in_a_batch(source):
     translator = Translator(n_best=3)
     together = translator.decode(source)
@@ -149,6 +151,7 @@ def test_beam_search_alone_as_in_a_batch(source):
         np.testing.assert_allclose(together["beam_scores"][row], alone["beam_scores"][0], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_rows_beyond_the_vocabulary_are_never_predicted(source, target):
     translator = Translator(encoder={"pad_embeddings_2_eight": True}, n_best=2)
     table = translator.encoder.embedding.table
@@ -179,6 +182,7 @@ def test_loss_by_projection_is_loss_by_logits(source, target):
         np.testing.assert_allclose(gradient, results[1][1][name], atol=2e-6, err_msg=name)
 
 
+@pytest.mark.long
 def test_gradients_agree_with_differences(source, target):
     translator = Translator()
     names = ["encoder/embedding/table", "encoder/layer_1/feed_forward/filter_kernel", "encoder/output_norm/gamma",
@@ -216,6 +220,7 @@ def test_bfloat16_gradients_are_close(norm, tolerance, source, target):
         assert half[name].dtype == np.float32 and errors[name] < 4 * tolerance * sizes[name], name
 
 
+@pytest.mark.long
 def test_no_examples(source):
     translator = Translator(norm="batch_norm")
     empty = [tf.zeros([0, 5], tf.int32), tf.zeros([0], tf.int32)]

@@ -85,6 +85,7 @@ def test_generation_equals_reading_the_whole_text_again(kind):
         assert found[row].tolist() == text[length:]
 
 
+@pytest.mark.long
 def test_samples_depend_on_seed_and_example_alone():
     ids, lengths = batch()
     settings = {"num_tokens_gen": 6, "sampling_temperature": 1.0, "sampling_seed": 3}

@@ -43,6 +43,7 @@ def test_a_token_depends_on_earlier_tokens_only():
         np.testing.assert_allclose(padded[row, :length], whole[row, :length], atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tied", [True, False])
 def test_generation_with_a_cache_reads_the_same_as_without(tied):
     encoder, (ids, lengths) = make(weight_tied=tied, num_tokens_gen=5), batch()

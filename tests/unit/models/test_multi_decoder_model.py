@@ -95,6 +95,7 @@ def test_it_trains(params, dtype):
         assert np.isfinite(variable.numpy()).all() and not np.array_equal(variable, before[name]), name
 
 
+@pytest.mark.long
 def test_evaluation_decodes_each_row_by_its_language(params):
     model = made(params, "eval")
     mixed = [3, 12, 5, 13]

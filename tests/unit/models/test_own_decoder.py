@@ -69,6 +69,7 @@ def test_steps_are_those_of_training(make, dtype: str):
         last = ids[:, step]
 
 
+@pytest.mark.long
 def test_it_is_evaluated_searched_and_sampled(make, tmp_path):
     trained = make("eval")
     metrics = EvaluationPass(trained, Runner()).run()

@@ -162,6 +162,7 @@ def test_larc_novograd_decay_average_accumulation_and_scaling(mode, iter_size, c
     assert int(wrapper.skipped) == len(BAD)
 
 
+@pytest.mark.long
 def test_all_of_it_compiles_by_xla():
     def run(xla):
         return train("NovoGrad", {}, "poly_decay", 1, "LogMax", tf.float16, xla, 6, larc=Larc(larc_eta=0.02),

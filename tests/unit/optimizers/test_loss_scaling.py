@@ -55,6 +55,7 @@ def test_logmax(params):
     assert len(set(expected)) > 100  # not stuck at a bound
 
 
+@pytest.mark.long
 def test_logmax_leaves_its_margin():
     """On log-normal gradients about one pass in 1000 would overflow."""
     amaxes = 2.0 ** np.random.default_rng(0).normal(-5, 1.5, 3000)

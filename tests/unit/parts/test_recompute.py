@@ -93,6 +93,7 @@ def test_losses_gradients_and_moving_statistics_are_equal(norm, dtype):
         np.testing.assert_array_equal(moving2[name], value, err_msg=name)
 
 
+@pytest.mark.long
 def test_a_persistent_tape_and_frozen_variables():
     frozen = ("encoder/layer_0", "encoder/embedding")
     (loss, gradients, _), (loss2, gradients2, _) = (results(r, frozen=frozen, persistent=True) for r in (False, True))

@@ -106,6 +106,7 @@ def test_costs_that_differ_are_refused():
     assert "Rank 1 on host" in on_ranks(on_rank)[0] and "different costs" in on_ranks(on_rank)[0]
 
 
+@pytest.mark.long
 def test_the_time_limit_ends_a_process_that_is_stuck():
     code = ("import time\nfrom open_seq2seq.runners.preflight import time_limit\n"
             "with time_limit(0.2): pass\nwith time_limit(None): time.sleep(0.5)\nprint('here', flush=True)\n"

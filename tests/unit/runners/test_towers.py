@@ -179,6 +179,7 @@ def test_keras_optimizers_update_each_replica_once():
     assert_replicas_equal({name: v for name, v in state(several, wrapper).items() if name != "moving"})
 
 
+@pytest.mark.long
 def test_the_part_of_each_replica_compiles_by_xla():
     plain, _, plain_step = make_step(2, 1)
     compiled, wrapper, step = make_step(2, 1, use_xla_jit=True)

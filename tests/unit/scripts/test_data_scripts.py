@@ -69,6 +69,7 @@ def test_toy_data_of_other_tasks(tmp_path):
         assert joined[::-1] == target.split() and "_" not in joined
 
 
+@pytest.mark.long
 def test_tokenizer_modes(tmp_path):
     for side in "12":
         write(tmp_path / f"text{side}", sentences(300, int(side)))

@@ -49,6 +49,7 @@ def test_no_compiler(environment):
     assert "g++ was not found: install a C++ compiler (on Debian: apt-get install g++)" in install(environment)
 
 
+@pytest.mark.long
 def test_no_pypi(environment):
     assert "is PyPI reachable?" in install(environment, programs=("g++", "cmake", "mpicxx", "mpiexec", "mkdir"))
 

@@ -65,6 +65,7 @@ def rates(said):
     return float(said.split("Greedy WER = ")[1].split()[0]), found
 
 
+@pytest.mark.long
 def test_grid(folder):
     said = run("decode", "--logits", "dev.npz", "--labels", "dev.csv", "--lm", "digits.arpa.gz", "--processes", 2,
                "--alpha", 0.0, "--alpha_max", 0.6, "--alpha_step", 0.3, "--beta", 0, "--beta_max", 1, "--beta_step", 1,

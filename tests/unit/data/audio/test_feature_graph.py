@@ -80,6 +80,7 @@ def test_fixed_statistics_and_gain(clips):
     assert np.abs(features[1, :int(frames[1])] - theirs).max() < 1e-3
 
 
+@pytest.mark.long
 def test_in_an_exported_function(clips, tmp_path):
     module = tf.Module()
     compute = AudioFeatures(FeatureSettings(64, "logfbank", "tf"))

@@ -15,6 +15,7 @@ BROKEN = {"empty": b"", "text": b"no picture", "truncated jpeg": JPEG[:len(JPEG)
           "truncated png": tf.io.encode_png(picture(0)).numpy()[:60]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_image_is_named_or_skipped(folder, kind, capfd):
     (folder / "dark/2.png").write_bytes(BROKEN[kind])
@@ -42,6 +43,7 @@ def test_only_bad_images_end_the_run(folder):
         layer.make_batch(np.arange(6))
 
 
+@pytest.mark.long
 def test_unusual_images_are_converted(folder):
     """Grey, grey with alpha, alpha, 16 bits, JPEG, BMP of 4 channels, GIF and CMYK: each becomes RGB of 8 bits."""
     from PIL import Image
@@ -148,7 +150,7 @@ def test_contradictions_are_explained(folder, others, words):
         ImageFolderDataLayer(folder_params(folder, **others))
 
 
-@pytest.mark.parametrize("others", [{"image_size": 33}, {"resize_size": 40}, {"resize_size": None}])
+@pytest.mark.parametrize("others", [{"image_size": 33, "resize_size": 40}, {"resize_size": 40}, {"resize_size": None}])
 def test_sizes_of_cifar(others):
     with pytest.raises(ConfigError, match="must have an image_size of at most 32 and a resize_size of 32"):
         CifarDataLayer({"data_dir": "nowhere", "mode": "interactive_infer", **others})

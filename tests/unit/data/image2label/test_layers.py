@@ -38,6 +38,7 @@ def test_an_images_augmentation_follows_from_seed_example_and_epoch(folder, othe
     np.testing.assert_allclose(sum(label for _, label in together.values()).sum(), 6.0, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_mixup_mixes_images_and_labels_alike(folder):
     plain = ImageFolderDataLayer(folder_params(folder, train_crop="padded", standardize="none"))
     mixing = ImageFolderDataLayer(folder_params(folder, train_crop="padded", standardize="none", mixup=1.0))

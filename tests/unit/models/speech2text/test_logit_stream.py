@@ -95,6 +95,7 @@ def test_they_are_those_of_the_whole(make, stack: str, others: dict[str, Any]):
         np.testing.assert_allclose(found, offline(model, features), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_forward_recurrence_is_exact_within_the_history(make):
     model = make(**FORWARD)
     features = utterance(80)
@@ -104,6 +105,7 @@ def test_a_forward_recurrence_is_exact_within_the_history(make):
     assert short.shape == found.shape and np.abs(short[:20] - found[:20]).max() < 1e-5
 
 
+@pytest.mark.long
 def test_tentative_logits_are_those_of_an_utterance_that_ends_here(make):
     model = make(**convolutions("wave2letter"))
     stream, features = LogitStream(model, 1000, 0.1), utterance(100)
@@ -115,6 +117,7 @@ def test_tentative_logits_are_those_of_an_utterance_that_ends_here(make):
     assert len(first.tentative) and stream.field.behind >= 10
 
 
+@pytest.mark.long
 def test_changed_features_are_computed_anew(make):
     model = make(**convolutions("jasper"))
     stream, features = LogitStream(model, 1000, 0.1), utterance(120)

@@ -180,6 +180,7 @@ def joint(make: Any, owner: Any = None, mode: str = "infer", ctc: dict[str, Any]
                 **params)
 
 
+@pytest.mark.long
 def test_ctc_of_a_joint_decoder_alone(make, tmp_path):
     """Its output may be searched, judged and written as that of a CTC decoder."""
     attention = joint(make)
@@ -219,6 +220,7 @@ def with_bad_one(toy) -> dict[str, Any]:
     return {"dataset_files": [str(toy / "bad.csv")], "on_bad_example": "skip"}
 
 
+@pytest.mark.long
 def test_a_bad_recording_alone_in_its_batch_is_left_out(make, with_bad_one, tmp_path):
     good = make(batch_size_per_gpu=1)
     skipping = {"batch_size_per_gpu": 1, "data": with_bad_one}

@@ -122,6 +122,7 @@ def test_bfloat16_is_close(cell_type):
         assert np.linalg.norm(single - half) < 0.03 * np.linalg.norm(single)
 
 
+@pytest.mark.long
 def test_one_trace_for_all_lengths():
     layer, traces = make("gru"), []
 

@@ -129,6 +129,7 @@ def test_a_short_stop_and_a_stop_of_all_are_no_failures(tmp_path):
         assert job.end()[:2] == ([0, 0, 0], "")
 
 
+@pytest.mark.long
 def test_a_process_that_computes_in_python_is_not_hung(tmp_path):
     with Job(tmp_path, 2, 2.0) as job:
         job.tell(1, "end = time.time() + 3.5; exec('while time.time() < end: sum(range(1000))')")

@@ -64,6 +64,7 @@ def test_different_runs_are_refused(run_with_three, make_snapshot):
         average_checkpoints([])
 
 
+@pytest.mark.long
 def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
     output = tmp_path / "averaged"
     result = script(f"--logdir={run_with_three}", "--last=2", f"--output={output}")
@@ -76,6 +77,7 @@ def test_script_writes_a_whole_checkpoint(run_with_three, tmp_path):
     assert (loaded.assets_dir / "vocab.txt").is_file() and loaded.config_yaml == expected.config_yaml
 
 
+@pytest.mark.long
 def test_script_warns_of_a_change_of_the_rate(run_with_three, tmp_path):
     for step, rates in ((1, "a"), (2, "b")):  # step 3 is of an older version
         reseal(run_with_three / f"model.ckpt-{step}", lambda state, rates=rates: state.update(rates=rates))
@@ -84,6 +86,7 @@ def test_script_warns_of_a_change_of_the_rate(run_with_three, tmp_path):
     assert "the learning rate changed after model.ckpt-1" in result.stdout and "give --last=2" in result.stdout
 
 
+@pytest.mark.long
 def test_script_refuses_in_one_sentence(run_with_three, tmp_path):
     """Above all, it never puts the mean in the place of a checkpoint."""
     result = script(f"--logdir={run_with_three}", "--last=2", f"--output={run_with_three}")
@@ -108,6 +111,7 @@ def test_choosing_checkpoints(run_with_three, arguments, message):
         module.chosen_checkpoints(args)
 
 
+@pytest.mark.long
 def test_all_of_the_folders_named_are_chosen(run_with_three, tmp_path):
     result = script(run_with_three / "model.ckpt-1", run_with_three / "model.ckpt-3", f"--output={tmp_path / 'out'}")
     assert result.returncode == 0, result.stderr

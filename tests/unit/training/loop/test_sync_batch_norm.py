@@ -75,6 +75,7 @@ def assert_same_variables(several, one):
             np.testing.assert_array_equal(copy.numpy(), variable.values[0].numpy(), err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("towers", "iter_size"), [(2, 1), (3, 1), (2, 2)])
 def test_replicas_are_one_process_with_the_joined_batch(towers, iter_size):
     one, one_step = make_step(1, iter_size)
@@ -129,6 +130,7 @@ def padded(lengths, longest, seed):
     return {"features": features, "lengths": np.array(lengths, np.int32)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_convolutional_encoders_normalise_over_all_replicas(kind):
     """Unequal numbers of utterances and frames, padded to each replica's longest: as one process with all of them."""
@@ -147,6 +149,7 @@ def test_convolutional_encoders_normalise_over_all_replicas(kind):
     assert moving and all((value != 1.0).all() for value in moving)
 
 
+@pytest.mark.long
 def test_encoders_alone_normalise_by_what_they_have():
     """Without joining, two replicas are not one process: what the test above would find if nothing were joined."""
     def make(dtype, drop):

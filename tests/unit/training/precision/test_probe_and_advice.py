@@ -64,6 +64,7 @@ def gradients_of(model, batch, scale):
     return run()
 
 
+@pytest.mark.long
 def test_ranges_are_those_of_the_tensors_themselves():
     model = build()
     found, _, _ = report(model, batches=1)
@@ -82,11 +83,13 @@ def test_ranges_are_those_of_the_tensors_themselves():
         assert seen.zeros == (dense == 0).sum()
 
 
+@pytest.mark.long
 def test_two_batches_are_counted_together():
     one, two = (report(build(), count)[0][Kind.ACTIVATIONS]["decoder/logits"].total for count in (1, 2))
     assert two == 2 * one
 
 
+@pytest.mark.long
 def test_advice_on_activations_that_overflow_is_true():
     model = build()
     model.encoder.table.assign(model.encoder.table * 1e6)

@@ -33,6 +33,7 @@ def training(*errors: Exception) -> ElasticTraining:
     return ElasticTraining(None, {"train": SimpleNamespace(full_params={})}, Group(*errors))
 
 
+@pytest.mark.long
 def test_losses_without_an_update_in_between_end_the_run():
     run = training(*[RanksLost("rank 1 was lost")] * 10)
     for _ in range(MOST_VAIN_MEETINGS):

@@ -258,6 +258,7 @@ with LogDirLock(sys.argv[1]):
 """
 
 
+@pytest.mark.long
 def test_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     try:
