@@ -18,8 +18,8 @@ from scripts import decode, rescore
 from tests.integration.test_ranks_of_families import SETTINGS, language_model
 
 # Two utterances; the words are some that the language model knows, and one that it does not.
-LISTS = {"a.wav": [("bade fifi", -2.0), ("bade fifi bade", -2.5), ("fifi", -2.25)],
-         "b.wav": [("", -1.0), ("unheard bade", -1.0)]}
+LISTS = {"a.wav": [("bade fifi", -2.0), ("bade fifi bade fifi bade", -2.5), ("fifi", -2.25)],
+         "b.wav": [("", -1.0), ("unheard bade fifi bade", -1.0)]}
 ALPHA, BETA = 0.5, 0.75
 
 
@@ -84,7 +84,7 @@ def test_translations_are_chosen_by_the_language_model(run: Path, tmp_path: Path
     rescore.main([*common, "--alpha", str(ALPHA), "--beta", str(BETA)])
     assert output.read_text().splitlines() == [row[0][0] for row in expected(run)]
     # The references are the longest hypotheses, which a high bonus prefers.
-    references.write_text("bade fifi bade\nunheard bade\n")
+    references.write_text("bade fifi bade fifi bade\nunheard bade fifi bade\n")
     capfd.readouterr()
     rescore.main([*common, "--alpha", "0", "--beta", "0", "9", "-9", "--references", str(references)])
     said = capfd.readouterr().out
