@@ -82,7 +82,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         "code from outside the package")
     add("--processes", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per processor)")
     add("--infer_output_file", metavar="CSV", help="output file for the transcripts")
-    add("--dump_all_beams_to", metavar="TSV", help="output file for all hypotheses")
+    add("--dump_all_beams_to", metavar="FILE", help="output file for all hypotheses")
     add("--beams_format", choices=["tsv", "dump"], help="format of that file: tab-separated values, or the beam dump "
         "of the TensorFlow 1 toolkit, without the names of the utterances (default: tsv)")
     return parser.parse_args(argv)
