@@ -51,7 +51,7 @@ class _LateLoader(Loader):
 
 
 class _LateFinder(MetaPathFinder):
-    """Delays the parts of Keras that import scikit-learn and matplotlib, which take seconds and are rarely needed."""
+    """Delays imports of Keras modules that need scikit-learn or matplotlib, which take seconds and are rarely used."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")

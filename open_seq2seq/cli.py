@@ -249,7 +249,7 @@ def _folder_of_report(arguments: list[str]) -> Path | None:
     """Returns the logdir of ``--mode=report``, which needs no config, or None in another mode.
 
     Raises:
-      UserError: there is no logdir, or another argument.
+      UserError: the logdir is missing, or another config value is given.
     """
     flags, leftover = make_parser().parse_known_args(_plain_switches(
         [with_home(argument) for argument in written_out(arguments)]))
@@ -257,7 +257,7 @@ def _folder_of_report(arguments: list[str]) -> Path | None:
         return None
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
     if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
-        raise UserError("--mode=report needs the folder of a run and no config value: "
+        raise UserError("--mode=report needs --logdir and no other config value: "
                         "run.py --mode=report --logdir=my_run.")
     return Path(overrides[0].text)
 
@@ -317,7 +317,7 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
-    """Raises ConfigError if an override such as ``--output_file=x`` is no key of the config and resembles a flag."""
+    """Raises ConfigError if an override such as ``--output_file=x`` is not a key of the config and resembles a flag."""
     flags = [*_SWITCHES, *_VALUE_FLAGS]
     problems = []
     for override in overrides:

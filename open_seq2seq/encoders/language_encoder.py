@@ -48,16 +48,19 @@ class LanguageEncoder(Encoder):
             "end_token": Param(int, 0, "The id that ends every line; set from the data layer.", derived=True,
                                minimum=0),
             "batch_size": Param(int, 1, "Set by the model; has no effect.", "examples", derived=True, minimum=1),
-            "seed_tokens": Param(object, None, "Accepted for old configs; set it in data_layer_params.",
+            "seed_tokens": Param(object, None, "Accepted for old configs; has no effect: set "
+                                 "data_layer_params/seed_tokens instead.",
                                  on_change=FREE),
-            "head": Param(["tokens", "classes", "none"], "tokens", "What the logits are of: the next tokens, or the "
-                          "classes of whole texts; none for another decoder. Set by the model.", derived=True),
+            "head": Param(["tokens", "classes", "none"], "tokens", "What the encoder computes logits of: the next "
+                          "tokens, or the classes of whole texts; none if the decoder computes the logits. Set by the "
+                          "model.", derived=True),
             "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
                                  derived=True, minimum=2),
             "weight_tied": Param(bool, False, "Whether the output layer uses the embedding table."),
             "fc_use_bias": Param(bool, True, "Whether the output layer has a bias."),
-            "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of ids that stand for "
-                                 "the vocabulary in training; by default, the whole vocabulary.", "tokens", minimum=1),
+            "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids that "
+                                 "replace the vocabulary in training; None for the whole vocabulary.", "tokens",
+                                 minimum=1),
             **with_change(FREE, {
                 "num_tokens_gen": Param(int, 200, "Number of tokens to generate after each prompt.", "tokens",
                                         minimum=1, maximum=10**6),
@@ -95,9 +98,10 @@ class LanguageEncoder(Encoder):
           input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
 
         Returns:
-          The result of ``_hidden`` with ``outputs_length`` ``[batch]``, ``logits`` ``[batch, time, vocab_size]`` FP32,
-          ``projection`` (their factors), ``num_sampled`` and ``encoder_input`` (the ids). For classification, the
-          logits are ``[batch, num_classes]``, and there is no ``projection``.
+          The result of ``_hidden`` with ``outputs_length`` ``[batch]``, ``encoder_input`` (the ids), ``logits``
+          ``[batch, time, vocab_size]`` FP32, ``projection`` (see ``OutputProjection``) and ``num_sampled``. If ``head``
+          is ``classes``, the logits are ``[batch, num_classes]``, and there are no ``projection`` and ``num_sampled``;
+          if it is ``none``, there are no logits either.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         found = {**self._hidden(ids, lengths), "outputs_length": lengths, "encoder_input": ids}
@@ -113,7 +117,7 @@ class LanguageEncoder(Encoder):
         }
 
     def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> OutputLayer | None:
-        """Returns the layer that computes the logits of tokens or classes, or None if another decoder computes them."""
+        """Returns the layer that computes the logits of tokens or classes, or None if the decoder computes them."""
         params = self.params
         if params["head"] == "none":
             return None
@@ -169,15 +173,15 @@ class LanguageEncoder(Encoder):
         raise NotImplementedError("A language encoder must implement step(ids, number, cache, prepared).")
 
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
-        """Continues texts, by the likeliest token at each step or, with ``sampling_temperature``, by sampling.
+        """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        The prompts are read token by token, too, so each text has its own number of steps, and results do not depend
-        on the other prompts of the batch.
+        Prompts are also read token by token. So each text begins to be continued at its own step, and results do not
+        depend on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
           lengths: lengths of the prompts, ``[batch]`` int32.
-          examples: numbers of the prompts ``[batch]``, on which samples depend.
+          examples: index of each prompt ``[batch]``, on which its samples depend.
 
         Returns:
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.

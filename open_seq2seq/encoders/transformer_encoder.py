@@ -79,8 +79,8 @@ class TransformerEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the embedding table's rows up to a multiple "
-                                            "of 8."),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the number of rows of the embedding table "
+                                            "up to a multiple of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),

@@ -47,8 +47,8 @@ class CausalLayer(EncoderLayer):
 class TransformerLMEncoder(LanguageEncoder):
     """Stack of causal self-attention layers that predicts each token from those before it.
 
-    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is a sequence of its own: no state
-    is carried over. Generation caches keys and values, so each new token costs one step.
+    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is processed separately: no state
+    is carried over. Generation caches keys and values, so that each step processes only the newest token.
     """
 
     @staticmethod
@@ -96,7 +96,7 @@ class TransformerLMEncoder(LanguageEncoder):
         params, path, problems = self.params, self.params_path, []
         if params["carry_state"]:
             problems.append("'data_layer_params/carry_state' is True, but TransformerLMEncoder carries no state from "
-                            "chunk to chunk: set it to False, and raise bptt for more context.")
+                            "chunk to chunk: set it to False, and raise data_layer_params/bptt for more context.")
         if params["norm_params"].get("type") == "batch_norm":
             problems.append(f"'{path}/norm_params/type' is batch_norm, whose statistics would depend on later tokens: "
                             "choose layernorm_L2 or layernorm_L1.")

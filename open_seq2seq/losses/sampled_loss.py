@@ -27,8 +27,9 @@ class BasicSampledSequenceLoss(BasicSequenceLoss):
     def _total(self, output: Any, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         projection = output.get("projection")
         if projection is None:
-            raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder does not return the factors of its "
-                               "logits: use an encoder such as LMEncoder, or BasicSequenceLoss."])
+            raise ConfigError(["'loss' is BasicSampledSequenceLoss, which needs an encoder that returns its hidden "
+                               "states and output matrix with the logits: set 'encoder' to LMEncoder or similar, or "
+                               "'loss' to BasicSequenceLoss."])
         count = output.get("num_sampled")
         if not projection.training or count is None or count >= projection.table.shape[0]:
             return super()._total(output, rows, labels, weights)

@@ -61,7 +61,8 @@ class BasicSequenceLoss(Loss):
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
         output = input_dict["decoder_output"]
-        # Chunks of logits, which are the largest activations, are computed from their factors if there are any.
+        # Logits are the largest activations. If the output has a projection (hidden states and output matrix), the
+        # logits are computed from it in chunks.
         projection = output.get("projection")
         values = output["logits"] if projection is None else projection.hidden
         ids, lengths = input_dict["target_tensors"][:2]
@@ -114,7 +115,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
 
     The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted,
     because the decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the
-    logits, which are the largest activations, are computed in chunks and never all kept in memory.
+    logits, which are the largest activations, are computed in chunks and are never all in memory.
 
     Attributes:
       offsets_targets: whether position t of the logits is compared with target t + 1.

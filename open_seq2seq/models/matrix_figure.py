@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_INCHES_PER_NAME, _MARGIN, _LARGEST = 0.28, 1.6, 40.0
+_INCHES_PER_NAME, _MARGIN, _LARGEST = 0.28, 1.6, 40.0  # size of a figure, in inches
 
 
 def has_matplotlib() -> bool:
@@ -50,4 +50,4 @@ def without_font_warnings() -> Iterator[None]:
 
 
 def _escaped(name: str) -> str:
-    return name.replace("$", r"\$")  # which would start a formula
+    return name.replace("$", r"\$")  # matplotlib would read text between dollar signs as a formula

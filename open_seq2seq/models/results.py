@@ -29,7 +29,7 @@ class ResultWriter:
         """Opens the outputs; called before the first batch is computed."""
 
     def write(self, example: int, result: Any) -> None:
-        """Writes a result of ``Model.infer``; example numbers increase, and bad examples are left out."""
+        """Writes one result of ``Model.infer``; called in the order of the examples, without bad ones."""
         raise NotImplementedError("A result writer must implement write(example, result).")
 
     def finish(self) -> None:
@@ -44,14 +44,14 @@ class ResultWriter:
           results_per_batch: for each batch, rows (example, result) from ``Model.infer``.
 
         Raises:
-          DataError: an example precedes one already written, because the batches' ids are not the examples' numbers.
+          DataError: an example precedes one already written, because the batches' ids are not the examples' indices.
         """
         with self.outputs.guarded():
             for example, result in sorted((row for batch in results_per_batch for row in batch),
                                           key=lambda row: row[0]):
                 if example < self._last:
                     raise DataError(f"The result of example {example} came after that of example {self._last}: the "
-                                    "'ids' of a data layer's batches must be the numbers of its examples.")
+                                    "'ids' of a data layer's batches must be the indices of its examples.")
                 self._last = int(example)
                 self.write(self._last, result)
 

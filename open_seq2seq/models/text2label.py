@@ -18,7 +18,7 @@ from open_seq2seq.utils.console import deco_print
 class Text2Label(EncoderDecoderModel):
     """Text classification with any encoder of text and a ``SoftmaxDecoder``, evaluated by accuracy.
 
-    For two classes, evaluation also returns precision, recall and F1 of the second one. Inference writes lines
+    For two classes, evaluation also returns precision, recall and F1 of the second class. Inference writes lines
     ``label<TAB>probability``.
     """
 
@@ -45,7 +45,7 @@ class Text2Label(EncoderDecoderModel):
                         "train_prediction": layer.labels[int(outputs[0][0].argmax())]})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, int]]:
-        """Returns (predicted class, class) for each text of the batch."""
+        """Returns (index of the predicted class, index of the correct class) for each text of the batch."""
         return list(zip(output_values[0].argmax(axis=1).tolist(), input_values["target_tensors"][0].tolist(),
                         strict=True))
 

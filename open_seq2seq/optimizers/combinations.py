@@ -1,4 +1,4 @@
-"""Additions to an optimizer (LARC, weight decay, weight average) and parameters that exclude each other."""
+"""Additions to an optimizer (LARC, weight decay, averages, layer rates), and parameters that exclude each other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def averages_weights(params: Mapping[str, Any]) -> bool:
 
 
 def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Creates the ``ADDITIONS`` from a model's parameters; disabled ones are None.
+    """Returns the additions that a model's parameters enable, as arguments of ``MixedPrecisionOptimizer``.
+
+    Disabled additions are None or absent.
 
     Raises:
       ConfigError: the arguments of an addition are invalid.
@@ -54,7 +56,8 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
         problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."
                      for other, reason in _other_decays(params)]
     elif params.get("decoupled_weight_decay_exclude") is not None:
-        problems.append("'decoupled_weight_decay_exclude' has no effect without 'decoupled_weight_decay': set both.")
+        problems.append("'decoupled_weight_decay_exclude' has no effect without 'decoupled_weight_decay': set both, "
+                        "or neither.")
     return problems
 
 

@@ -1,4 +1,4 @@
-"""Wraps an optimizer with loss scaling, clipping, skipping of updates, and counters."""
+"""Wraps an optimizer with loss scaling, clipping or LARC, weight decay, weight averaging and skipping of updates."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MixedPrecisionOptimizer(Module):
         automatic.
       larc: rescales each variable's gradient; None disables LARC. Cannot be combined with ``max_grad_norm``.
       weight_decay: decoupled weight decay; None disables it.
-      average: moving average of the weights; None disables it.
+      average: moving average or mean of the weights; None disables it.
       layer_rates: learning rates by group of variables; None for the same rate for all.
 
     Attributes:
@@ -89,7 +89,7 @@ class MixedPrecisionOptimizer(Module):
         self._max_grad_norm = max_grad_norm
         if layer_rates is not None and isinstance(optimizer, KerasOptimizer):
             raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for Keras optimizers, which update "
-                               "all variables at once: choose one of the toolkit's optimizers."])
+                               "all variables at once: remove them, or choose one of the toolkit's optimizers."])
         self._larc, self._weight_decay, self._average = larc, weight_decay, average
         self._layer_rates = layer_rates
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
@@ -99,7 +99,7 @@ class MixedPrecisionOptimizer(Module):
         self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
-        """Creates the optimizer's slots and the weight average for these variables; must be called exactly once."""
+        """Prepares the optimizer and its additions for these variables; must be called exactly once."""
         self._optimizer.build(variables)
         if self._layer_rates is not None:
             self._layer_rates.build(variables)
@@ -110,11 +110,11 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def averaged_weights(self) -> Variables:
-        """The moving averages of the weights by name; empty if averaging is disabled."""
+        """The averages of the weights by name; empty if averaging is disabled."""
         return {} if self._average is None else dict(self._average.weights)
 
     def restart_average(self, variables: Variables, names: Collection[str] | None = None) -> None:
-        """Restarts the moving averages, if enabled, from the current weights.
+        """Restarts the averages of the weights, if enabled, from the current weights.
 
         Args:
           variables: the trainable variables by name.
@@ -140,7 +140,7 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def rates(self) -> str:
-        """A value that changes only with the schedule of the learning rate, or with ``rate_factor``."""
+        """A string that identifies the schedule of the learning rate and the value of ``rate_factor``."""
         return f"{self._rates} {float(self.rate_factor.numpy()):g}"
 
     @functools.cached_property
@@ -176,7 +176,8 @@ class MixedPrecisionOptimizer(Module):
           ConfigError: there are no gradients.
         """
         if not gradients:
-            raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex'."])
+            raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex', "
+                               "and the encoder, decoder and loss for operations without gradients."])
         gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
         if reduce is not None:
             gradients = reduce(gradients)

@@ -1,4 +1,4 @@
-"""Exponential moving average of the weights."""
+"""Exponential moving average, and arithmetic mean, of the weights over updates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
 MEAN_COUNT = "averaged_updates"
-"""Name of the number of weights in a ``WeightMean``, in the optimizer's state."""
+"""Name, in the optimizer's state, of the number of weights in a ``WeightMean``."""
 
 
 class WeightAverage:
@@ -71,8 +71,9 @@ class WeightAverage:
 class WeightMean(WeightAverage):
     """Arithmetic mean of the weights over the updates since a given one (averaged SGD, Polyak & Juditsky 1992).
 
-    Before that update, the mean is the current weights. The number of weights in the mean is counted, because a run may
-    be resumed with another start, or from a checkpoint without a mean; the mean then covers the updates since.
+    Before that update, the mean equals the current weights. The number of weights in the mean is counted instead of
+    computed from ``start``, because a run may be resumed with a different ``start``, or from a checkpoint without a
+    mean.
 
     Args:
       start: number of updates after which averaging begins.

@@ -62,9 +62,9 @@ class DecoderInput(TypedDict, total=False):
     Attributes:
       encoder_output: an ``EncoderOutput``.
       target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None for search and sampling.
-      prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and their numbers
-        ``[batch]``; absent or None without a prefix.
-      ids: for sampling, numbers of the examples ``[batch]`` int64, negative for empty rows.
+      prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and the lengths
+        of these prefixes ``[batch]``; absent or None without a prefix.
+      ids: for sampling, indices of the examples in the data set ``[batch]`` int64, negative for empty rows.
     """
 
     encoder_output: EncoderOutput
@@ -106,7 +106,7 @@ class LossInput(TypedDict, total=False):
     Attributes:
       decoder_output: a ``DecoderOutput``.
       target_tensors: ``[values, lengths, …]`` from the data layer.
-      ids: numbers of the examples ``[batch]`` int64, negative for empty rows.
+      ids: indices of the examples in the data set ``[batch]`` int64, negative for empty rows.
     """
 
     decoder_output: DecoderOutput

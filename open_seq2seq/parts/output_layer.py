@@ -1,4 +1,4 @@
-"""The output layer of language models, and the factors of logits that losses compute in chunks."""
+"""The output layer of language models and text classifiers, and the input of losses that compute logits in chunks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from open_seq2seq.parts.precision import cast_weight
 
 
 class OutputProjection(NamedTuple):
-    """The factors of the logits, for a loss that computes the logits in chunks.
+    """Hidden states and the table that projects them to logits, for a loss that computes the logits in chunks.
 
     Attributes:
       hidden: ``[batch, time, hidden]`` in the compute dtype.
-      table: ``[rows, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
+      table: ``[vocabulary, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
       training: whether gradients are needed.
     """
 
@@ -26,13 +26,13 @@ class OutputProjection(NamedTuple):
 
 
 class OutputLayer(Module):
-    """Projects hidden states to logits, with a matrix of its own or with an embedding table (tied weights).
+    """Projects hidden states to logits, with a separate matrix or with an embedding table (tied weights).
 
     See Inan et al. 2017, https://arxiv.org/abs/1611.01462, for tied weights.
 
     Args:
       hidden_size: number of channels of the hidden states.
-      vocab_size: number of ids.
+      vocab_size: number of ids or classes.
       table: embedding table ``[vocab_size, hidden_size]`` to use; None to create a matrix.
       use_bias: whether to add a bias.
       initializer: initialiser of the matrix.
@@ -59,7 +59,9 @@ class OutputLayer(Module):
         return product if self.bias is None else product + self.bias
 
     def projection(self, hidden: tf.Tensor, training: bool) -> OutputProjection:
-        """Returns the factors of the logits; the bias is a further column of the table, which multiplies 1.
+        """Returns the hidden states and the table, from which a loss computes the logits in chunks.
+
+        With a bias, both have a further column: ones in the hidden states, and the bias in the table.
 
         Args:
           hidden: ``[batch, time, hidden]`` in the compute dtype.

@@ -93,7 +93,7 @@ INFERENCE = {
     ("--infer_files", "nix"): "names nix, which does not exist", ("--infer_files", "run"): "which is a folder",
     ("--infer_files", "-", "-"): "twice", ("--infer_files", "\udcff"): "which does not exist",
     ("--infer_files", "/dev/zero"): "is a device", ("--mode=train", "--infer_files", "nix"): "mode is train",
-    ("--logdir=nix",): "nix does not exist", ("--logdir=vocab.txt",): "is a file", ("--elastic",): "leave it out",
+    ("--logdir=nix",): "nix does not exist", ("--logdir=vocab.txt",): "is a file", ("--elastic",): "leave --elastic",
     ("--restore_best_checkpoint=maybe",): "True or False",
 }
 

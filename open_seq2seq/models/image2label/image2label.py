@@ -28,7 +28,7 @@ class Prediction(NamedTuple):
     """The most probable classes of one example.
 
     Attributes:
-      classes: numbers of the classes, most probable first.
+      classes: indices of the classes, most probable first.
       probabilities: probabilities of these classes.
     """
 
@@ -39,7 +39,7 @@ class Prediction(NamedTuple):
 class Image2Label(EncoderDecoderModel):
     """Classification, evaluated by top-1 and top-5 accuracy; results are written as CSV.
 
-    The data layer has ``class_names``; batches have the probabilities of the classes, or their numbers, as targets.
+    The data layer must have ``class_names``; the targets of a batch are class probabilities or class indices.
     """
 
     object_name = "images"
@@ -127,7 +127,7 @@ class Image2Label(EncoderDecoderModel):
         if (matrix := self._confusion(rows)) is None:
             return
         for label, prediction, count in most_confused(matrix, 5):
-            deco_print(f"{count:,} of {matrix[label].sum():,} {self._class_name(label)} taken for "
+            deco_print(f"{count:,} of {matrix[label].sum():,} examples of {self._class_name(label)} taken for "
                        f"{self._class_name(prediction)}", offset=1)
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:
@@ -150,6 +150,6 @@ class Image2Label(EncoderDecoderModel):
 
 
 def _labels(batch: dict[str, Any]) -> np.ndarray:
-    """Returns the numbers of the classes, int64 ``[batch]``; of mixed images, the more probable one."""
+    """Returns the index of each example's class, int64 ``[batch]``; for mixed images, of the more probable class."""
     targets = np.asarray(batch["target_tensors"][0])
     return np.asarray(targets.argmax(axis=1) if targets.ndim > 1 else targets, np.int64)

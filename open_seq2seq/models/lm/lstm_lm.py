@@ -19,7 +19,7 @@ from open_seq2seq.models.text2label import Text2Label
 
 
 class LSTMLM(LanguageModel, Text2Label):
-    """A language model, or a classifier on the encoder of one, if the data layer has classes.
+    """A language model or, if the data layer has classes, a classifier on a language model's encoder.
 
     With ``load_model``, training starts from the weights of a language model; embeddings are matched by token.
     """

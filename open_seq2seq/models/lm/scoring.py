@@ -33,7 +33,10 @@ def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) ->
 
 
 def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the sum of ``surprises``, without keeping all logits in memory if the output has their factors."""
+    """Returns the sum of ``surprises``.
+
+    If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
+    """
     projection = output.get("projection")
     if projection is None:
         return tf.reduce_sum(surprises(output, target_tensors))

@@ -25,7 +25,8 @@ class TranslationWriter(ResultWriter):
 
     Args:
       output_file: path of the file.
-      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only.
+      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only;
+        ``number`` is the index of the sentence, from 0.
       scores: whether to write ``<output>.scores.tsv``.
       pictures: number of alignments to draw; None for no alignments at all. They are written to a folder,
         ``<output>.alignments``.

@@ -41,7 +41,7 @@ def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
     """Returns the value of the metric that determines the best checkpoints.
 
     Raises:
-      ConfigError: it is not among the metrics.
+      ConfigError: ``best_metric`` is not among the metrics.
     """
     if best_metric not in metrics:
         raise ConfigError([f"'best_metric' is {best_metric!r}, but evaluation returns {', '.join(metrics)}."
@@ -128,7 +128,7 @@ class RunSaver:
         self._best.wait()
 
     def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
-        """Saves the weights if their metric is better than that of every kept best model; returns whether it saved.
+        """Saves the weights if their metric is better than that of every kept best model; returns whether they were.
 
         The metrics are also added to the regular checkpoint of this step, if there is one.
 
@@ -172,14 +172,17 @@ class RunSaver:
         return average
 
     def note_average(self, average: Snapshot, metrics: Mapping[str, float]) -> None:
-        """Adds the metrics of the averaged weights to their checkpoint, by which inference chooses a checkpoint."""
+        """Adds the metrics of the averaged weights to their checkpoint.
+
+        Inference uses these metrics to choose a checkpoint.
+        """
         self._note(self.averaged_dir / regular_name(average.state["step"]), metrics)
 
     def _note(self, folder: Path, metrics: Mapping[str, float]) -> None:
         try:
             note_metrics(folder, {name: float(value) for name, value in metrics.items()})
         except CheckpointError as error:
-            deco_print(f"WARNING: {error} Inference chooses a checkpoint without them.")
+            deco_print(f"WARNING: {error} Inference chooses a checkpoint without these metrics.")
 
     def _may_be_own(self, path: Path) -> bool:
         """Returns whether a checkpoint is of this run; True if its state is damaged, which is reported later."""

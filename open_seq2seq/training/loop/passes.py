@@ -66,7 +66,7 @@ class EvaluationPass:
         """Evaluates the model; prints and returns ``val_loss`` and the metrics.
 
         Args:
-          training_step: number of the last update, if called during training.
+          training_step: step of the last update, if called during training.
           report_progress: whether to print the number of batches processed and the speed.
           stops: called before each batch; the pass is stopped if it returns True.
 
@@ -103,7 +103,7 @@ class EvaluationPass:
 
 
 class InferencePass:
-    """Runs inference on the whole data set, and writes results along the way.
+    """Runs inference on the whole data set, and writes the results window by window.
 
     Args:
       model: a model built for inference.
@@ -177,7 +177,7 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
             sums[unit] = sums.get(unit, 0.0) + float(mean) * float(units[unit])
             totals[unit] = totals.get(unit, 0.0) + float(units[unit])
     if not any(totals.values()):
-        raise DataError("The evaluation set has no usable examples: give a file that has some.")
+        raise DataError("The evaluation set has no usable examples: give a data set that has some.")
     return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
 
 
@@ -191,7 +191,7 @@ def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[boo
 
 
 def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
-    """Returns the results of batches in the order of their numbers."""
+    """Returns the results of batches, sorted by batch number."""
     return [result for _, result in sorted(numbered, key=lambda row: row[0])]
 
 

@@ -12,7 +12,7 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.progress import Bar, format_time
 
-_NOTABLE_WAIT = 0.05  # share of time spent waiting for input from which it is shown
+_NOTABLE_WAIT = 0.05  # least share of time spent waiting for input that is printed
 
 
 class Meter:

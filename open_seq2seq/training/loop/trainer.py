@@ -73,7 +73,7 @@ class Trainer:
     Attributes:
       step: number of attempted updates, including skipped ones.
       offset: number of micro-batches consumed, minus those that ``step`` updates consume with the current number of
-        ranks; 0 unless the number of ranks has changed.
+        ranks and ``iter_size``; 0 unless one of these has changed.
       last_step: the step after which training ends.
       saves: whether any rank writes checkpoints.
       variables: all variables of the model, by name.
@@ -280,7 +280,7 @@ class Trainer:
         return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
-        """Returns (number of micro-batches per epoch, example numbers of the batch with the longest example)."""
+        """Returns (number of micro-batches per epoch, indices of the examples in the batch with the longest one)."""
         layer, plan = self.model.data_layer, self._stream.plan(0)
         lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
         place = int(np.argmax(plan.order == np.argmax(lengths)))
@@ -312,7 +312,7 @@ class Trainer:
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
         """Evaluates the model; with ``keep_best``, saves the weights if they are the best so far.
 
-        Without ``keep_best``, for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
+        Without ``keep_best``, as for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
 
         Returns:
           The metrics by name; {} if a signal stopped the evaluation.
@@ -324,7 +324,7 @@ class Trainer:
             deco_print("Running evaluation on a validation set:")
             averages = self.optimizer.averaged_weights
             if averages:
-                deco_print("with the moving average of the weights", offset=1)
+                deco_print("with the averaged weights", offset=1)
             try:
                 with exchanged(self.trainable, averages):
                     metrics = self._evaluation.run(self.step, stops=self._stops_evaluation)

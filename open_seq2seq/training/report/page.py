@@ -86,13 +86,13 @@ def _curves(content: Content) -> str:
 
 
 def _changes(values: Mapping[int, float]) -> bool:
-    """Returns whether a metric has a curve worth showing: two different values, or only a single one so far."""
+    """Returns whether a metric has a curve worth showing: two different finite values, or only one value so far."""
     finite = [value for value in values.values() if math.isfinite(value)]
     return len(finite) == 1 or len(set(finite)) > 1
 
 
 def _ordered(metrics: Mapping[str, object]) -> list[str]:
-    """Returns the names of metrics: losses first, then those of evaluations; without those of single layers."""
+    """Returns the names of metrics: losses first, then those of evaluations; without epoch and names with slashes."""
     names = [name for name in metrics if "/" not in name and name != "epoch"]
     return sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
 
@@ -112,7 +112,7 @@ def _worst(content: Content) -> str:
     if not rows:
         return ""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return f"<p>Of the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
+    return f"<p>From the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
                                                                          for row in rows])
 
 

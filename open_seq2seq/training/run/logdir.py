@@ -85,13 +85,14 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Checks that the log directory suits the mode of the run, without writing anything.
 
     Args:
-      options: the run's options. With ``no_dir_check`` or ``benchmark``, problems are printed as warnings, and the run
-        continues without the checkpoint in question.
-      params: the model's parameters; used are ``logdir``, ``load_model`` and ``restore_best_checkpoint``.
+      options: the run's options. With ``no_dir_check`` or ``benchmark``, an unsuitable directory or a missing
+        checkpoint is only a warning, and the run continues without the checkpoint.
+      params: the model's parameters, of which ``logdir``, ``load_model`` and ``restore_best_checkpoint`` are used.
 
     Raises:
       UserError: the directory is missing, or is not empty although a new run is to start.
-      CheckpointError: a checkpoint is needed, but there is none.
+      CheckpointError: a checkpoint is needed, but there is none; or, even with ``no_dir_check``, a subfolder is a link
+        or cannot be written, or something else has the name of a later checkpoint.
     """
     lenient = options.no_dir_check or options.benchmark
     given = params.get("logdir")
@@ -170,8 +171,8 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
                             "leave the flag out to start from scratch, or correct logdir.")
         return None
     if not options.continue_learning:
-        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume the training "
-                        "there, or choose another logdir to start from scratch.")
+        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume its training, "
+                        "or choose another logdir to start from scratch.")
     # Training never resumes from best_models, only from the newest checkpoint.
     checkpoint = find_checkpoint(folder)
     if checkpoint is None:
@@ -201,5 +202,6 @@ def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     folder = checkpoint_folder(root)
     checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
     if checkpoint is None:
-        raise CheckpointError(f"There is no checkpoint in the folder {folder} given in 'load_model'.")
+        raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
+                              "of a trained model.")
     return checkpoint
