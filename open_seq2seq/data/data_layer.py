@@ -217,10 +217,10 @@ class DataLayer(Component):
         raise NotImplementedError(f"{type(self).__name__} does not support interactive input.")
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Returns the lengths of inputs for ``make_interactive_batch`` ``[inputs]``, by which they are batched.
+        """Returns the lengths ``[inputs]`` of inputs for ``make_interactive_batch``, in the unit of ``lengths``.
 
-        They have the unit of ``lengths``. By default all lengths are 1; a layer whose batch size does not count
-        examples should override this.
+        Inference batches the inputs by these lengths. By default all lengths are 1; a layer whose batch size does not
+        count examples should override this method.
         """
         return np.ones(len(inputs), np.int64)
 
@@ -316,7 +316,7 @@ class DataLayer(Component):
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        """Returns a copy of the parameters in which the files of ``assets()`` are replaced, as by a checkpoint's own.
+        """Returns a copy of the parameters with other files for ``assets()``, such as a checkpoint's copies of them.
 
         Args:
           params: the layer's parameters.

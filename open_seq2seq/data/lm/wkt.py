@@ -36,10 +36,10 @@ _SMALL = {"train": 9004, "eval": 200}  # tokens
 
 
 class WKTDataLayer(DataLayer):
-    """Running text for language models, such as WikiText: chunks of ``bptt`` tokens, each with the tokens that follow.
+    """Running text for language models, such as WikiText: chunks of ``bptt`` tokens; targets are the next tokens.
 
     Every line ends with the token ``<eos>``, which also precedes the first token of the text, so that each token of
-    the text is predicted exactly once. Texts of any size are read through a memory-mapped index.
+    the text is predicted exactly once. Large texts are read through a memory-mapped index.
 
     With ``carry_state``, each chunk continues the previous one, and the model keeps its state. Otherwise chunks are
     separate examples, which training shuffles.
@@ -80,8 +80,8 @@ class WKTDataLayer(DataLayer):
                                "wiki.valid.tokens.", on_change=FREE),
             "text_file": Param(PATH, None, "Text file to read instead of the one in data_root; in inference, the "
                                "lines to continue or to score."),
-            "carry_state": Param(bool, False, "Whether chunks continue one another, so that the model's state is "
-                                 "carried over from chunk to chunk; cannot be combined with shuffle."),
+            "carry_state": Param(bool, False, "Whether each chunk continues the previous one, so that the model's "
+                                 "state is carried over from chunk to chunk; cannot be combined with shuffle."),
             "rand_start": Param(bool, False, "Whether training begins each epoch at a random token of the first "
                                 "chunk, so that the chunks differ between epochs."),
             "small": Param(bool, False, "Whether to read only the first 9,004 tokens in training and 200 in "
@@ -95,7 +95,7 @@ class WKTDataLayer(DataLayer):
 
     @property
     def contiguous(self) -> bool:  # type: ignore[override]
-        """Whether each chunk continues the one before, so that states can be carried."""
+        """Whether each chunk continues the previous one, so that states can be carried."""
         return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
 
     def _text_path(self, mode: str) -> str:
@@ -132,8 +132,8 @@ class WKTDataLayer(DataLayer):
         self._chunks = (self._size - bptt + 1) // bptt if shifts else -(-self._size // bptt)
         self._shifts = bptt if shifts else 1
         if self._chunks < 1:
-            raise DataError(f"{corpus.path} has {self._size} tokens, which is too short for a chunk of {bptt} with "
-                            "rand_start: lower bptt or give a longer text.")
+            raise DataError(f"{corpus.path} has {self._size} tokens, too few for a chunk of bptt {bptt} tokens that "
+                            "begins at a random token: lower bptt, give a longer text, or set rand_start to False.")
 
     def _load(self, path: str) -> TokenCorpus:
         threads = max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
@@ -170,7 +170,7 @@ class WKTDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Numbers of tokens: of a line, or 1 for a chunk, because all chunks have the same width."""
+        """Number of tokens of each line in inference; otherwise 1, because all chunks have the same width."""
         return self._prompts.counts if self._prompts is not None else np.ones(self._chunks, np.int64)
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class WKTDataLayer(DataLayer):
         return self._chunks_at(examples, start)
 
     def _chunks_at(self, examples: np.ndarray, start: int) -> dict[str, Any]:
-        """Returns the batch of some chunks, of which the first begins at the token ``start``."""
+        """Returns the batch of the chunks with these indices; chunk 0 begins at the token ``start``."""
         assert self._corpus is not None
         bptt = self.params["bptt"]
         examples = np.asarray(examples, np.int64)
@@ -233,16 +233,16 @@ class WKTDataLayer(DataLayer):
         return self.tokenizer.decode(ids)
 
     def prompt_text(self, example: int) -> str:
-        """Returns a line of inference as it is in the file."""
+        """Returns the text of an example in inference, as it is in the file or in ``seed_tokens``."""
         assert self._prompts is not None
         if self.params["text_file"] is None:
             return self.params["seed_tokens"].split()[example] if self.params["seed_tokens"].split() else ""
         return self._prompts.line(example)
 
     def text_size(self) -> tuple[int, int] | None:
-        """Returns the numbers of words (white space between, and one for each line end) and bytes of the text.
+        """Returns the number of words in the text, and its number of bytes; None if only a part of the text is read.
 
-        None if only a part of the text is read.
+        Words are separated by white space; each line end counts as a word, too.
         """
         if self._corpus is None or self.params["small"] or (self._shifts > 1):
             return None

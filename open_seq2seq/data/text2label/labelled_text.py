@@ -34,7 +34,7 @@ class LabelledTextDataLayer(DataLayer):
     A batch has ``source_tensors`` ``[ids [batch, time], lengths [batch]]`` and ``target_tensors`` ``[labels [batch]]``.
 
     Attributes:
-      labels: names of the classes, in the order of their numbers.
+      labels: names of the classes, in the order of their indices.
       needs_all_classes: whether training needs an example of each class.
 
     Raises:
@@ -100,8 +100,8 @@ class LabelledTextDataLayer(DataLayer):
         """Returns the names of the classes; raises ConfigError if they or other parameters are invalid."""
         params, path, problems = self.params, self.params_path, self._param_problems()
         if (params["labels"] is None) == (params["label_file"] is None):
-            problems.append(f"'{path}' must have either 'labels', the list of the classes, or 'label_file', a file "
-                            "with one class per line.")
+            problems.append(f"'{path}' must have exactly one of 'labels', a list of the classes, and 'label_file', a "
+                            "file with one class per line.")
         if problems:
             raise ConfigError(problems)
         where = f"'{path}/labels'"
@@ -134,7 +134,7 @@ class LabelledTextDataLayer(DataLayer):
         return self.params["max_length"] - 1 - int(self.params["use_start_token"])
 
     def _read_rows(self) -> list[tuple[int, list[str]]]:
-        """Returns (number from 1, [text, label], or only [text] in inference) for each example."""
+        """Returns (line number from 1, [text, label] or, in inference, [text]) for each example."""
         params = self.params
         if params["text_column"] is None:
             return [(number, [line]) for number, line in enumerate(read_lines(params["text_file"], "The file"), 1)]
@@ -145,7 +145,7 @@ class LabelledTextDataLayer(DataLayer):
         _ = self.fingerprints  # taken before the file is read
         rows = self._read_rows()
         if not rows:
-            raise DataError(f"The file {shown(self._source_name)} has no examples.")
+            raise DataError(f"{shown(self._source_name)} contains no examples: name a file or folder with texts.")
         numbers = [number for number, _ in rows]
         corpus = corpus_of_lines([" ".join(row[0].split("\n")) for _, row in rows], self._tokenizer)
         labels = self._numbered([(number, row[1]) for number, row in rows] if self._reads_labels else [])

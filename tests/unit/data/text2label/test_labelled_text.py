@@ -99,7 +99,7 @@ def test_examining_counts_classes(files):
     ([("good", " ")], {}, DataError, r"All 1 texts of .* are empty"),
     (ROWS, {"labels": ["good", "bad", "good"]}, ConfigError, "'data_layer_params/labels' has the class 'good' more"),
     (ROWS, {"labels": ["good"]}, ConfigError, "must name at least two classes"),
-    (ROWS, {"labels": "unset"}, ConfigError, "must have either 'labels'"),
+    (ROWS, {"labels": "unset"}, ConfigError, "must have exactly one of 'labels'"),
     (ROWS, {"label_column": 2}, ConfigError, "are both 2"),
     (ROWS, {"label_column": None}, ConfigError, "must not be None in training"),
     (ROWS, {"max_length": 1}, ConfigError, "max_length' is 1, but must be at least 2"),
