@@ -117,7 +117,7 @@ def test_two_ranks_are_iter_size_2(family: str, runs: dict[str, Path]):
         assert single.keys() == ranks.keys()
         for name, values in single.items():
             if not name.endswith(STATISTICS):  # which are those of the last micro-batch, and averages over ranks
-                np.testing.assert_allclose(ranks[name], values, rtol=1e-3, atol=1e-5, err_msg=name)
+                np.testing.assert_allclose(ranks[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
