@@ -30,8 +30,8 @@ def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str
     """
     from matplotlib.figure import Figure  # imported here because the import is slow
 
-    size = [min(_MARGIN + _INCHES_PER_NAME * len(names), _LARGEST) for names in (columns, rows)]
-    figure = Figure(figsize=size, layout="constrained")
+    width, height = (min(_MARGIN + _INCHES_PER_NAME * len(names), _LARGEST) for names in (columns, rows))
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     axes.imshow(matrix, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
     axes.set_xticks(range(len(columns)), [_escaped(name) for name in columns], rotation=90)
