@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def classification_scores(found: Sequence[int], correct: Sequence[int], num_classes: int) -> dict[str, float]:
+def classification_scores(found: Sequence[int] | np.ndarray, correct: Sequence[int] | np.ndarray,
+                          num_classes: int) -> dict[str, float]:
     """Returns the accuracy and, for two classes, precision, recall and F1 of class 1.
 
     A score whose denominator is 0 is 0.

@@ -183,6 +183,14 @@ class Model(Component):
         """Prints and returns the metrics of an evaluation pass."""
         return {}
 
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Shows pictures and other samples of an evaluation during training; called on rank 0 only.
+
+        Args:
+          results_per_batch: the results of ``evaluate``.
+          reporter: receives text, scalars, images, figures, sound and files.
+        """
+
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         """Returns the examples with the worst results of an evaluation, worst first, for the report of a run.
 

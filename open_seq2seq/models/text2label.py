@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.metrics.classification import classification_scores
+from open_seq2seq.metrics.classification import classification_scores, confusion_matrix
+from open_seq2seq.models.confusion import print_confusion, report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
@@ -52,11 +53,18 @@ class Text2Label(EncoderDecoderModel):
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         layer: Any = self.data_layer
-        found, correct = zip(*(pair for batch in results_per_batch for pair in batch), strict=True)
+        found, correct = _columns(results_per_batch)
+        print_confusion(confusion_matrix(correct, found, layer.num_classes), layer.labels)
         scores = classification_scores(found, correct, layer.num_classes)
         for name, score in scores.items():
             deco_print(f"{name}: {score:.4f}", offset=1)
         return {f"Eval_{name}": score for name, score in scores.items()}
+
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Shows a picture of the confusion matrix."""
+        layer: Any = self.data_layer
+        found, correct = _columns(results_per_batch)
+        report_confusion(confusion_matrix(correct, found, layer.num_classes), layer.labels, reporter)
 
     def infer(self, input_values: dict[str, Any],
               output_values: list[np.ndarray]) -> list[tuple[int, tuple[str, float]]]:
@@ -75,3 +83,9 @@ class Text2Label(EncoderDecoderModel):
 
 def _line(example: int, found: tuple[str, float]) -> str:
     return "\n" if found == _NOTHING else f"{found[0]}\t{found[1]:.4f}\n"
+
+
+def _columns(results_per_batch: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the predicted and the correct classes of all texts, int64 ``[texts]`` each."""
+    pairs = np.array([pair for batch in results_per_batch for pair in batch], np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]

@@ -41,7 +41,8 @@ def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
     recipe = f"--config_file={RECIPE}"
     code, out, err = run(capfd, recipe, "--mode=train_eval", *SMALL)
     assert code == 0, err
-    assert "accuracy: " in out
+    assert "accuracy: " in out and "Confusion matrix" in out
+    assert (folder / "toy-labels/samples/step-6/confusion_matrix.png").stat().st_size
     once = weights(folder / "toy-labels")
     assert run(capfd, recipe, "--mode=train", *SMALL[1:], "--max_steps=3", "--logdir=parts")[0] == 0
     assert run(capfd, recipe, "--mode=train", *SMALL, "--logdir=parts", "--continue_learning")[0] == 0

@@ -14,6 +14,7 @@ from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.static_batches import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import open_results
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
@@ -47,6 +48,7 @@ class EvaluationPass:
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
         self.model = model
         self.worst: list[dict[str, str]] = []
+        self._results: list[Any] = []
         self._runner = runner
         self._predicts = predict and model.predicts_in_evaluation
         self._step = runner.compile(self._evaluate, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
@@ -90,7 +92,14 @@ class EvaluationPass:
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
         self.worst = self.model.worst_examples(gathered, WORST) if self._runner.is_chief else []
+        self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
+
+    def report(self, reporter: Reporter) -> None:
+        """Shows the samples of the last pass on rank 0, and forgets its results."""
+        if self._results:
+            self.model.report_evaluation(self._results, reporter)
+        self._results = []
 
 
 class InferencePass:

@@ -348,8 +348,10 @@ class Trainer:
         return metrics
 
     def _keep_results(self, metrics: dict[str, float]) -> None:
-        """Writes the metrics of an evaluation, and its worst examples, for the report of the run."""
+        """Writes the metrics of an evaluation, its samples, and its worst examples, for the report of the run."""
         assert self._evaluation is not None
+        if self.saver is not None or self.summaries is not None:
+            self._evaluation.report(self._reporter())
         if self.metrics is not None:
             self.metrics.write(self.step, self.epochs, metrics)
         if self.saver is not None and self._evaluation.worst:
