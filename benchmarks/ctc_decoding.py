@@ -103,7 +103,7 @@ def in_turns(programs: list[Callable[[np.ndarray], str] | None], logits: np.ndar
     """Decodes with the programs alternately, ``repeats`` times each.
 
     Returns:
-      For each program, its shortest CPU time in milliseconds and its text; NaN and an empty text for None.
+      For each program, its shortest CPU time in milliseconds and the decoded text; NaN and an empty text for None.
     """
     times: list[list[float]] = [[] for _ in programs]
     texts = ["" for _ in programs]

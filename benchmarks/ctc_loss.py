@@ -83,7 +83,7 @@ def exact_losses(inputs: Inputs) -> np.ndarray:
 
 
 def with_gradient(loss: Callable) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-    """Returns a compiled function that computes the losses and the gradient of their sum by the logits."""
+    """Returns a compiled function that computes the losses and their sum's gradient with respect to the logits."""
     def run(logits: tf.Tensor, *others: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(logits)

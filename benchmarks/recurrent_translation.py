@@ -3,10 +3,11 @@
     python benchmarks/recurrent_translation.py --dtypes float32,mixed --torch_python ~/torch/bin/python
     python benchmarks/recurrent_translation.py --input_feeding --layers 4 --hidden 512 --batch 128 --length 32
 
-All take turns on batches of the same shape: sentences of ``--length`` random tokens on both sides, so that nothing is
-padded. A step includes the loss over the whole vocabulary and Adam. Without ``--input_feeding``, the decoder is that
-of NVIDIA's GNMT v2, which needs no loop over the attention; with it, that of the original toolkit, which does. The last
-lines are the raw products: the time of the step's matrix products alone, without any other operation.
+The implementations take turns on batches of the same shape: sentences of ``--length`` random tokens on both sides, so
+that nothing is padded. A step includes the loss over the whole vocabulary and Adam. Without ``--input_feeding``, the
+decoder is that of NVIDIA's GNMT v2, which needs no loop over the attention; with it, that of the original toolkit,
+which does. The last lines are the raw products: the time of the step's matrix products alone, without any other
+operation.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _params(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def product_shapes(options: argparse.Namespace) -> list[Product]:
-    """Returns how often, and with which rows, inner size and columns, a forward pass multiplies matrices."""
+    """Returns (count, rows, inner size, columns) for each kind of matrix product in a forward pass."""
     hidden, batch, length, rows = options.hidden, options.batch, options.length, options.batch * options.length
     layers, gates = options.layers, 4 * options.hidden
     fed = int(options.input_feeding)

@@ -51,7 +51,7 @@ class _LateLoader(Loader):
 
 
 class _LateFinder(MetaPathFinder):
-    """Delays the parts of Keras that import scikit-learn and matplotlib, which take seconds and are rarely needed."""
+    """Delays imports of Keras modules that need scikit-learn or matplotlib, which take seconds and are rarely used."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, module = name.rpartition(".")
@@ -84,6 +84,9 @@ def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = Fal
     Raises:
       open_seq2seq.utils.errors.UserError: the log directory has no usable checkpoint, or an argument is invalid.
     """
+    from open_seq2seq.utils.tensorflow_import import import_tensorflow
+
+    import_tensorflow()  # without its log, which is of no use in a notebook either
     from open_seq2seq import loading
 
     return loading.load(logdir, *arguments, trust_code=trust_code)

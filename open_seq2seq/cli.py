@@ -108,8 +108,8 @@ def make_parser() -> argparse.ArgumentParser:
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="the config: a Python module or a YAML file; without it, evaluation and inference use "
-                        "that of the checkpoint in --logdir")
+                        help="the config: a .py or .yaml file; without it, evaluation and inference use the config "
+                        "saved in the checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
                         + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
@@ -249,7 +249,7 @@ def _folder_of_report(arguments: list[str]) -> Path | None:
     """Returns the logdir of ``--mode=report``, which needs no config, or None in another mode.
 
     Raises:
-      UserError: there is no logdir, or another argument.
+      UserError: the logdir is missing, or another config value is given.
     """
     flags, leftover = make_parser().parse_known_args(_plain_switches(
         [with_home(argument) for argument in written_out(arguments)]))
@@ -257,7 +257,7 @@ def _folder_of_report(arguments: list[str]) -> Path | None:
         return None
     overrides = parse_overrides(leftover, [*_SWITCHES, *_VALUE_FLAGS])
     if [one.keys for one in overrides] != [("logdir",)] or not overrides[0].text:
-        raise UserError("--mode=report needs the folder of a run and no config value: "
+        raise UserError("--mode=report needs --logdir and no other config value: "
                         "run.py --mode=report --logdir=my_run.")
     return Path(overrides[0].text)
 
@@ -317,7 +317,7 @@ def _resolve(flags: argparse.Namespace, file: ConfigFile, overrides: list[Overri
 
 
 def _misspelt_flags(overrides: list[Override], known: set[str]) -> None:
-    """Raises ConfigError if an override such as ``--output_file=x`` is no key of the config and resembles a flag."""
+    """Raises ConfigError if an override such as ``--output_file=x`` is not a key of the config and resembles a flag."""
     flags = [*_SWITCHES, *_VALUE_FLAGS]
     problems = []
     for override in overrides:
@@ -360,6 +360,7 @@ def load_interactive(arguments: Sequence[str]) -> Any:
       UserError: the arguments, the config or the checkpoint cannot be used; the command would report the same error.
     """
     options = parse_options([*arguments, "--mode=interactive_infer"])
+    import_tensorflow()
     from open_seq2seq.training.inference.interactive import InteractiveModel
     from open_seq2seq.training.run import session
 

@@ -14,13 +14,14 @@ from open_seq2seq.training.inference.interactive import InteractiveModel
 from open_seq2seq.utils.errors import UserError
 
 Recording = str | np.ndarray | tuple[np.ndarray, int]
-"""Path of a recording, or samples ``[samples]`` at the model's rate, or a pair of samples and their rate in Hz."""
+"""Path of a recording, samples ``[samples]`` at the model's sampling rate, or a pair (samples, sampling rate in Hz)."""
 
 
 class TrainedModel:
     """A trained model whose methods accept any number of inputs, and can be called from any thread.
 
-    Inputs are divided into batches of the config's batch size. The result of an input does not depend on the others.
+    Inputs are divided into batches of the config's batch size. The result of an input does not depend on the other
+    inputs.
 
     Args:
       interactive: the loaded model.
@@ -56,7 +57,7 @@ class TrainedModel:
     def translate(self, sentences: list[str] | tuple[str, ...]) -> list[str]: ...
 
     def translate(self, sentences: str | list[str] | tuple[str, ...]) -> str | list[str]:
-        """Returns the best translation of a sentence, or those of several; empty sentences stay empty.
+        """Returns the best translation of a sentence, or of each sentence in a list; empty sentences stay empty.
 
         Raises:
           UserError: the model does not translate.
@@ -73,7 +74,7 @@ class TrainedModel:
     def transcribe(self, recordings: list[Recording]) -> list[str]: ...
 
     def transcribe(self, recordings: Recording | list[Recording]) -> str | list[str]:
-        """Returns the transcript of a recording, or those of a list of recordings.
+        """Returns the transcript of a recording, or of each recording in a list.
 
         Args:
           recordings: a recording, or a list of recordings. A recording is a path, an array ``[samples]`` at the

@@ -55,8 +55,8 @@ def count_characters(utterances: Iterable[Utterance], normalize: Callable[[str],
     for utterance in utterances:
         text = normalize(utterance.text or "")
         if "\n" in text or "\r" in text:
-            raise DataError(f"{utterance.place}: the transcript contains a line break, which cannot be in an alphabet; "
-                            "write it on one line.")
+            raise DataError(f"{utterance.place}: the transcript contains a line break, which cannot be in an alphabet: "
+                            "write the transcript on one line.")
         counts.update(text)
         for character in text:
             places.setdefault(character, utterance.place)

@@ -5,12 +5,12 @@ usage: python scripts/create_toy_data.py [--task=reversal] [--output_dir=toy_tex
 Tasks, and what is written for train, dev and test:
 
 * reversal: folders with source.txt and target.txt, lines of letters and the same lines reversed;
-* labels: files such as train.tsv, with lines label<TAB>letters; the label names the most frequent letter;
+* labels: files such as train.tsv, with lines label<TAB>letters; the label names the most frequent of α, β and γ;
 * dialogue: files such as train.tsv, with a header and columns number, question and answer: which letter of a list is
   the first, the second or the last;
 * summary: files such as train.csv, with columns summary and text; the summary consists of the letters after an !;
-* sources: files such as train.tsv, with columns first, second and target: two copies of a line, in each of which some
-  letters are missing, but never the same ones, and the whole line reversed.
+* sources: files such as train.tsv, with columns first, second and target: two copies of a line, in which each
+  letter is missing from exactly one copy, and the whole line reversed.
 
 The vocabularies are vocab/source.txt and vocab/target.txt. Recipes: example_configs/text2text/toy-reversal, toy-tables
 and toy-several, and example_configs/text2label.
@@ -72,7 +72,10 @@ def write_reversal(folder: str, split: str, lines: Iterator[list[str]]) -> int:
 
 
 def labelled(letters: list[str]) -> str:
-    """Returns ``label<TAB>letters``: the class whose letter is the most frequent, after additions that avoid a tie."""
+    """Returns ``label<TAB>letters``; the label is the class whose letter is the most frequent.
+
+    If two classes tie, the letter of one of them is appended.
+    """
     counts = Counter(letters)
     order = sorted(CLASSES, key=lambda label: -counts[CLASSES[label]])
     most = CLASSES[order[0]]
@@ -87,7 +90,7 @@ def write_labels(folder: str, split: str, lines: Iterator[list[str]]) -> int:
 
 
 def question_and_answer(letters: list[str], random_numbers: random.Random) -> tuple[str, str]:
-    """Returns a question about a place in the letters, and its answer."""
+    """Returns a question about the letter at a position, and its answer."""
     place = random_numbers.choice(list(PLACES))
     return f"{place} of {' '.join(letters)}", f"it is {letters[PLACES[place]]}"
 
@@ -101,7 +104,7 @@ def write_dialogue(folder: str, split: str, lines: Iterator[list[str]]) -> int:
 
 
 def text_and_summary(letters: list[str], random_numbers: random.Random) -> tuple[str, str]:
-    """Returns letters, about a third of them and always the first after a mark, and the letters after marks."""
+    """Returns letters with a mark before the first and about a third of the others, and the marked letters."""
     marked = [number == 0 or random_numbers.random() < 0.3 for number in range(len(letters))]
     text = [f"{MARK} {letter}" if mark else letter for letter, mark in zip(letters, marked, strict=True)]
     return " ".join(text), " ".join(itertools.compress(letters, marked))

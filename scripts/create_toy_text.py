@@ -1,6 +1,7 @@
 """Writes a made-up text for a language model: train.txt and valid.txt, from a Markov chain of words.
 
-Each word has a few possible successors, so the lowest perplexity that a model can reach is known; it is printed.
+Each word has a few possible successors with known probabilities. The script prints the perplexity under these
+probabilities, which is the lowest that a model can reach on average.
 
 Usage: python scripts/create_toy_text.py --output_dir=toy_text_lm
 """
@@ -35,7 +36,7 @@ def make_chain(num_words: int, successors: int, rng: np.random.Generator) -> tup
 
 
 def make_lines(words: list[str], chain: np.ndarray, count: int, rng: np.random.Generator) -> tuple[list[str], float]:
-    """Returns lines and their perplexity per word and line end under the chain itself."""
+    """Returns lines and their perplexity per token (word or line end) under the chain."""
     end, cumulated = len(words), np.cumsum(chain, axis=1)
     lines: list[str] = []
     surprise, tokens = 0.0, 0

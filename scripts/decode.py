@@ -6,11 +6,13 @@ usage: python scripts/decode.py --logits logits.npz --labels dev.csv --lm words.
          --infer_output_file transcripts.csv --dump_all_beams_to n_best.tsv
        python scripts/decode.py --mode rescore --n_best n_best.tsv --labels dev.csv --lm letters.arpa.gz
          --lm_type character --alpha 0.3 --dump_all_beams_to rescored.tsv
+       python scripts/decode.py --mode rescore --n_best beams.txt --labels dev.csv --lm lm_run --alpha 0.3
 
 Logits are dumped by `run.py --mode=infer` with decoder_params/infer_logits_to_pickle. Mode eval does a grid search over
 alpha and beta on all processors and writes the results of the best pair. Mode rescore sorts an n-best list with another
-language model. References are read from lists in the data layer's formats and normalised as when the logits were
-dumped. The options of the beam search have the same names and defaults as in a config.
+language model: an n-gram model, or the logdir of a language model that was trained here. References are read from lists
+in the data layer's formats and normalised as when the logits were dumped. The options of the beam search have the same
+names and defaults as in a config.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ from open_seq2seq.config.params import Param
 from open_seq2seq.data.speech2text.alphabet import make_alphabet
 from open_seq2seq.data.speech2text.manifests import read_manifests
 from open_seq2seq.data.speech2text.transcripts import NORMALIZATION, text_normalizer
+from open_seq2seq.decoding.beam_dump import is_beam_dump, read_beam_dump, write_beam_dump
 from open_seq2seq.decoding.ctc import CtcDecoder, Transcript, beam_search_params, decode_all
 from open_seq2seq.decoding.ctc.frames import says_nothing
 from open_seq2seq.decoding.ctc.logits_file import LogitsDump, read_logits
-from open_seq2seq.decoding.ctc.n_best import Candidate, read_n_best, rescore, write_n_best
+from open_seq2seq.decoding.ctc.n_best import read_n_best, write_n_best
+from open_seq2seq.decoding.n_best import Candidate, rescore
 from open_seq2seq.decoding.ngram import load_language_model
 from open_seq2seq.decoding.ngram.perplexity import sentence_scores
 from open_seq2seq.decoding.ngram.text import CASES, characters_of_lines, words_of_lines
@@ -73,10 +77,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     for name in GRID:
         add(f"--{name}_max", type=float, help=f"largest {name} of the grid search; without it, only --{name} is used")
         add(f"--{name}_step", type=float, default=0.1, help="step of the grid search (default: %(default)s)")
-    add("--n_best", metavar="FILE", help="n-best list to rescore")
+    add("--n_best", metavar="FILE", help="n-best list to rescore, in one of the formats of --beams_format")
+    add("--trust_code", action="store_true", default=None, help="allow the config of the logdir that --lm names to run "
+        "code from outside the package")
     add("--processes", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per processor)")
     add("--infer_output_file", metavar="CSV", help="output file for the transcripts")
-    add("--dump_all_beams_to", metavar="TSV", help="output file for all hypotheses")
+    add("--dump_all_beams_to", metavar="FILE", help="output file for all hypotheses")
+    add("--beams_format", choices=["tsv", "dump"], help="format of that file: tab-separated values, or the beam dump "
+        "of the TensorFlow 1 toolkit, without the names of the utterances (default: tsv)")
     return parser.parse_args(argv)
 
 
@@ -119,6 +127,9 @@ def check(args: argparse.Namespace) -> None:
                             "or --dump_all_beams_to for output files.")
         if idle := [name for name in search_options(args) if name not in RESCORING]:
             raise UserError(f"--mode rescore reorders a list and does no beam search: leave out {_flags(idle)}.")
+    _check_language_model(args, given)
+    if args.beams_format is not None and args.dump_all_beams_to is None:
+        raise UserError("--beams_format is the format of --dump_all_beams_to: name that file, too.")
     if args.processes < 1:
         raise UserError(f"--processes is {args.processes} but has to be at least 1.")
     for name in GRID:
@@ -129,6 +140,23 @@ def check(args: argparse.Namespace) -> None:
     check_no_input((getattr(args, name) for name in OUTPUTS),
                    (args.logits, args.vocab, args.n_best, getattr(args, "lm_path", None),
                     getattr(args, "lm_vocabulary", None), *(args.labels or ())))
+
+
+def _check_language_model(args: argparse.Namespace, given: set[str]) -> None:
+    """Checks what concerns a trained language model, which is a folder and not a file."""
+    if not is_trained(args):
+        if args.trust_code:
+            raise UserError("--trust_code concerns a language model that was trained here: set --lm to its logdir.")
+    elif args.mode != "rescore":
+        raise UserError(f"--lm is the folder {args.lm_path}, but the beam search of --mode {args.mode} needs the file "
+                        "of an n-gram model: write n-best lists first, and rescore them with --mode rescore.")
+    elif idle := sorted(name for name in given & RESCORING if name.startswith("lm_") and name != "lm_path"):
+        raise UserError(f"--lm is the folder of a trained model: leave out {_flags(idle)}, for n-gram models only.")
+
+
+def is_trained(args: argparse.Namespace) -> bool:
+    """Returns whether the language model is the logdir of a trained model, not the file of an n-gram model."""
+    return os.path.isdir(getattr(args, "lm_path", ""))
 
 
 def _flags(names: Sequence[str]) -> str:
@@ -245,7 +273,9 @@ def write_results(args: argparse.Namespace, found: Mapping[str, Sequence[Transcr
     """
     if args.infer_output_file is not None:
         write_transcripts(args.infer_output_file, {name: n_best[0].text for name, n_best in found.items()})
-    if args.dump_all_beams_to is not None:
+    if args.beams_format == "dump":
+        write_beam_dump(args.dump_all_beams_to, found.values())
+    elif args.dump_all_beams_to is not None:
         write_n_best(args.dump_all_beams_to, found)
 
 
@@ -280,15 +310,47 @@ def text_scorer(args: argparse.Namespace) -> Callable[[str], float]:
     return log_prob
 
 
+def log_probs(args: argparse.Namespace, texts: set[str]) -> dict[str, float]:
+    """Returns the natural log probability of each text under the language model."""
+    if is_trained(args):
+        from open_seq2seq import rescoring  # imports TensorFlow
+
+        return rescoring.log_probs(args.lm_path, texts, bool(args.trust_code))
+    log_prob = text_scorer(args)
+    return {text: log_prob(text) for text in texts}
+
+
+def read_lists(args: argparse.Namespace) -> dict[str, list[Candidate]]:
+    """Returns the n-best lists to rescore, by utterance.
+
+    The lists of a beam dump belong to the utterances of --labels in their order; without --labels their names are
+    their numbers, from 0.
+
+    Raises:
+      DataError: the file is invalid or contains no lists, or not as many as --labels has utterances.
+    """
+    if not is_beam_dump(args.n_best):
+        found = read_n_best(args.n_best)
+    else:
+        lists = read_beam_dump(args.n_best)
+        names = [str(number) for number in range(len(lists))]
+        if args.labels:
+            names = list(dict.fromkeys(row.name for row in read_manifests(args.labels, None, needs_text=True)))
+        if len(lists) != len(names):
+            raise DataError(f"{args.n_best} contains the lists of {len(lists)} utterances, but "
+                            f"{' and '.join(args.labels)} has {len(names)} names: give the list that was decoded.")
+        found = dict(zip(names, lists, strict=True))
+    if not found:
+        raise DataError(f"{args.n_best} contains no utterances.")
+    return found
+
+
 def rescore_list(args: argparse.Namespace, pairs: list[tuple[float, float]]) -> None:
     """Runs mode rescore with pairs (alpha, beta)."""
-    n_best = read_n_best(args.n_best)
-    if not n_best:
-        raise DataError(f"{args.n_best} contains no utterances.")
-    log_prob = text_scorer(args)
-    scores = {text: log_prob(text) for candidates in n_best.values() for text in {c.text for c in candidates}}
-    results = [rescore(n_best, scores.__getitem__, *pair) for pair in pairs]
+    n_best = read_lists(args)
     references = read_references(args, list(n_best), {}) if args.labels else None
+    scores = log_probs(args, {c.text for candidates in n_best.values() for c in candidates})
+    results = [rescore(n_best, scores.__getitem__, *pair) for pair in pairs]
     write_results(args, results[best_of_grid(pairs, best_texts(results), references) if references else 0])
 
 

@@ -2,8 +2,8 @@
 
 usage: python scripts/dynamic_evaluation.py --rate=0.1 --config_file=config.py [values of the config]
 
-See Krause et al. 2018, https://arxiv.org/abs/1709.07432. The text is read by one row (eval_batch_size_per_gpu 1) unless
-the command line says otherwise; the state is carried from chunk to chunk. The checkpoint is not changed.
+See Krause et al. 2018, https://arxiv.org/abs/1709.07432. The text is read as one sequence (eval_batch_size_per_gpu 1)
+unless the command line says otherwise; the state is carried from chunk to chunk. The checkpoint is not changed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from open_seq2seq.utils.script import run_script
 
 
 def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[str]]:
-    """Parses the script's own flags; returns them and the arguments of the command."""
+    """Parses the command line; returns the script's own flags, and the other arguments, which are those of run.py."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate (default: %(default)s)")
     parser.add_argument("--decay", type=float, default=0.0,
-                        help="fraction by which the weights return to the trained ones at each update "
+                        help="fraction of the difference from the trained weights that each update removes "
                         "(default: %(default)s)")
     parser.add_argument("--clip", type=float, default=0.25,
                         help="largest global norm of the gradient (default: %(default)s)")

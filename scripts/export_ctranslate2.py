@@ -1,11 +1,12 @@
-"""Writes a trained Transformer as a CTranslate2 model, and checks that both translate alike.
+"""Writes a trained Transformer as a CTranslate2 model, and checks that both models translate alike.
 
 usage: python scripts/export_ctranslate2.py --logdir=RUN --output=FOLDER --sentences=dev.en
        python scripts/export_ctranslate2.py --config_file=… --output=FOLDER --sentences=dev.en --quantization=int8
 
 Needs the package ctranslate2 (pip install ctranslate2). Further arguments are those of run.py, such as
 --config_file, --restore_best_checkpoint=True or --trust_code. The sentences, one per line, are translated by
-both programs, greedily and with a beam. A float32 model of which fewer than --least_equal are equal is not written.
+both models, greedily and with a beam. A float32 model is not written if fewer than --least_equal of the translations
+are equal.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     return args, others
 
 
-# What the model's config may say otherwise, and CTranslate2 is not told here.
+# Values that replace those of the config in the comparison: the settings with which CTranslate2 translates.
 _SEARCH = ["--decoder_params/n_best=1", "--decoder_params/beam_rules=ctranslate2", "--decoder_params/beam_groups=1",
            "--decoder_params/coverage_penalty=0.0", "--decoder_params/sampling_temperature=null",
            "--decoder_params/sampling_top_k=null", "--decoder_params/sampling_top_p=null", "--replace_unknowns=False"]
 
 
 def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: list[str]) -> None:
-    """Translates lines by both programs, and prints the shares of equal translations.
+    """Translates lines with both models, and prints the shares of equal translations.
 
     Raises:
       UserError: too few translations of a float32 model are equal.
@@ -84,8 +85,9 @@ def compare(args: argparse.Namespace, others: list[str], folder: Path, lines: li
         if args.quantization == "float32" and equal < args.least_equal * len(lines):
             row = next(row for row, text in enumerate(texts) if text != theirs[row])
             raise UserError(f"Only {equal} of {len(lines)} translations with beam {beam} are equal, so no model was "
-                            f"written; the first that differs is {texts[row]!r:.200} here, {theirs[row]!r:.200} in "
-                            "CTranslate2: lower --least_equal to write the model all the same.")
+                            f"written; the first that differs is {texts[row]!r:.200} here and "
+                            f"{theirs[row]!r:.200} with CTranslate2: lower --least_equal to write the model all the "
+                            "same.")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -38,7 +38,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("archives", nargs="+", help="archives (.tar, .tar.gz), or folders they were extracted to")
     parser.add_argument("--output_dir", default="librispeech", help="folder to write to (default: %(default)s)")
     parser.add_argument("--format", choices=["flac", "wav"], default="flac",
-                        help="format of the recordings; flac files are copied unchanged, wav files are four times as "
+                        help="format of the recordings; flac files are copied unchanged, wav files are about twice as "
                         "large and faster to read (default: %(default)s)")
     parser.add_argument("--shortest", type=int, metavar="N",
                         help="list only the N shortest recordings of each subset (default: all)")

@@ -175,7 +175,7 @@ def check_args(args: argparse.Namespace, takes: list[Take]) -> None:
     speakers = sorted({take.speaker for take in takes})
     if args.leave_out_speaker and (args.leave_out_speaker not in speakers or len(speakers) < 2):
         raise UserError(f"--leave_out_speaker is {args.leave_out_speaker}, but it has to be one of the speakers "
-                        f"{', '.join(speakers)}, and there have to be others.")
+                        f"{', '.join(speakers)}, and there have to be other speakers.")
     most = max(take.number for take in takes) + 1 - _TEST_TAKES
     if not 0 < args.validation_takes < most:
         raise UserError(f"--validation_takes is {args.validation_takes} but has to be at least 1 and below {most}, "

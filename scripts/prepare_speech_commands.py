@@ -5,7 +5,8 @@ usage: python scripts/prepare_speech_commands.py --data_dir=FOLDER --version=v1-
 FOLDER contains the unpacked archive: a folder of recordings for each word, and _background_noise_. Writes the lists
 <version>-train.txt, <version>-val.txt and <version>-test.txt, whose rows are label,wav_filename, and the names of the
 classes, <version>-classes.txt. All recordings of a speaker are in the same list, and so are overlapping pieces of
-noise. Words with fewer training recordings than --train_size are repeated up to that number.
+noise. If a class has fewer training recordings than --train_size, its rows in the training list are repeated up to
+that number.
   * v1-12: ten commands, "unknown" for all other words, and "silence", pieces of the background noise of one second,
     which are written to silence/;
   * v1-30, v2: all words.
@@ -45,7 +46,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--version", choices=sorted(NUM_WORDS), default="v1-12", help="classes (default: %(default)s)")
     parser.add_argument("--train_size", type=int, default=5000, help="least number of training rows of a class "
                         "(default: %(default)s)")
-    parser.add_argument("--any_words", action="store_true", help="accept another number of words than the data set has")
+    parser.add_argument("--any_words", action="store_true", help="accept a folder whose number of words is not that "
+                        "of --version")
     return parser.parse_args(argv)
 
 
@@ -73,21 +75,27 @@ def find_words(data_dir: str) -> dict[str, list[str]]:
             if names:
                 words[word] = [os.path.join(word, name) for name in names]
     if not words:
-        raise DataError(f"The folder {data_dir} has no folders of .wav files.")
+        raise DataError(f"The folder {data_dir} has no folders of .wav files: give the folder of the unpacked archive "
+                        "as --data_dir.")
     return words
 
 
 def write_silence(data_dir: str, output_dir: str) -> list[str]:
     """Writes pieces of one second of the background noise; returns their paths relative to the data folder.
 
-    Pieces overlap. So that those of different lists do not, a piece lies within one stretch of a recording, and its
-    name contains the stretch in the place of a speaker (see ``part_of``).
+    Pieces overlap, but pieces in different lists must not. Therefore each piece lies within one stretch of 5 seconds,
+    and its name contains the stretch where other names contain the speaker, so that ``part_of`` assigns all pieces of a
+    stretch to the same list.
+
+    Raises:
+      DataError: there is no folder of background noise.
     """
     import soundfile
 
     folder = os.path.join(data_dir, _NOISE)
     if not os.path.isdir(folder):
-        raise DataError(f"The folder {folder}, from which the class silence is made, does not exist.")
+        raise DataError(f"The folder {folder}, from which the class silence is made, does not exist: unpack the whole "
+                        "archive.")
     written = []
     os.makedirs(os.path.join(output_dir, "silence"), exist_ok=True)
     for name in sorted(name for name in os.listdir(folder) if name.endswith(".wav")):

@@ -5,7 +5,7 @@ usage: python scripts/prepare_text.py --tsv=pairs.tsv --languages es en --output
 
 The input is a table with one pair per line, source and target separated by a tab, or two files with one sentence per
 line. Pairs that would harm training are left out and written to dropped.tsv with the reason. The others are split into
-train, dev and test, which have no sentence in common, and train gets a SentencePiece model, spm.model.
+train, dev and test, which have no sentence in common. A SentencePiece model, spm.model, is trained on train.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from open_seq2seq.utils.script import run_script
 
 PARTS = ("train", "dev", "test")
 DROPPED = "dropped.tsv"
-_MOST_HELD_OUT = 20  # a part for evaluation has at most one of so many pairs, unless its size is given
+_MOST_HELD_OUT = 20  # unless their sizes are given, dev and test each have at most one of this many pairs
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tsv", help="table of pairs, separated by a tab; plain or .gz")
+    parser.add_argument("--tsv", help="table with one pair per line, columns separated by tabs; plain or .gz")
     parser.add_argument("--columns", nargs=2, type=int, default=[1, 2], metavar=("SOURCE", "TARGET"),
                         help="columns of the table, counted from 1 (default: 1 2); 2 1 exchanges the languages")
     parser.add_argument("--source", help="file of source sentences, instead of a table")
@@ -45,8 +45,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help="suffixes of the files that are written (default: source target)")
     parser.add_argument("--output_dir", default="own_text", help="folder to write to (default: %(default)s)")
     parser.add_argument("--vocab_size", type=int, default=8000, help="number of pieces (default: %(default)s)")
-    parser.add_argument("--dev_size", type=int, help="number of pairs of dev (default: 1000, or a twentieth)")
-    parser.add_argument("--test_size", type=int, help="number of pairs of test (default: 1000, or a twentieth)")
+    parser.add_argument("--dev_size", type=int, help="number of pairs in dev (default: 1000, or a "
+                        "twentieth of the pairs if that is less)")
+    parser.add_argument("--test_size", type=int, help="number of pairs in test (default: 1000, or a "
+                        "twentieth of the pairs if that is less)")
     parser.add_argument("--max_length", type=int, default=100, help="longest sentence, in words (default: %(default)s)")
     parser.add_argument("--max_ratio", type=float, default=4.0,
                         help="largest ratio of the lengths of a pair, in characters (default: %(default)s)")
@@ -59,9 +61,10 @@ def check_args(args: argparse.Namespace) -> None:
     if bool(args.tsv) == bool(args.source or args.target) or bool(args.source) != bool(args.target):
         raise UserError("Give either --tsv=FILE, or both --source=FILE and --target=FILE.")
     if min(args.columns) < 1 or args.columns[0] == args.columns[1]:
-        raise UserError("--columns must be two different numbers, counted from 1.")
+        raise UserError(f"--columns must be two different numbers, counted from 1, got {args.columns}.")
     if args.languages[0] == args.languages[1] or any(not name or os.sep in name for name in args.languages):
-        raise UserError("--languages must be two different names, such as es en.")
+        raise UserError(f"--languages must be two different suffixes of file names, such as es en, got "
+                        f"{' '.join(args.languages)}.")
     small = [f"--{name} must be at least {least}, got {value}." for name, least in (
         ("dev_size", 1), ("test_size", 1), ("max_length", 1), ("max_ratio", 1.0), ("vocab_size", 10), ("seed", 0))
         if (value := getattr(args, name)) is not None and value < least]
@@ -88,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
     kept = clean(pairs_of(args), args.max_length, args.max_ratio)
     if not kept.pairs:
         raise DataError(f"{args.tsv or args.source} has no usable pair: give one pair per line, with a tab between the "
-                        "sentences.")
+                        "sentences, or two files, and limits that pairs satisfy (--max_length, --max_ratio).")
     most = max(1, min(1000, len(kept.pairs) // _MOST_HELD_OUT))
     sizes = [size or most for size in (args.dev_size, args.test_size)]
     parts = split(kept.pairs, sizes, args.seed)

@@ -46,7 +46,7 @@ def parse_args(argv: list[str] | None = None) -> tuple[argparse.Namespace, list[
     add("--microphone", action="store_true", help="listen until Ctrl-C; needs the package sounddevice")
     add("--step_ms", type=float, default=200.0, help="length of a step in milliseconds (default: %(default)g)")
     add("--history_seconds", type=float, default=16.0,
-        help="seconds of audio whose transcript may be revised and by which features are normalised "
+        help="seconds of audio whose transcript may be revised and over which features are normalised "
         "(default: %(default)g)")
     add("--compare", action="store_true", help="also transcribe each recording as a whole and print the difference")
     add("--trust_code", action="store_true",
@@ -215,7 +215,7 @@ def main(argv: list[str] | None = None) -> None:
 
     asr = FrameASR.from_logdir(args.logdir, overrides, history_seconds=args.history_seconds,
                                trust_code=args.trust_code)
-    deco_print(f"logits are tentative at once and final {1000 * asr.look_ahead_seconds:.0f} ms after a sound")
+    deco_print(f"logits of a sound are provisional at first, and final after {1000 * asr.look_ahead_seconds:.0f} ms")
     clock = Clock()
     if args.microphone:
         listen(asr, args, clock)

@@ -1,4 +1,4 @@
-"""Measures how fast a GPU computes matrix products and convolutions in each dtype: an upper limit for models."""
+"""Measures how fast a GPU computes matrix products and convolutions in each dtype: upper limits of models' speeds."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A training step of GNMT in PyTorch for each line on stdin; prints its time in seconds.
+"""Makes a training step of GNMT in PyTorch for each line on stdin; prints its time in seconds.
 
 The network is that of ``GNMTLikeEncoderWithEmbedding`` and ``RNNDecoderWithAttention`` with ``gnmt_v2``: nn.LSTM over
-whole layers wherever no attention is in the way, one table of embeddings for source, target and output, cross entropy
-with label smoothing 0.1, and Adam.
+whole layers (with input feeding, nn.LSTMCell step by step for the decoder's first layer), one table of embeddings for
+source, target and output, cross entropy with label smoothing 0.1, and Adam.
 
-Arguments: layers of the encoder, layers of the decoder, hidden, ids, batch, tokens per sentence, input feeding (0 or
-1), threads, dtype (float32 or bfloat16).
+Arguments: number of encoder layers, number of decoder layers, hidden size, vocabulary size, batch size, tokens per
+sentence, input feeding (0 or 1), threads, dtype (float32 or bfloat16).
 """
 
 from __future__ import annotations

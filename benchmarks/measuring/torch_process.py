@@ -1,4 +1,4 @@
-"""A PyTorch program in another interpreter that makes one pass each time it is asked."""
+"""A PyTorch program in another interpreter that makes one pass on each request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Makes a forward and backward pass of PyTorch's recurrent layers for each line on stdin; prints its time in seconds.
 
-Arguments: cell, layers, hidden, input, batch, steps, bidirectional (0 or 1), threads, dtype (float32 or bfloat16).
+Arguments: cell, layers, hidden size, input size, batch size, steps, bidirectional (0 or 1), threads,
+dtype (float32 or bfloat16).
 """
 
 from __future__ import annotations

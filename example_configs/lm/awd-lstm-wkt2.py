@@ -1,8 +1,8 @@
 """WikiText-2: AWD-LSTM with the sizes and the regularisation of its paper (Merity et al. 2018).
 
-Weight drop, variational dropout, dropout of embeddings, tied weights, AR and TAR, averaged SGD; the hidden state is
-carried from chunk to chunk. Two differences from the paper: chunks have a fixed length, and averaging begins at a fixed
-update (about epoch 400) instead of when the validation loss no longer falls. On CPUs a run takes days.
+Weight drop, variational dropout, dropout of embeddings, tied weights, AR and TAR; chunks of random lengths, from one to
+the next of which the hidden state is carried; averaged SGD, which begins when the validation loss no longer falls. The
+model is evaluated about once per epoch. On CPUs a run takes days.
 
 Data: wiki.train.tokens and wiki.valid.tokens in data/wikitext-2/.
 Run:  python run.py --config_file=example_configs/lm/awd-lstm-wkt2.py --mode=train_eval
@@ -29,14 +29,14 @@ base_params = {
     "print_loss_steps": 100,
     "print_samples_steps": 1000,
     "save_summaries_steps": 100,
-    "save_checkpoint_steps": 1000,
-    "eval_steps": 1000,
+    "save_checkpoint_steps": 382,
+    "eval_steps": 382,
     "logdir": "awd-lstm-wkt2",
     "random_seed": 0,
     "dtype": "float32",
 
     "optimizer": "SGD",
-    "average_from": 148_000,
+    "average_after_evals_without_gain": 5,
     "lr_policy": fixed_lr,
     "lr_policy_params": {"learning_rate": 30.0},
     "max_grad_norm": 0.25,
@@ -72,6 +72,7 @@ base_params = {
         "processed_data_folder": "awd-processed-data",
         "bptt": 70,
         "carry_state": True,
+        "random_bptt": True,
     },
 }
 

@@ -1,4 +1,4 @@
-"""The parameters that the classes and functions of a config know, at any depth, and suggestions for misspelt ones."""
+"""The parameters that the classes and functions named in a config accept, and suggestions for misspelt parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from open_seq2seq.config.overrides import Override
 from open_seq2seq.config.params import as_param
 from open_seq2seq.utils.errors import ConfigError, nearest_name
 
-# Names by which parameters are known elsewhere.
+# Names that other toolkits give to parameters → their names in this toolkit.
 _CUSTOMARY = {"lr": "learning_rate", "batch_size": "batch_size_per_gpu", "bs": "batch_size_per_gpu",
               "epochs": "num_epochs", "steps": "max_steps", "seed": "random_seed", "beam": "beam_size",
               "weight_decay": "decoupled_weight_decay", "clip_norm": "max_grad_norm", "precision": "dtype"}
@@ -30,7 +30,7 @@ def known_parameters(value: Any) -> list[str] | None:
         return [name for name, spec in {**required, **optional}.items() if not as_param(spec).derived]
     if inspect.isclass(value) and hasattr(value, "get_optional_params"):
         return list(value.get_optional_params())
-    # A class passes its keyword arguments on to its bases; a function that has any accepts every name.
+    # A class with **kwargs passes them on to its base classes; a function with **kwargs accepts every name.
     made = [cls.__init__ for cls in value.__mro__[:-1]] if inspect.isclass(value) else [value]  # type: ignore[misc]
     try:
         arguments = [argument for function in made for argument in inspect.signature(function).parameters.values()]
@@ -64,7 +64,7 @@ def named_object(owner: Any, name: str, value: Any) -> Any:
 
 def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, Any],
                  overrides: Iterable[Override]) -> None:
-    """Drops the parameters that a class or function chosen on the command line does not know.
+    """Drops the parameters that a class or function chosen on the command line does not accept.
 
     Parameters that are themselves given on the command line are kept, so that mistakes in them are reported.
 
@@ -91,7 +91,7 @@ def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, A
 
 
 def _known(owner: Any, name: str, value: Any, old: Any) -> list[str] | None:
-    """Returns the parameters that a new value knows; None if the value has not changed, or may know any."""
+    """Returns the parameters that a new value accepts; None if the value has not changed, or may accept any."""
     if value is None or value == old:
         return None
     if not isinstance(value, str) and not callable(value):
@@ -101,7 +101,7 @@ def _known(owner: Any, name: str, value: Any, old: Any) -> list[str] | None:
 
 
 def _places(params: Any, keys: tuple[str, ...]) -> dict[str, Any] | None:
-    """Returns the dict that contains the last of the keys, or None if there is none."""
+    """Returns the dict at the path ``keys[:-1]``, or None if there is none."""
     for key in keys[:-1]:
         params = params.get(key) if isinstance(params, Mapping) else None
     return params if isinstance(params, Mapping) else None  # type: ignore[return-value]
@@ -142,13 +142,13 @@ def parameter_paths(owner: Any, params: Mapping[str, Any], path: tuple[str, ...]
 def suggestion(owner: Any, params: Mapping[str, Any], name: str, near: Iterable[str]) -> str:
     """Returns a question such as ``" Did you mean 'decoder_params/beam_size'?"``, or "" if no name is similar.
 
-    A parameter of exactly this name at another place goes before a similar one at the same place.
+    A parameter of exactly this name elsewhere in the config takes precedence over a similar name at the same path.
 
     Args:
       owner: the model's class.
       params: the model's parameters.
       name: the unknown name.
-      near: the known names at the same place.
+      near: the known names at the path of the unknown one.
     """
     paths = _paths_by_name(owner, params)
     wanted = _CUSTOMARY.get(name, name)
@@ -165,7 +165,7 @@ def _likeness(a: str, b: str) -> float:
 
 
 def suggest_for(owner: Any, params: Mapping[str, Any]) -> Any:
-    """Returns ``suggestion`` for one model: a function of the unknown name and of the known names beside it."""
+    """Returns ``suggestion`` for one model, as a function of ``name`` and ``near``."""
     return functools.partial(suggestion, owner, params)
 
 

@@ -103,7 +103,8 @@ def check_exists(path: str | os.PathLike[str]) -> None:
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if os.path.isfile(path):
         if os.path.getsize(path) > _MOST_BYTES:
-            raise ConfigError([f"The config file {path} has more than {_MOST_BYTES:,} bytes."])
+            raise ConfigError([f"The config file {path} has more than {_MOST_BYTES:,} bytes, the limit for configs: "
+                               "check that it is the right file."])
         return
     what = ("is a folder, not a file" if os.path.isdir(path) else "is not a regular file" if os.path.exists(path)
             else "is a broken symbolic link" if os.path.islink(path) else "does not exist")
@@ -157,7 +158,7 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
 
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
-    """Returns a copy of a section, made of plain dicts and lists, and what is wrong with the section or ""."""
+    """Returns a copy of a section, made of plain dicts and lists, and what is wrong with it, or ""."""
     try:
         wrong = [key for key in section if not isinstance(key, str)]
         if wrong:

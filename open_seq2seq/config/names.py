@@ -198,7 +198,7 @@ def _found(text: str, kind: Kind, path: str) -> Any:
             return names[name]
     what = f"'{path}' is {text!r}"
     if "<lambda>" in text:
-        raise ConfigError([f"{what}: a lambda cannot be found by a name. Define a function with def and give its "
+        raise ConfigError([f"{what}: a lambda cannot be found by name. Define a function with def and give its "
                            "name instead."])
     in_file = _IN_FILE.fullmatch(text)
     if in_file and _IDENTIFIERS.fullmatch(in_file[2]):

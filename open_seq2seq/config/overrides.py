@@ -159,7 +159,7 @@ def apply_overrides(params: Mapping[str, Any], overrides: Iterable[Override],
 def _drop(place: dict[str, Any], override: Override) -> str | None:
     key = override.keys[-1]
     if key not in place:
-        return f"'{override.name}' cannot be dropped, because the config does not give it.{did_you_mean(key, place)}"
+        return f"'{override.name}' cannot be dropped, because the config does not set it.{did_you_mean(key, place)}"
     del place[key]
     return None
 

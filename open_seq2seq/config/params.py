@@ -201,7 +201,7 @@ def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yields the values in nested lists and tuples; dicts are not searched, because their entries have own specs."""
+    """Yields the values in nested lists and tuples; dicts are left out, because each entry has its own spec."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)

@@ -94,7 +94,7 @@ class ResolvedConfig:
                 if isinstance(value, Mapping) or key not in base or not same(base[key], value)}
 
     def merge(self, section: str) -> tuple[dict[str, Any], list[str]]:
-        """Merges a section into the base and applies the overrides; returns the parameters and the problems found."""
+        """Merges a section into base_params, and applies the overrides; returns the parameters and the problems."""
         file = self.config_file
         source = _source(file, section)
         params, problems = merge_params(file.sections["base_params"], file.sections.get(source, {}), source)
@@ -104,7 +104,7 @@ class ResolvedConfig:
         return params, problems + more
 
     def _overridden(self, params: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
-        """Applies the overrides; a class or function given by one loses the parameters that it does not know."""
+        """Applies the overrides, and drops parameters that a class or function given by an override does not accept."""
         overrides = [one for one in self.overrides if not self._is_dropped_elsewhere(one, params)]
         changed, problems = apply_overrides(params, overrides, names)
         applied = [one for one in overrides if one.section is None or one.section in names]
@@ -113,7 +113,7 @@ class ResolvedConfig:
         return changed, problems
 
     def _is_dropped_elsewhere(self, override: Override, params: dict[str, Any]) -> bool:
-        """Returns whether an override of all sections drops a key that only sections other than this one give."""
+        """Returns whether an override for all sections drops a key that another section has, but not this one."""
         return override.text == DROP and override.section is None and not gives(params, override.keys) and any(
             gives(section, override.keys) for section in self.config_file.sections.values())
 
@@ -183,6 +183,6 @@ def resolve(config_file: ConfigFile, mode: str, overrides: Sequence[Override] = 
         problems += found
         config._checked[section] = params
     if problems:
-        # Each problem once: train and eval share most parameters, and so most problems.
+        # Each problem is listed once: train and eval share most parameters, and so most problems.
         raise ConfigError(list(dict.fromkeys(problems)))
     return config

@@ -219,7 +219,8 @@ def _reported(path: str, what: str,
         place = f"{error.filename or path}{f', line {error.lineno}' if error.lineno else ''}"
         raise ConfigError([f"{_begin(path, what)}{place}: {error.msg}."]) from error
     except SystemExit as error:
-        raise ConfigError([f"{what} ended the program with sys.exit({error.code!r})."]) from error
+        raise ConfigError([f"{what}: its code ended the program with sys.exit({error.code!r}), "
+                           "which must be removed."]) from error
     except BaseException as error:
         said = f"{_begin(path, what)}{_where(path, error)}{describe_error(error)}.{_hint(error)}"
         raise ConfigError([said]) from error
@@ -252,7 +253,7 @@ def _hint(error: BaseException) -> str:
     if wanted:
         return did_you_mean(wanted[1], dir(sys.modules.get(wanted[2])))
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__name__ == "tensorflow":
-        return (" This is a name from TensorFlow 1: initialisers are now in tf.keras.initializers, regularisers in "
+        return (" If this is a name from TensorFlow 1: initialisers are now in tf.keras.initializers, regularisers in "
                 "tf.keras.regularizers, and the toolkit's own classes can be given by name.")
     if isinstance(error, NameError) and error.name:
         return did_you_mean(error.name, dir(builtins))

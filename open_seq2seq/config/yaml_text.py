@@ -59,7 +59,7 @@ class Loader(yaml.SafeLoader):
 
 
 class Dumper(yaml.SafeDumper):
-    """Safe dumper that quotes exactly those strings that ``Loader`` would otherwise read as another type."""
+    """Safe dumper that also quotes strings that ``Loader`` would otherwise read as numbers or None."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Returns True, so that repeated values are written in full instead of as anchors."""

@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     """A batch to make.
 
     Attributes:
-      number: number of the micro-batch.
+      number: index of the micro-batch.
       examples: numbers of the examples in the batch ``[batch]``.
       epoch: epoch that the batch belongs to, from 0.
     """
@@ -65,7 +65,7 @@ class BatchLoader:
         ``prefetch_buffer_size``, if that is positive.
 
     Attributes:
-      index: number of the micro-batch returned last; -1 before the first.
+      index: index of the micro-batch returned last; -1 before the first.
       wait_seconds: total time that the consumer has waited for batches, in seconds.
     """
 
@@ -167,7 +167,8 @@ def made_singly(data_layer: BatchMaker, plan: Iterator[Wanted],
                 training: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (number, batch) of the planned batches, made one at a time.
 
-    They are made by ``make_training_batch``, if ``training`` and the layer has this method, and else by ``make_batch``.
+    Batches are made by the layer's ``make_training_batch`` if ``training`` is True and the layer has this method, and
+    by ``make_batch`` otherwise.
     """
     make = getattr(data_layer, "make_training_batch", None) if training else None
     for wanted in plan:

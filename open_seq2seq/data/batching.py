@@ -184,7 +184,8 @@ class BatchStream:
 
     Args:
       lengths, batch_size, costs, bucketed, max_shapes, explain: see ``EpochPlanner``.
-      shuffle: whether each epoch has its own random order, which depends on ``seed``.
+      shuffle: whether each epoch has its own random order.
+      seed: seed of the random orders.
       world_size: number of ranks.
       rank: the first rank of this process.
       replicas: number of consecutive ranks in this process; each has its own loader thread.
@@ -215,7 +216,7 @@ class BatchStream:
             raise ConfigError([
                 f"Overall batch size is too big: one update takes {world_size * iter_size} batches ({world_size} "
                 f"devices, iter_size {iter_size}), but an epoch has only {self.micro_batches_per_epoch}: lower "
-                "batch_size_per_gpu or iter_size."])
+                "batch_size_per_gpu or iter_size, use fewer devices, or add data."])
         self._shuffle, self._seed = shuffle, seed
         self.world_size, self.rank, self.iter_size = world_size, rank, iter_size
         self._replicas = replicas
@@ -298,7 +299,7 @@ class PlanLoader(BatchLoader):
     Args:
       data_layer: makes the batches.
       plan: object whose ``batch(n)`` returns the example numbers of batch n.
-      numbers: the numbers of the batches to load.
+      numbers: the indices n of the batches to load.
       prefetch: see ``BatchLoader``.
     """
 

@@ -1,10 +1,10 @@
 """Batches whose rows continue from batch to batch, for carried state (truncated back-propagation).
 
 The examples of a contiguous data layer are consecutive pieces of one sequence. An update consumes G = ``world_size`` ×
-``iter_size`` micro-batches, and the sequence is cut into one piece of equal length for each of their rows. Micro-batch
-i belongs to slot i mod G, and row k of micro-batch i continues in row k of micro-batch i + G. So each replica keeps one
-state for each of its micro-batches in an update, and the rows depend only on the product G, not on its factors. Nothing
-is shuffled or stored: an example's position is computed with a few divisions.
+``iter_size`` micro-batches, and the sequence is cut into stretches of equal length, one for each row of these G
+micro-batches. Micro-batch i belongs to slot i mod G, and row k of micro-batch i continues in row k of micro-batch
+i + G. So each replica keeps one state for each of its micro-batches in an update, and the rows depend only on the
+product G, not on its factors. Nothing is shuffled or stored: an example's position is computed with a few divisions.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class ContiguousStream:
         if not self.positions:
             raise DataError(f"Overall batch size is too big: batch_size_per_gpu is {batch_size}, and one update takes "
                             f"{self.slots} batches ({world_size} devices, iter_size {iter_size}), but there are only "
-                            f"{num_examples} training examples: lower batch_size_per_gpu or add data.")
+                            f"{num_examples} training examples: lower batch_size_per_gpu or iter_size, use fewer "
+                            "devices, or add data.")
         self.micro_batches_per_epoch = self.positions * self.slots
         self.updates_per_epoch = self.positions
 
@@ -102,7 +103,7 @@ class ContiguousStream:
 class ContiguousPass:
     """The batches of one pass over a contiguous data layer: every example exactly once, on any number of ranks.
 
-    The sequence is cut into consecutive rows, and each slot consists of ``rows`` consecutive ones. Row lengths differ
+    The sequence is cut into consecutive rows, and each slot consists of ``rows`` consecutive rows. Row lengths differ
     by at most one example, and longer rows come first. So only the last batch of a slot may have fewer than ``rows``
     rows; the missing rows are the last ones.
 

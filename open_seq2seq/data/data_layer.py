@@ -43,6 +43,8 @@ class DataLayer(Component):
 
     Attributes:
       seed: the run's ``random_seed``; the trainer sets it before the first training batch is made.
+      training_rows: number of rows into which a contiguous layer's examples are divided in training; the trainer sets
+        it. Row r consists of the examples r · P to (r + 1) · P - 1, with P = num_examples // training_rows.
       contiguous: whether example n + 1 continues example n, as consecutive pieces of one sequence do. Contiguous
         examples are not shuffled: row k of a batch continues in row k of a later batch (``data.contiguous``). May be
         a property.
@@ -53,6 +55,7 @@ class DataLayer(Component):
     """
 
     seed: int = 0
+    training_rows: int = 1
     contiguous: bool = False
     reads_lines: bool = False
     counting_units: Sequence[str] = ("examples", "sentences", "utterances", "images")
@@ -167,6 +170,13 @@ class DataLayer(Component):
         made = self._by_dataset(examples, epoch, training=True) if self._uses_dataset() else None
         return self.make_batch(examples) if made is None else made
 
+    def rate_factor(self, batch: dict[str, Any]) -> float | None:
+        """Returns a factor on the learning rate of the update that uses a training batch; None for layers without.
+
+        It must be the same for all batches of an update.
+        """
+        return None
+
     def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset | None:
         """Returns a ``tf.data.Dataset`` of batches, or None if the layer implements ``make_batch`` instead.
 
@@ -217,10 +227,10 @@ class DataLayer(Component):
         raise NotImplementedError(f"{type(self).__name__} does not support interactive input.")
 
     def interactive_lengths(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Returns the lengths of inputs for ``make_interactive_batch`` ``[inputs]``, by which they are batched.
+        """Returns the lengths ``[inputs]`` of inputs for ``make_interactive_batch``, in the unit of ``lengths``.
 
-        They have the unit of ``lengths``. By default all lengths are 1; a layer whose batch size does not count
-        examples should override this.
+        Inference batches the inputs by these lengths. By default all lengths are 1; a layer whose batch size does not
+        count examples should override this method.
         """
         return np.ones(len(inputs), np.int64)
 
@@ -316,7 +326,7 @@ class DataLayer(Component):
 
     @classmethod
     def params_with_assets(cls, params: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-        """Returns a copy of the parameters in which the files of ``assets()`` are replaced, as by a checkpoint's own.
+        """Returns a copy of the parameters with other files for ``assets()``, such as a checkpoint's copies of them.
 
         Args:
           params: the layer's parameters.

@@ -127,9 +127,9 @@ class _Run:
         return DataError(f"{self._culprit(self._under_way[0])} cannot be read: {words}. Correct or remove it.")
 
     def _culprit(self, wanted: Wanted) -> str:
-        """Returns how the message refers to the first example that fails when it is alone in a batch.
+        """Returns how the message refers to the faulty example: the first that fails when it is alone in a batch.
 
-        If none fails alone, this is "One of", followed by the first examples of the batch.
+        If none fails alone, returns "One of", followed by the first examples of the batch.
         """
         singles = (Wanted(place, wanted.examples[place:place + 1], wanted.epoch)
                    for place in range(len(wanted.examples)))

@@ -35,7 +35,7 @@ def examined(problem_of: Callable[[int], str | None], count: int, what: str, ski
 
     bad = [problem for problem in tracked(problems(), count, f"Checking {what}") if problem is not None]
     if bad and (not skips or len(bad) == count):
-        raise DataError(f"{len(bad):,} of {count:,} {what} cannot be used: {bad[0]} Correct or remove them, or set "
-                        "on_bad_example to skip.")
+        remedy = "Replace them." if skips else "Correct or remove them, or set on_bad_example to skip."
+        raise DataError(f"{len(bad):,} of {count:,} {what} cannot be used: {bad[0]} {remedy}")
     lines = [f"{count - len(bad):,} of {count:,} {what} were decoded"]
     return lines + [f"to be skipped: {problem}" for problem in bad[:_LISTED]]

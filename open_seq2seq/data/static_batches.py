@@ -60,9 +60,9 @@ class StaticBatches:
             if len(widths) == len(edges) and StaticShape(shape.rows, edges).holds(rows, widths):
                 return pad_batch(batch, StaticShape(shape.rows, edges), self._data_layer.fields)
         raise ConfigError([
-            f"'xla_buckets' cannot be used with {name}: according to its lengths, the sides of a batch have at "
-            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}. Correct lengths: "
-            "each side with a time axis needs a column."])
+            f"'xla_buckets' cannot be used with {name}: according to {name}.lengths, the sides of a batch have at "
+            f"most {self.shapes[-1].edges} positions, but a batch of {rows} examples has {widths}: correct lengths, "
+            "which need a column for each side with a time axis."])
 
 
 def pad_batch(batch: Mapping[str, Any], shape: StaticShape, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +142,6 @@ def _widths(batch: Mapping[str, Any], groups: Sequence[Mapping[str, int]], refus
         if len(set(group.values())) > 1:
             raise ConfigError([
                 f"{refusal}: {' and '.join(f'{path} is {width} wide' for path, width in group.items())}, but arrays "
-                "with the same lengths must have the same width. Declare in the data layer's fields which lengths "
+                "with the same lengths must have the same width: declare in the data layer's fields which lengths "
                 "belong to which array."])
     return tuple(next(iter(group.values())) for group in found)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Maximum number of cells of the joint histogram. The time of the search grows with its square.
+# Maximum number of cells of the joint histogram. The time of the search grows with the square of this number.
 _CELLS = 1600
 _SWEEPS = 5
 _LEAST_GAIN = 1e-6

@@ -85,7 +85,7 @@ class Table:
     def _not_csv(self, error: csv.Error, begin: int, number: int) -> str:
         """Returns the message for an error in a row that begins in the line ``begin``, found in the line ``number``."""
         if "field limit" in str(error):
-            return (f"{shown(self.path)}:{begin}: a value of the row that begins here has more than "
+            return (f"{shown(self.path)}:{begin}: a value of the row that begins in this line has more than "
                     f"{csv.field_size_limit():,} characters: shorten it or, if a quote is not closed, close it.")
         return (f"{shown(self.path)}:{number}: the line is not valid CSV ({error}): enclose values with commas or "
                 "quotes in double quotes, and double the quotes in them.")
@@ -106,11 +106,11 @@ class Table:
 
 
 def column_problems(path: str, columns: dict[str, int | str | None]) -> list[str]:
-    """Returns what is wrong with columns, given by parameter: numbers below 1, or two columns that are the same.
+    """Returns a message for each column number below 1, and for each two parameters that name the same column.
 
     Args:
       path: path of the parameters in the config, for messages.
-      columns: column by the parameter that gives it; None is ignored.
+      columns: dict of parameter → column; None is ignored.
     """
     problems = [f"'{path}/{name}' is {column}, but columns are counted from 1." for name, column in columns.items()
                 if isinstance(column, int) and column < 1]

@@ -19,7 +19,7 @@ from open_seq2seq.data.batching import EpochPlan, EpochPlanner
 from open_seq2seq.data.contiguous import PassBatch
 
 WINDOW_BATCHES = 64
-"""Minimum number of batches in a window: enough for sorting by length to save nearly all padding."""
+"""Number of batches after which a window ends: enough for sorting by length to save nearly all padding."""
 
 WINDOW_EXAMPLES = 65_536
 """Maximum number of examples in a window, because the results of a whole window are kept in memory."""
@@ -111,7 +111,7 @@ class WindowLoader(BatchLoader):
       data_layer: makes the batches.
       plan: the plan, such as that of ``inference_plan``.
       world_size: number of ranks.
-      ranks: the ranks whose batches this loader makes.
+      ranks: the consecutive ranks whose batches this loader makes.
       prefetch: see ``BatchLoader``.
 
     Attributes:

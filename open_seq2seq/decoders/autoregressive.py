@@ -157,7 +157,7 @@ class AutoregressiveDecoder(Decoder):
 
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
-          ids: target ids ``[batch, time]`` int32, which the decoder shifts to get its inputs.
+          ids: target ids ``[batch, time]`` int32, from which the decoder makes its inputs.
           lengths: lengths of the targets, ``[batch]`` int32.
         """
         raise NotImplementedError(
@@ -184,10 +184,10 @@ class AutoregressiveDecoder(Decoder):
         Args:
           encoder_output: see ``parts.keys.EncoderOutput``.
           scorer: second scorer of the hypotheses, or None.
-          weight: weight of the scorer's log probabilities, from 0 to 1; the decoder's have 1 - ``weight``.
-          ids: numbers of the examples ``[batch]``, on which samples depend; by default the row numbers.
-          prefix: the ids ``[batch, time]`` with which hypotheses begin, and their numbers ``[batch]``; None for no
-            prefix.
+          weight: weight of the scorer's log probabilities, from 0 to 1; the decoder's have the weight 1 - ``weight``.
+          ids: indices of the examples ``[batch]``, on which samples depend; by default the row indices.
+          prefix: the ids ``[batch, time]`` with which hypotheses begin, and the number of ids in each prefix
+            ``[batch]``; None for no prefix.
 
         Returns:
           A dict with ``logits`` (None), ``outputs`` (the best hypotheses, see ``_outputs``), ``beam_ids``
@@ -254,8 +254,8 @@ class AutoregressiveDecoder(Decoder):
           encoder_output: see ``parts.keys.EncoderOutput``.
           ids: hypotheses ``[batch, time]`` from ``search``.
           lengths: their lengths ``[batch]``, including the end id.
-          layer: number of the layer; None for the mean of all layers.
-          heads: numbers of the heads; None for the mean of all heads.
+          layer: index of the layer, where negative indices count from the last layer; None for the mean of all layers.
+          heads: indices of the heads, whose mean is returned; None for all heads.
 
         Returns:
           ``[batch, time, source]`` FP32; arbitrary beyond the lengths.
@@ -272,7 +272,7 @@ class AutoregressiveDecoder(Decoder):
         return attention[:, :-1] if self._begin_with_start else attention
 
     def _outputs(self, result: BeamResult) -> list[tf.Tensor]:
-        """Returns the best ids of each example ``[batch, length]``, and their number before the end id ``[batch]``."""
+        """Returns each example's best hypothesis ``[batch, length]``, and its length without the end id ``[batch]``."""
         best = result.ids[:, 0]
         held = tf.sequence_mask(result.lengths[:, 0], tf.shape(best)[1]) & (best != self.end_id)
         return [best, tf.math.count_nonzero(held, axis=1, dtype=tf.int32)]

@@ -26,7 +26,7 @@ def beam_params() -> dict[str, Any]:
 
 
 def coverage_params() -> dict[str, Any]:
-    """Returns the parameter of decoders whose layers record their attention to the source."""
+    """Returns the parameter of the coverage penalty, for decoders whose layers record their attention to the source."""
     return with_change(FREE, {
         "coverage_penalty": Param(float, 0.0, "Weight of the coverage penalty: the sum over source positions of "
                                   "log(min(attention received, 1)) is added to the score of a hypothesis (Wu et al. "
@@ -35,10 +35,11 @@ def coverage_params() -> dict[str, Any]:
 
 
 def max_length_factor_param() -> dict[str, Any]:
-    """Returns the parameter that limits translations relative to their sources, besides another limit."""
+    """Returns the parameter that limits translations relative to their sources, for decoders with another limit."""
     return with_change(FREE, {
-        "max_length_factor": Param((float, type(None)), None, "Longest translation, relative to the length of its "
-                                   "source; extra_decode_length holds too.", "tokens per token", above=0.0,
+        "max_length_factor": Param((float, type(None)), None, "Maximum length of a translation divided by the length "
+                                   "of its source; None disables this limit. The limit set by extra_decode_length "
+                                   "also applies.", "tokens per token", above=0.0,
                                    maximum=1000.0),
     })
 
@@ -49,7 +50,7 @@ def limits_by_factor(lengths: tf.Tensor, factor: float) -> tf.Tensor:
 
 
 def shorter_limits(limits: tf.Tensor, lengths: tf.Tensor, factor: float | None) -> tf.Tensor:
-    """Returns the smaller of given limits and those by the factor, if there is one."""
+    """Returns the smaller of ``limits`` and ``limits_by_factor``; ``limits`` if ``factor`` is None."""
     return limits if factor is None else tf.minimum(limits, limits_by_factor(lengths, factor))
 
 
@@ -72,5 +73,5 @@ def beam_problems(params: Mapping[str, Any], path: str, beam_size_param: str) ->
         return [f"'{path}/coverage_penalty' cannot be combined with beam_groups: leave out one of them."]
     if beam == 1 and set_params["coverage_penalty"]:
         return [f"'{path}/coverage_penalty' is {params['coverage_penalty']}, but {beam_size_param} is 1, and greedy "
-                "search does not compare hypotheses: set a larger beam, or leave it out."]
+                f"search does not compare hypotheses: raise {beam_size_param}, or leave out coverage_penalty."]
     return []

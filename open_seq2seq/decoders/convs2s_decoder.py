@@ -41,7 +41,7 @@ class DecoderLayer(Module):
       channels: number of output channels.
       width: number of filter taps.
       size: size of the embeddings and of the source's keys and values.
-      settings: settings of the convolution.
+      settings: settings of the convolution and of the attention's projections.
     """
 
     def __init__(self, in_channels: int, channels: int, width: int, size: int, settings: ConvSettings) -> None:
@@ -57,7 +57,7 @@ class DecoderLayer(Module):
         Args:
           x: ``[batch, time, in_channels]``.
           embedded: embeddings of the inputs, ``[batch, time, size]``.
-          memory: the source.
+          memory: keys and values of the source.
           mask: boolean ``[batch, time]``, False at padding.
           training: whether to apply dropout.
         """
@@ -71,7 +71,7 @@ class DecoderLayer(Module):
 
     def step(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, cache: tf.Tensor,
              kernels: dict[str, Any]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Transforms the newest position of each hypothesis, ``[batch, beam, in_channels]``; returns (it, cache)."""
+        """Transforms each hypothesis' newest position, ``[batch, beam, in_channels]``; returns (result, new cache)."""
         y, cache = self.convolution.convolve_step(x, cache, kernels["convolution"])
         y = self.attention(y, embedded, memory, kernels=kernels["attention"])
         y += self.convolution.residual(x, kernel=kernels["projection"])
@@ -81,15 +81,16 @@ class DecoderLayer(Module):
 class ConvS2SDecoder(AutoregressiveDecoder):
     """Causal convolutions, each followed by attention to the source (Gehring et al. 2017).
 
-    Decoding keeps the last ``kernel width - 1`` inputs of each convolution. Any encoder will do: keys are its
-    ``outputs``, values its ``outputs_b`` or, without them, its ``outputs``. If the encoder's ``output_size`` differs
-    from ``tgt_emb_size``, a linear layer projects both.
+    Decoding keeps the last ``kernel width - 1`` inputs of each convolution. Any encoder can be used: its
+    ``outputs`` are the keys, and its ``outputs_b`` (``outputs`` if it returns none) the values. If the encoder's
+    ``output_size`` differs from ``tgt_emb_size``, a linear layer projects keys and values.
 
     Targets begin with the start symbol, and position t predicts target t + 1, as ``BasicSequenceLoss`` expects; with
     ``use_start_token: False`` in the data layer, position t predicts target t, as
     ``PaddedCrossEntropyLossWithSmoothing`` expects. With targets, the decoder returns ``logits``
-    ``[batch, time, ids or rows of the table]`` and ``outputs`` (the most likely ids ``[batch, time]``). Without
-    targets, ``outputs`` are the best ids ``[batch, length]`` and their numbers ``[batch]``.
+    ``[batch, time, columns]``, with a column for each id or, with ``shared_embed``, for each row of the table, and
+    ``outputs`` (the most likely ids ``[batch, time]``). Without targets, ``outputs`` are the best ids
+    ``[batch, length]`` and their number without EOS ``[batch]``.
     """
 
     @staticmethod
@@ -101,7 +102,7 @@ class ConvS2SDecoder(AutoregressiveDecoder):
             "tgt_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "shared_embed": Param(bool, doc="Whether target embeddings and the output layer have one table: the "
+            "shared_embed": Param(bool, doc="Whether target embeddings and the output layer share one table: the "
                                   "encoder's, if it has one.", on_change=REFUSE),
             **required_conv_params(),
             "out_dropout_keep_prob": Param(float, doc="Keep probability of dropout before the output layer.", above=0.0,
@@ -120,17 +121,18 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         return {
             **Decoder.get_optional_params(),
             **optional_conv_params(),
-            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the rows of the decoder's own embedding "
-                                            "table up to a multiple of 8."),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the number of rows of the decoder's "
+                                            "own embedding table up to a multiple of 8."),
             "pos_embed": Param(bool, True, "Whether to add position embeddings to target embeddings.",
                                on_change=REFUSE),
             "out_emb_size": Param((int, type(None)), None, "Number of channels before the output layer; tgt_emb_size "
                                   "by default.", minimum=1),
-            "GO_SYMBOL": Param((int, type(None)), None, "Id that starts a sentence; evaluation and inference need it.",
+            "GO_SYMBOL": Param((int, type(None)), None, "Id that starts a sentence; may be None only in training "
+                               "with data_layer_params/use_start_token: True.",
                                minimum=0, on_change=REFUSE),
             "END_SYMBOL": Param((int, type(None)), None, "Alias of EOS_ID in old configs; has no effect.", minimum=0),
-            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
-                            "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
+            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, "
+                            "any number in sampling.", minimum=1, maximum=10**4, on_change=FREE),
             **max_length_factor_param(),
             **beam_params(),
             **coverage_params(),
@@ -165,14 +167,14 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         size, out_size = params["tgt_emb_size"], params["out_emb_size"]
         if params["shared_embed"] and out_size not in (None, size):
             problems.append(f"'{path}/out_emb_size' is {out_size}, but must be tgt_emb_size ({size}), because the "
-                            "output layer shares the embedding table: set shared_embed to False to choose another.")
+                            "output layer shares the embedding table: set shared_embed to False to use another size.")
         if self._uses_encoders and (table.hidden_size != size or table.rows < params["tgt_vocab_size"]):
             problems.append(
                 f"'{path}' has {params['tgt_vocab_size']} ids and tgt_emb_size {size}, but the encoder's embedding "
                 f"table, which the decoder shares, has {table.rows} ids of size {table.hidden_size}: set the same "
                 "vocabulary and size for both, or shared_embed to False.")
         if params["GO_SYMBOL"] is None and not (self.mode == "train" and self._begin_with_start):
-            problems.append(f"'{path}/GO_SYMBOL' is missing: give the id that starts a sentence.")
+            problems.append(f"'{path}/GO_SYMBOL' is missing: set it to the id that starts a sentence.")
         if problems:
             raise ConfigError(problems)
 
@@ -243,7 +245,7 @@ class ConvS2SDecoder(AutoregressiveDecoder):
         return shorter_limits(lengths + self.params["extra_decode_length"], lengths, self.params["max_length_factor"])
 
     def prepare(self, encoder_output: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the source, the normalised kernels and the output matrix."""
+        """Returns keys and values of the source, the normalised kernels and the output matrix."""
         dtype = self.dtype_of("convolution")
         return {
             "memory": self._memory(encoder_output),

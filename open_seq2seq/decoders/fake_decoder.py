@@ -20,8 +20,8 @@ class FakeDecoder(Decoder):
     def _decode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
         encoded = dict(input_dict["encoder_output"])
         if encoded.get("logits") is None:
-            raise ConfigError(["'decoder' is FakeDecoder, but the encoder computes no logits: choose a decoder that "
-                               "does, or an encoder such as LMEncoder."])
+            raise ConfigError(["'decoder' is FakeDecoder, but the encoder computes no logits: set 'decoder' to a "
+                               "class that computes them, or 'encoder' to one such as LMEncoder."])
         logits = encoded["logits"]
         found = tf.argmax(logits, -1, tf.int32) if logits.shape.rank == 3 else tf.nn.softmax(logits)
         return {**encoded, "outputs_of_encoder": encoded.get("outputs"), "outputs": [found]}

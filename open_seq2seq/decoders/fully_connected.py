@@ -32,7 +32,7 @@ class FullyConnectedCTCDecoder(Decoder):
     lengths, and, for each symbol, its first frame, the frame after its last one, and its confidence.
 
     With ``use_language_model``, the model decodes the logits in evaluation and inference by prefix beam search
-    (``open_seq2seq.decoding.ctc.CtcDecoder``) with the settings among this decoder's parameters.
+    (``open_seq2seq.decoding.ctc.CtcDecoder``), whose settings are parameters of this decoder.
     """
 
     tells_times = True
@@ -56,7 +56,7 @@ class FullyConnectedCTCDecoder(Decoder):
                                         "the language model lm_path if it is given, instead of greedy decoding.",
                                         on_change=FREE),
             "infer_logits_to_pickle": Param(bool, False, "Whether inference writes logits, for scripts/decode.py, "
-                                            "instead of texts to the output file.", on_change=FREE),
+                                            "to the output file instead of texts.", on_change=FREE),
             **{name: Param(object, None, f"Obsolete: {why}.") for name, why in _OBSOLETE.items()},
         }
 

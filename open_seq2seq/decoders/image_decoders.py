@@ -28,7 +28,8 @@ class FullyConnectedDecoder(Decoder):
             "num_classes": Param((int, type(None)), None, "Number of classes of the data layer; set by the model.",
                                  derived=True, minimum=1),
             "hidden_size": Param((int, type(None)), None, "Number of values that the encoder outputs for an example; "
-                                 "by default the encoder's output_size.", "channels", minimum=1),
+                                 "by default the encoder's output_size, in FullyConnectedSCDecoder times time_steps.",
+                                 "channels", minimum=1),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "decoder", mode: str = "train") -> None:
@@ -38,7 +39,7 @@ class FullyConnectedDecoder(Decoder):
         self._bias = self.weight([outputs], "zeros")
 
     def _sizes(self) -> tuple[int, int]:
-        """Returns the numbers of inputs and outputs of the layer."""
+        """Returns the numbers of input and output channels of the linear layer."""
         path, problems = self.params_path, []
         num_classes = self.params["num_classes"]
         outputs = self.params["output_dim"] or num_classes
@@ -62,12 +63,12 @@ class FullyConnectedDecoder(Decoder):
         return {"logits": logits, "outputs": [logits]}
 
     def _features(self, encoded: dict[str, Any]) -> tf.Tensor:
-        """Returns the values ``[batch, hidden_size]`` that the layer multiplies."""
+        """Returns the input of the linear layer, ``[batch, hidden_size]``."""
         return tf.ensure_shape(encoded["outputs"], [None, self._kernel.shape[0]])
 
 
 class FullyConnectedSCDecoder(FullyConnectedDecoder):
-    """A linear layer from all outputs of the encoder, at each position, to the classes.
+    """A linear layer from the encoder's outputs at all positions, concatenated, to the classes.
 
     The encoder's outputs ``[batch, time, channels]`` have ``time_steps`` positions in every batch, as with
     ``SpeechCommandsDataLayer``. Returns the same as ``FullyConnectedDecoder``.

@@ -80,13 +80,14 @@ class ListenAttendSpellDecoder(AutoregressiveDecoder):
             "beam_width": Param(int, 1, "Number of hypotheses kept per utterance; 1 is greedy search.",
                                 minimum=1, maximum=10**4,
                                 on_change=FREE),
-            "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0,
-                                    on_change=FREE),
+            "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^length_penalty.",
+                                    minimum=0.0, on_change=FREE),
             "n_best": Param((int, type(None)), None, "Number of transcripts returned per utterance. A search returns "
                             "at most beam_width, the default; sampling, any number, 1 by default.", minimum=1,
                             maximum=10**4, on_change=FREE),
             **sampling_params(),
-            "max_length_factor": Param(float, 1.0, "Longest transcript, relative to the number of encoder outputs.",
+            "max_length_factor": Param(float, 1.0, "Maximum length of a transcript divided by the number of encoder "
+                                       "outputs.",
                                        "symbols per frame",
                                        above=0.0, maximum=1000.0, on_change=FREE),
             "use_language_model": Param([False], False, "Accepted for old configs; has no effect.",

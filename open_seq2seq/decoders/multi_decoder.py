@@ -86,7 +86,7 @@ class MultiDecoder(Decoder):
 
         Args:
           input_dict: see ``parts.keys.DecoderInput``; with ``language``, the language of all rows, or ``languages``,
-            the number of each row's language ``[batch]`` int32.
+            the index of each row's language ``[batch]`` int32.
 
         Returns:
           With ``language``, the result of its decoder. Otherwise a dict with ``logits`` (None); ``by_language``, a list

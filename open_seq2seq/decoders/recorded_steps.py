@@ -40,8 +40,8 @@ def check_heads(record: list[tf.Tensor], layer: int | None, heads: list[int] | N
     count = len(record)
     if layer is not None and not -count <= layer < count:
         raise ConfigError([f"'alignment_layer' is {layer}, but the decoder has {count} layers that attend to the "
-                           f"source: choose a number from {-count} to {count - 1}."])
+                           f"source: choose an index from {-count} to {count - 1}."])
     num_heads = min(weights.shape[1] for weights in (record if layer is None else [record[layer]]))
     if heads is not None and not all(0 <= head < num_heads for head in heads):
-        raise ConfigError([f"'alignment_heads' is {heads}, but there are {num_heads} heads: choose numbers from 0 to "
+        raise ConfigError([f"'alignment_heads' is {heads}, but there are {num_heads} heads: choose indices from 0 to "
                            f"{num_heads - 1}."])

@@ -31,10 +31,11 @@ def _search_params() -> dict[str, Any]:
     return with_change(FREE, {
         "beam_width": Param(int, 1, "Number of hypotheses kept per sentence; 1 is greedy search.", minimum=1,
                             maximum=10**4),
-        "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^a.", minimum=0.0),
-        "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_width, or any number of "
-                        "samples.", minimum=1, maximum=10**4),
-        "max_length_factor": Param(float, 2.0, "Longest translation, relative to the length of its source.",
+        "length_penalty": Param(float, 0.0, "Exponent of the length penalty ((5 + length) / 6)^length_penalty.",
+                                minimum=0.0),
+        "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_width in a search, any "
+                        "number in sampling.", minimum=1, maximum=10**4),
+        "max_length_factor": Param(float, 2.0, "Maximum length of a translation divided by the length of its source.",
                                    "tokens per token", above=0.0, maximum=1000.0),
         **beam_params(),
         **coverage_params(),
@@ -46,13 +47,13 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
     """Recurrent layers that attend to the source.
 
     With ``bahdanau`` and ``luong``, the last layer's output is the query, and the logits are computed from the context
-    alone; ``bahdanau_monotonic`` and ``luong_monotonic`` only move forward (see ``parts.rnn.monotonic``). With ``gnmt``
-    and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the first layer's output is the query of
-    normalised ``bahdanau`` attention; the layers above read the output of the layer below and the context, of the step
-    before in ``gnmt``, of the same step in ``gnmt_v2``.
+    alone; with ``bahdanau_monotonic`` and ``luong_monotonic``, the attention only moves forward in the source (see
+    ``parts.rnn.monotonic``). With ``gnmt`` and ``gnmt_v2`` (Wu et al. 2016, https://arxiv.org/abs/1609.08144), the
+    first layer's output is the query of normalised ``bahdanau`` attention; the layers above read the output of the
+    layer below and the context: that of the previous step in ``gnmt``, that of the same step in ``gnmt_v2``.
 
-    By ``input_feeding``, the first layer also reads the context of the step before. Without it, training computes whole
-    layers over time and all steps of the attention at once.
+    With ``input_feeding``, the first layer also reads the context of the previous step. Without it, training computes
+    all steps of a layer at once, and all steps of the attention.
 
     Targets are ids ``[batch, time]`` that end with END_SYMBOL. If they begin with GO_SYMBOL (``use_start_token`` of the
     data layer, on by default), the logits at position t predict the id at t + 1, otherwise the id at t. With targets,
@@ -72,8 +73,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "tgt_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=2),
             "tgt_emb_size": Param(int, doc="Size of the embeddings.", minimum=1),
-            "attention_layer_size": Param(int, doc="Size of the space in which keys and queries are compared; for "
-                                          "luong, num_units.", minimum=1),
+            "attention_layer_size": Param(int, doc="Size of the space in which keys and queries are compared; with "
+                                          "luong, this must be the output size of the cell.", minimum=1),
             "attention_type": Param(["bahdanau", "luong", "gnmt", "gnmt_v2", "bahdanau_monotonic", "luong_monotonic"],
                                     doc="Kind of attention.", on_change=REFUSE),
             "core_cell": core_cell_params()["core_cell"],
@@ -95,12 +96,13 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
             "luong_scale": Param(bool, False, "Whether luong multiplies the scores by a learned number.",
                                  on_change=REFUSE),
             "sigmoid_noise": Param(float, 0.0, "With monotonic attention: standard deviation of noise that training "
-                                   "adds to the scores, so that they become decisive.", minimum=0.0),
+                                   "adds to the scores, so that the model learns scores far from 0.", minimum=0.0),
             "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the number that is added "
                                      "to the scores.", on_change=FREE),
-            "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the step before, as "
-                                   "in the original toolkit. Without it, training computes whole layers over time; "
-                                   "with gnmt_v2, this is the form of NVIDIA's GNMT v2 in PyTorch.", on_change=REFUSE),
+            "input_feeding": Param(bool, True, "Whether the first layer also reads the context of the previous step, "
+                                   "as in the original toolkit. If False, training computes all steps of a layer at "
+                                   "once; with gnmt_v2, the model is then that of NVIDIA's GNMT v2 in PyTorch.",
+                                   on_change=REFUSE),
             "encoder_state": Param([None, "copy", "dense"], None, "Initial states of the layers: zeros (None), the "
                                    "final states of the encoder's layers (copy), or linear functions of them (dense).",
                                    on_change=REFUSE),
@@ -108,8 +110,10 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                                 above=0.0, maximum=1.0),
             "decoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
                                                  above=0.0, maximum=1.0),
-            "weight_tied": Param(bool, False, "Whether the output projection is the table of the embeddings; the last "
-                                 "layer then has tgt_emb_size units.", on_change=REFUSE),
+            "weight_tied": Param(bool, False, "Whether the output projection is the table of the embeddings. With gnmt "
+                                 "and gnmt_v2, the last layer then has tgt_emb_size units; with other kinds, "
+                                 "tgt_emb_size must be the number of channels of the encoder's output.",
+                                 on_change=REFUSE),
             "share_source_embedding": Param(bool, False, "Whether to use the encoder's table of embeddings; source and "
                                             "target then need the same vocabulary.", on_change=REFUSE),
             "encoder_size": Param((int, type(None)), None, "Number of channels of the encoder's output; by default its "
@@ -149,7 +153,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         if memory_size is None:
             problems.append(f"'{path}/encoder_size' is missing: set it, because the encoder has no output_size.")
         ids = params["tgt_vocab_size"]
-        problems += [f"'{path}/{name}' must be below the number of ids ({ids}), got {params[name]}."
+        problems += [f"'{path}/{name}' is {params[name]}, but must be below tgt_vocab_size, which is {ids}."
                      for name in ("GO_SYMBOL", "END_SYMBOL") if params[name] >= ids]
         if kind in _GNMT and layers < 2:
             problems.append(f"'{path}/decoder_layers' must be at least 2 with attention_type {kind}, got {layers}.")
@@ -160,8 +164,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         for name, wanted in (("bahdanau_normalize", "bahdanau"), ("luong_scale", "luong"),
                              ("sigmoid_noise", "monotonic"), ("score_bias_init", "monotonic")):
             if params[name] and wanted not in kind and name not in allowed:
-                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or choose "
-                                f"{'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
+                problems.append(f"'{path}/{name}' has no meaning with attention_type {kind}: leave it out, or set "
+                                f"attention_type to {'bahdanau_' if wanted == 'monotonic' else ''}{wanted}.")
         if params["weight_tied"] and kind not in _GNMT and memory_size not in (None, params["tgt_emb_size"]):
             problems.append(f"'{path}/tgt_emb_size' must be {memory_size} with weight_tied, got "
                             f"{params['tgt_emb_size']}: with {kind} attention, the logits are computed from the "
@@ -202,7 +206,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         """Returns the table of the embeddings, ``[ids, tgt_emb_size]`` FP32.
 
         Raises:
-          ConfigError: the encoder's table is to be used, but there is none or one of another size.
+          ConfigError: the decoder shares the encoder's table, but the encoder returns none, or one of another shape.
         """
         if not self.params["share_source_embedding"]:
             return tf.convert_to_tensor(self.embedding)
@@ -211,8 +215,8 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         if table is None or list(table.shape) != wanted:
             found = "none" if table is None else f"one of shape {list(table.shape)}"
             raise ConfigError([f"'{self.params_path}/share_source_embedding' needs a table of shape {wanted} from the "
-                               f"encoder, which has {found}: use the same vocabulary and embedding size for source and "
-                               "target, or set it to False."])
+                               f"encoder, which has {found}: use an encoder with such a table (the same vocabulary and "
+                               "embedding size for source and target), or set share_source_embedding to False."])
         return table
 
     def _embed(self, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

@@ -72,8 +72,8 @@ class SoftmaxDecoder(Decoder):
         elif len(self._poolings) == 1:
             vector = hidden
         else:
-            raise ConfigError([f"'{self.params_path}/pooling' is a list, but the encoder's outputs have no time axis: "
-                               "remove it."])
+            raise ConfigError([f"'{self.params_path}/pooling' lists several poolings, but the encoder's outputs have "
+                               "no time axis: remove 'pooling'."])
         vector = dropout(tf.cast(vector, self.compute_dtype), self.params["dropout"], self.training)
         logits = tf.cast(tf.matmul(vector, cast_weight(self.kernel, self.compute_dtype)), tf.float32) + self.bias
         return {"logits": logits, "outputs": [tf.nn.softmax(logits)]}

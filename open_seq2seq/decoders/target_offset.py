@@ -1,4 +1,4 @@
-"""Where targets begin: with the start symbol, as in old configs, or with the first token."""
+"""Inputs of decoders, and checks of losses, for targets that begin with the start symbol or the first token."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ def decoder_inputs(ids: tf.Tensor, start_id: int, begin_with_start: bool) -> tf.
 
 
 def check_loss_of_same_positions(model: Any, decoder: str) -> None:
-    """Checks that a model's loss compares each position with its own target, whatever targets begin with.
+    """Checks that a model's loss compares position t of the logits with target t.
+
+    For decoders that predict target t at position t, whether or not targets begin with the start symbol.
 
     Args:
       model: the model, or None.
       decoder: name of the decoder, for the message.
 
     Raises:
-      ConfigError: the loss compares each position with the next target.
+      ConfigError: the loss compares position t with target t + 1.
     """
     loss = getattr(model, "loss", None)
     if getattr(loss, "offsets_targets", False):
-        raise ConfigError([f"{decoder} predicts each target at its own position, but {type(loss).__name__} compares it "
-                           "with the next one: set loss_params/offset_target_by_one and "
+        raise ConfigError([f"{decoder} predicts target t at position t, but {type(loss).__name__} compares position t "
+                           "with target t + 1: set loss_params/offset_target_by_one and "
                            "data_layer_params/use_start_token to False."])
 
 
@@ -50,7 +52,7 @@ def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
       decoder: name of the decoder, for the message.
 
     Raises:
-      ConfigError: the loss compares other positions.
+      ConfigError: the loss compares logits with targets other than those that they predict.
     """
     loss = getattr(model, "loss", None)
     offset = getattr(loss, "offsets_targets", None)
@@ -58,9 +60,9 @@ def check_loss(model: Any, begin_with_start: bool, decoder: str) -> None:
         return
     name = type(loss).__name__
     raise ConfigError([
-        f"'data_layer_params/use_start_token' is True, so {decoder} predicts the next target at each position, but "
-        f"{name} compares each position with its own target: set use_start_token to False, or use BasicSequenceLoss "
-        "with offset_target_by_one." if begin_with_start else
-        f"'data_layer_params/use_start_token' is False, so {decoder} predicts each target at its own position, but "
-        f"{name} compares it with the next one: set use_start_token to True, or loss_params/offset_target_by_one to "
-        "False."])
+        f"'data_layer_params/use_start_token' is True, so {decoder} predicts target t + 1 at position t, but "
+        f"{name} compares position t with target t: set use_start_token to False, or 'loss' to "
+        "BasicSequenceLoss with loss_params/offset_target_by_one: True." if begin_with_start else
+        f"'data_layer_params/use_start_token' is False, so {decoder} predicts target t at position t, but "
+        f"{name} compares position t with target t + 1: set use_start_token to True, or "
+        "loss_params/offset_target_by_one to False."])

@@ -103,9 +103,9 @@ class TransformerDecoder(AutoregressiveDecoder):
     """Stack of masked self-attention layers that attend to the encoder (Vaswani et al. 2017).
 
     The encoder's embedding table is also used for target embeddings and the output projection; with
-    ``share_source_embedding: False``, the decoder has a table of its own. Any encoder will do: sources of another size
-    are projected by the attention. Targets are shifted right and start with a zero vector, so no start symbol is
-    needed.
+    ``share_source_embedding: False``, the decoder has its own table, and any encoder can be used: the attention
+    projects the encoder's outputs, whatever their size. Targets are shifted right and start with a zero vector, so no
+    start symbol is needed.
 
     Targets are ids ``[batch, time]`` that end with EOS. With targets, the decoder returns ``logits``
     ``[batch, time, rows of the table]``, ``outputs`` (the most likely ids ``[batch, time]``), and ``projection``, from
@@ -123,7 +123,8 @@ class TransformerDecoder(AutoregressiveDecoder):
             "layer_postprocess_dropout": Param(float, doc="Dropout rate for embeddings and each sublayer's output.",
                                                minimum=0.0, below=1.0),
             "num_hidden_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
-            "hidden_size": Param(int, doc="Number of channels between layers, as in the encoder.", minimum=1),
+            "hidden_size": Param(int, doc="Number of channels between layers; with "
+                                 "share_source_embedding, the size of the encoder's embeddings.", minimum=1),
             "num_heads": Param(int, doc="Number of attention heads.", minimum=1, on_change=REFUSE),
             "attention_dropout": Param(float, doc="Dropout rate for attention weights.", minimum=0.0, below=1.0),
             "relu_dropout": Param(float, doc="Dropout rate inside the feed-forward sublayer.", minimum=0.0, below=1.0),
@@ -158,8 +159,8 @@ class TransformerDecoder(AutoregressiveDecoder):
                                             "table.", on_change=REFUSE),
             "recompute": Param(bool, False, "Whether to use gradient checkpointing; see TransformerEncoder.",
                                on_change=FREE),
-            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size, or any "
-                            "number of samples.", minimum=1, maximum=10**4, on_change=FREE),
+            "n_best": Param(int, 1, "Number of translations returned per sentence: at most beam_size in a search, "
+                            "any number in sampling.", minimum=1, maximum=10**4, on_change=FREE),
             **max_length_factor_param(),
             **beam_params(),
             **coverage_params(),
@@ -205,7 +206,7 @@ class TransformerDecoder(AutoregressiveDecoder):
             return self.embedding
         embedding: SharedEmbedding | None = encoder_output.get("embedding_softmax_layer")
         if embedding is None:
-            raise ConfigError(["TransformerDecoder needs the encoder's embedding table: the encoder must return a "
+            raise ConfigError(["TransformerDecoder needs the encoder's embedding table: use an encoder that returns a "
                                "parts.transformer.embedding.SharedEmbedding as 'embedding_softmax_layer', or set "
                                f"'{self.params_path}/share_source_embedding' to False."])
         if embedding.hidden_size != self.params["hidden_size"] or embedding.rows < self.params["tgt_vocab_size"]:

@@ -37,7 +37,8 @@ class SearchSettings:
         ``beam_size`` best of its step, and the search stops when ``beam_size`` have finished, or without penalties when
         ``n_best`` have finished, among them one that was the best of its step.
       groups: number of groups of diverse beam search; must divide ``beam_size``. See ``decoding.diverse_search``.
-      diversity: with several groups, what a hypothesis loses for an id with which an earlier group continues.
+      diversity: with several groups, number subtracted from an id's log probability for each hypothesis of an earlier
+        group that continues with this id.
       coverage: weight of the coverage penalty; 0 disables it.
       are_log_probs: whether the step function returns log probabilities, or weighted sums of several models' log
         probabilities, all at most 0, which are used without normalisation; otherwise it returns logits.
@@ -61,8 +62,8 @@ class BeamResult(NamedTuple):
 
     Attributes:
       ids: ``[batch, n_best, length]`` int32, without the start id, with EOS, padded with 0.
-      scores: ``[batch, n_best]`` FP32: log probability / length penalty, plus the coverage penalty; -inf (with
-        length 0) where a sentence has fewer hypotheses.
+      scores: ``[batch, n_best]`` FP32: log probability divided by ``length_divisor``, plus the coverage penalty; -inf
+        (with length 0) where a sentence has fewer hypotheses.
       lengths: ``[batch, n_best]`` int32, including EOS.
     """
 
@@ -79,7 +80,7 @@ class _State(NamedTuple):
       last_ids: newest id of each hypothesis ``[batch, beam]``.
       alive_ids: ``[batch, beam, step]``.
       alive_log_probs: ``[batch, beam]``, best first.
-      alive_penalties: their coverage penalties ``[batch, beam]``.
+      alive_penalties: coverage penalties of the alive hypotheses ``[batch, beam]``.
       finished_ids: ``[batch, beam, step]``, 0 after EOS.
       finished_scores: ``[batch, beam]``, best first; -inf in unused entries.
       finished_lengths: ``[batch, beam]``.
@@ -109,8 +110,8 @@ class Candidates(NamedTuple):
     Attributes:
       log_probs: ``[batch, candidates]``.
       ranks: the numbers by which continuations are compared; ``log_probs`` except in diverse beam search.
-      parents: number of the hypothesis that is continued, ``[batch, candidates]``.
-      ids: the id that continues it, ``[batch, candidates]``.
+      parents: index of the hypothesis that is continued, ``[batch, candidates]``.
+      ids: the id that continues the hypothesis, ``[batch, candidates]``.
       cache: the new cache, not yet reordered.
     """
 
@@ -136,13 +137,12 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
                 candidates: Callable[[Any, Any], Candidates] | None = None) -> BeamResult:
     """Searches for the sequences of highest log probability / length penalty.
 
-    Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best
-    finished ones. A sentence is done when none of its unfinished hypotheses can still beat
-    its ``n_best``-th finished one, or when its own maximum length is reached, so its result
-    does not depend on the rest of the batch. If fewer than ``n_best`` hypotheses have
-    finished by then, unfinished ones follow, scored in the same way (the original
-    OpenSeq2Seq returned their plain log probabilities). With a beam of 1 this is greedy
-    search (a sentence ends where EOS is the likeliest id), for which
+    Each step keeps the ``beam_size`` best unfinished hypotheses and, separately, the best finished ones. A sentence is
+    done when its own maximum length is reached or, by the rules ``wu``, when none of its unfinished hypotheses can
+    still beat its ``n_best``-th finished one; ``SearchSettings`` describes the rules ``ctranslate2``. So a
+    sentence's result does not depend on the rest of the batch. If fewer than ``n_best`` hypotheses have finished by
+    then, ``wu`` adds unfinished ones, scored in the same way (the original OpenSeq2Seq returned their plain log
+    probabilities). With a beam of 1 this is greedy search (a sentence ends where EOS is the likeliest id), for which
     ``decoding.sampling.greedy_search`` is faster.
 
     Args:
@@ -153,9 +153,10 @@ def beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tenso
         hypotheses of a sentence belong in ``step_fn`` instead.
       max_lengths: ``[batch]`` int32, maximum length of a hypothesis in tokens, including EOS.
       settings: sizes, ids and rules.
-      coverage_of: with a coverage penalty, returns the sums of the attention from a cache, ``[batch, beam, source]``
-        FP32, 1 at padding.
-      candidates: how continuations are chosen; for ``decoding.diverse_search``.
+      coverage_of: needed for a coverage penalty: function that returns the attention in a cache, summed over the steps,
+        ``[batch, beam, source]`` FP32, 1 at padding.
+      candidates: function that chooses the continuations, for ``decoding.diverse_search``; by default, those of highest
+        log probability.
 
     Raises:
       ValueError: ``n_best`` is not between 1 and ``beam_size``, or there are fewer than 2 ids.
@@ -250,7 +251,7 @@ def _penalties(search: _Search, found: Candidates) -> tf.Tensor:
 
 
 def _enough(settings: SearchSettings, num_finished: tf.Tensor, top_finished: tf.Tensor) -> tf.Tensor:
-    """Returns the sentences ``[batch]`` for which CTranslate2 would stop."""
+    """Returns, for each sentence ``[batch]``, whether CTranslate2 would stop."""
     if settings.alpha == 0.0 and settings.coverage == 0.0:
         return top_finished & (num_finished >= settings.n_best)
     return num_finished >= settings.beam_size

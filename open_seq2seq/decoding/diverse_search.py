@@ -21,12 +21,12 @@ from open_seq2seq.decoding.beam_search import (
 
 def diverse_beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor,
                         settings: SearchSettings) -> BeamResult:
-    """Searches with groups of hypotheses that avoid one another's ids.
+    """Searches with groups of hypotheses, each of which avoids the ids that earlier groups choose.
 
-    Each group is a beam search of its own, ``beam_size / groups`` wide. At each step, the groups choose one after the
-    other: for each hypothesis of an earlier group that continues with an id, ``diversity`` is subtracted from the log
-    probability of that id. This only affects which continuations a group chooses; log probabilities and scores are the
-    model's own. Groups that are done no longer affect others.
+    Each group is a separate beam search with ``beam_size / groups`` hypotheses. At each step, the groups choose one
+    after the other: for each hypothesis of an earlier group that continues with an id, ``diversity`` is subtracted from
+    the log probability of that id. This only affects which continuations a group chooses; the log probabilities and
+    scores in the result are the model's own. Groups that are done no longer affect others.
 
     The arguments are those of ``beam_search``. The result contains the best hypotheses of all groups, the finished ones
     first.
@@ -39,7 +39,7 @@ def diverse_beam_search(step_fn: StepFunction, initial_cache: Any, max_lengths: 
         raise ValueError(f"groups ({groups}) must divide beam_size ({settings.beam_size}).")
     width = settings.beam_size // groups
     own = dataclasses.replace(settings, beam_size=width, n_best=min(width, settings.n_best), groups=1)
-    # The search sees each group as a sentence with a beam of its own: its rows are those of [batch, groups, …].
+    # The search treats each group as a separate sentence with its own beam, so its batch dimension is batch · groups.
     result = beam_search(
         _over_groups(step_fn, groups), tf.nest.map_structure(lambda part: _regrouped(part, groups, width),
                                                              initial_cache),

@@ -14,7 +14,7 @@ class Prefix(NamedTuple):
 
     Attributes:
       ids: ``[batch, longest]`` int32.
-      lengths: number of these ids, ``[batch]`` int32; 0 where nothing is forced.
+      lengths: number of ids in each prefix, ``[batch]`` int32; 0 where nothing is forced.
     """
 
     ids: tf.Tensor

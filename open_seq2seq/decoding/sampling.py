@@ -29,7 +29,7 @@ class Sampling(NamedTuple):
       top_k: number of likeliest ids to draw from; None for all.
       top_p: ids are drawn from the smallest set of likeliest ids whose probabilities sum to at least this; None for
         all.
-      seed: random seed; the draws also depend on the example, the sample's number and the step.
+      seed: random seed; the draws also depend on the example, the index of the sample and the step.
     """
 
     temperature: float = 1.0
@@ -75,7 +75,7 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
            sampling: Sampling, examples: tf.Tensor) -> BeamResult:
     """Draws hypotheses from the model's distribution, each id given the ids before it.
 
-    An example's random numbers depend only on the seed and the example's number, so its samples depend neither on the
+    An example's random numbers depend only on the seed and the example's index, so its samples depend neither on the
     rest of the batch nor on the order of the examples.
 
     Args:
@@ -86,7 +86,7 @@ def sample(step_fn: StepFunction, initial_cache: Any, max_lengths: tf.Tensor, se
         changes the scores and their order, not the draws. With ``are_log_probs``, weighted sums of several models' log
         probabilities are normalised before drawing.
       sampling: how ids are drawn.
-      examples: number of each example, ``[batch]`` integers.
+      examples: index of each example, ``[batch]`` integers.
 
     Returns:
       The samples, highest score first. Scores use the model's own probabilities, without the temperature.
@@ -174,12 +174,13 @@ def _inverse(probabilities: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 def uniform_numbers(seed: int, examples: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
     """Returns uniform random numbers in [0, 1), ``[batch, count]`` FP32, that do not depend on a row's position.
 
-    TensorFlow's stateless ops draw for a whole batch, so a row's numbers depend on its position in the batch. Here
-    each number is a hash (the finaliser of SplitMix64, Steele et al. 2014) of seed, example, step and column.
+    TensorFlow's stateless ops draw for a whole batch, so a row's numbers depend on its position in the batch. Instead,
+    each number returned by this function is a hash of seed, example, step and column (the finaliser of SplitMix64,
+    Steele et al. 2014).
 
     Args:
       seed: any integer.
-      examples: number of each row's example, ``[batch]`` int64.
+      examples: index of each row's example, ``[batch]`` int64.
       step: int32 scalar.
       count: number of columns.
     """

@@ -14,15 +14,15 @@ def sampling_params() -> dict[str, Any]:
     """Returns the sampling parameters that all autoregressive decoders have."""
     return with_change(FREE, {
         "sampling_temperature": Param(
-            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses from the model's "
-            "distribution instead of searching for the best. Logits are divided by this temperature first; 1.0 keeps "
-            "the model's probabilities.", above=0.0),
+            (float, type(None)), None, "If set, evaluation and inference sample n_best hypotheses (language models: "
+            "one text) from the model's distribution instead of searching for the best. Logits are divided by this "
+            "temperature first; 1.0 keeps the model's probabilities.", above=0.0),
         "sampling_top_k": Param((int, type(None)), None, "With sampling_temperature: draw only from the k most likely "
                                 "ids.", "ids", minimum=1),
         "sampling_top_p": Param((float, type(None)), None, "With sampling_temperature: draw only from the most likely "
                                 "ids whose total probability reaches p (nucleus sampling). Faster together with "
                                 "sampling_top_k.", above=0.0, maximum=1.0),
-        "sampling_seed": Param(int, 0, "Seed of sampling; samples also depend on the example's number."),
+        "sampling_seed": Param(int, 0, "Seed of sampling; samples also depend on the example's index."),
     })
 
 
@@ -36,4 +36,4 @@ def sampling_problems(params: Mapping[str, Any], path: str) -> list[str]:
     if params["sampling_temperature"] is not None:
         return []
     return [f"'{path}/{name}' is {params[name]}, but sampling is off: set sampling_temperature too (1.0 keeps "
-            "the model's probabilities)." for name in _NEED_TEMPERATURE if params[name] is not None]
+            f"the model's probabilities), or remove {name}." for name in _NEED_TEMPERATURE if params[name] is not None]

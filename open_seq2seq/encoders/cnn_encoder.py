@@ -44,8 +44,8 @@ class CNNEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "fc_layers": Param(list, [], "Layers that transform the flattened result of the others; without any, the "
-                               "result is the mean over all pixels.", on_change=_LAYER_CHANGES),
+            "fc_layers": Param(list, [], "Layers that transform the flattened result of cnn_layers; without any, that "
+                               "result is averaged over all pixels.", on_change=_LAYER_CHANGES),
             "data_format": DATA_FORMAT,
         }
 

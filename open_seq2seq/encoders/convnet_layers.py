@@ -26,7 +26,7 @@ _OPTIONAL = {
     "dilation": Param(_SIZES, 1, "Dilation, the step between filter taps.", "frames", minimum=1, maximum=10**5),
     "dropout_keep_prob": Param((float, type(None)), None, "Keep probability of dropout; by default the encoder's.",
                                above=0.0, maximum=1.0),
-    "residual": Param(bool, False, "Whether to add the block's input before the last activation."),
+    "residual": Param(bool, False, "Whether to add the block's input to its result, before the last activation."),
     "residual_dense": Param(bool, False, "With residual: whether to also add the inputs of all earlier blocks that "
                             "set residual_dense."),
 }
@@ -69,8 +69,8 @@ def check_convnet_layers(layers: Sequence[Any], keep_prob: float, path: str) -> 
     for place, params in checked.items():
         entries.append(_entry(params, keep_prob))
         if params["type"] == "conv2d" and any(entry.kind != "conv2d" for entry in entries):
-            problems.append(f"'{place}/type' must not be 'conv2d' after other kinds, because their output has no "
-                            "frequencies.")
+            problems.append(f"'{place}/type' is 'conv2d' after a block of another kind, whose output has no frequency "
+                            "axis: move all blocks of conv2d to the beginning.")
     return entries, problems + _dense_problems(entries, path)
 
 
@@ -78,8 +78,8 @@ def _dense_problems(entries: Sequence[ConvnetEntry], path: str) -> list[str]:
     """Returns a message if dense residual connections lead from blocks of conv2d to blocks of other kinds."""
     dense = [entry.kind == "conv2d" for entry in entries if entry.residual_dense]
     if any(dense) and not all(dense):
-        return [f"'{path}' sets residual_dense both for conv2d and for other kinds of blocks, but the outputs of only "
-                "one of them have frequencies."]
+        return [f"'{path}' sets residual_dense both for conv2d and for other kinds of blocks, but only the outputs of "
+                "conv2d have a frequency axis: set it to False for one of the two."]
     return []
 
 

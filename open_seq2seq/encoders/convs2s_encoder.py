@@ -26,9 +26,9 @@ from open_seq2seq.parts.transformer.position import padding_bias
 class ConvS2SEncoder(Encoder):
     """Convolutions with residual connections over embedded ids (Gehring et al. 2017, https://arxiv.org/abs/1705.03122).
 
-    A linear layer leads from the embedding's size to the first convolution's channels, another from the last one's back
-    to the embedding's size. The first position has an embedding like all others; in the original, its embedding was
-    zeros.
+    One linear layer projects the embeddings to the channels of the first convolution, another projects the last
+    convolution's output to the embeddings' size. The position embedding of the first position is learned; in the
+    original toolkit, it was zeros.
 
     Attributes:
       output_size: number of channels of the outputs.
@@ -41,8 +41,8 @@ class ConvS2SEncoder(Encoder):
             "src_emb_size": Param(int, doc="Size of the embeddings and of the outputs.", minimum=1),
             "src_vocab_size": Param(int, doc="Number of ids; set from the data layer.", unit="tokens", derived=True,
                                     minimum=1),
-            "pad_embeddings_2_eight": Param(bool, doc="Whether to round the embedding table's rows up to a multiple "
-                                            "of 8."),
+            "pad_embeddings_2_eight": Param(bool, doc="Whether to round the number of rows of the embedding table "
+                                            "up to a multiple of 8."),
             **required_conv_params(),
         }
 
@@ -81,7 +81,7 @@ class ConvS2SEncoder(Encoder):
 
         Returns:
           A dict with ``outputs`` ``[batch, time, src_emb_size]`` in the compute dtype, zeros at padding; ``outputs_b``,
-          the scaled sum of ``outputs`` and embeddings, for the values of an attention; ``outputs_length`` and
+          the scaled sum of ``outputs`` and embeddings, which serves as attention values; ``outputs_length`` and
           ``src_lengths`` ``[batch]``; ``inputs_attention_bias`` ``[batch, 1, 1, time]``; ``embedding_softmax_layer``;
           ``encoder_input`` (the ids); and ``state`` (None).
         """
@@ -109,7 +109,7 @@ class ConvS2SEncoder(Encoder):
 
 
 def scale_gradient(x: tf.Tensor, factor: float) -> tf.Tensor:
-    """Returns ``x``; its gradient is multiplied by ``factor``."""
+    """Returns ``x``, whose gradient is multiplied by ``factor`` in the backward pass."""
     @tf.custom_gradient
     def same(x: tf.Tensor) -> Any:
         return tf.identity(x), lambda dy: dy * tf.cast(factor, dy.dtype)

@@ -13,7 +13,7 @@ class Encoder(Component):
     """Base of encoders: subclasses implement ``_encode``.
 
     Attributes:
-      reads_all_sources: whether the encoder reads all sources if examples have several, and not only the first.
+      reads_all_sources: whether the encoder reads all sources of examples with several, instead of only the first.
       aligns_outputs: whether outputs correspond one to one to the ids of the first source.
     """
 

@@ -22,7 +22,7 @@ def in_channels_param() -> Param:
 
 def image_source(input_dict: Mapping[str, Any], in_channels: int,
                  dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Returns the images ``[batch, height, width, in_channels]``, and a mask of the rows with an example or None.
+    """Returns the images ``[batch, height, width, in_channels]``, and which rows contain an example (None without ids).
 
     Args:
       input_dict: a dict whose ``source_tensors`` begin with images, and which may contain ``ids`` ``[batch]``.

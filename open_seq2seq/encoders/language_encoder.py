@@ -6,11 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.config.params import FREE, Param, with_change
+from open_seq2seq.config.params import FREE, REFUSE, Param, with_change
 from open_seq2seq.decoding.beam_search import SearchSettings
 from open_seq2seq.decoding.sampling import Sampling, greedy_search, sample
 from open_seq2seq.decoding.sampling_params import sampling_params, sampling_problems
 from open_seq2seq.encoders.encoder import Encoder
+from open_seq2seq.parts.adaptive_softmax import AdaptiveOutputLayer, checked_adaptive
 from open_seq2seq.parts.output_layer import OutputLayer
 from open_seq2seq.parts.pooling import pooled
 from open_seq2seq.utils.errors import ConfigError
@@ -48,16 +49,23 @@ class LanguageEncoder(Encoder):
             "end_token": Param(int, 0, "The id that ends every line; set from the data layer.", derived=True,
                                minimum=0),
             "batch_size": Param(int, 1, "Set by the model; has no effect.", "examples", derived=True, minimum=1),
-            "seed_tokens": Param(object, None, "Accepted for old configs; set it in data_layer_params.",
+            "seed_tokens": Param(object, None, "Accepted for old configs; has no effect: set "
+                                 "data_layer_params/seed_tokens instead.",
                                  on_change=FREE),
-            "head": Param(["tokens", "classes", "none"], "tokens", "What the logits are of: the next tokens, or the "
-                          "classes of whole texts; none for another decoder. Set by the model.", derived=True),
+            "head": Param(["tokens", "classes", "none"], "tokens", "What the encoder computes logits of: the next "
+                          "tokens, or the classes of whole texts; none if the decoder computes the logits. Set by the "
+                          "model.", derived=True),
             "num_classes": Param((int, type(None)), None, "Number of classes; set from the data layer.", "classes",
                                  derived=True, minimum=2),
             "weight_tied": Param(bool, False, "Whether the output layer uses the embedding table."),
             "fc_use_bias": Param(bool, True, "Whether the output layer has a bias."),
-            "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of ids that stand for "
-                                 "the vocabulary in training; by default, the whole vocabulary.", "tokens", minimum=1),
+            "num_sampled": Param((int, type(None)), None, "With BasicSampledSequenceLoss: number of sampled ids that "
+                                 "replace the vocabulary in training; None for the whole vocabulary.", "tokens",
+                                 minimum=1),
+            "adaptive_softmax": Param((dict, type(None)), None, "Settings of the adaptive softmax, which speeds up "
+                                      "training with large vocabularies: cutoffs (the first ids of the clusters, such "
+                                      "as [2000, 10000]) and factor (4; by which the channels shrink from cluster to "
+                                      "cluster). None disables it. Evaluation is exact.", on_change=REFUSE),
             **with_change(FREE, {
                 "num_tokens_gen": Param(int, 200, "Number of tokens to generate after each prompt.", "tokens",
                                         minimum=1, maximum=10**6),
@@ -67,9 +75,21 @@ class LanguageEncoder(Encoder):
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
         super().__init__(params, model, name, mode)
-        problems = sampling_problems(self.params, self.params_path) + self._problems()
+        problems = sampling_problems(self.params, self.params_path) + self._adaptive_problems() + self._problems()
         if problems:
             raise ConfigError(problems)
+
+    def _adaptive_problems(self) -> list[str]:
+        params, path = self.params, self.params_path
+        self._adaptive: dict[str, Any] | None = None
+        if params["adaptive_softmax"] is None or params["head"] != "tokens":
+            return []
+        self._adaptive, problems = checked_adaptive(params["adaptive_softmax"], f"{path}/adaptive_softmax",
+                                                    params["vocab_size"], params["weight_tied"])
+        if params["num_sampled"] is not None:
+            problems.append(f"'{path}/adaptive_softmax' and '{path}/num_sampled' are two ways to train with a large "
+                            "vocabulary: leave one out.")
+        return problems
 
     def _problems(self) -> list[str]:
         """Returns one sentence for each invalid combination of parameters."""
@@ -95,9 +115,10 @@ class LanguageEncoder(Encoder):
           input_dict: a dict whose ``source_tensors`` are ids ``[batch, time]`` and lengths ``[batch]``, int32.
 
         Returns:
-          The result of ``_hidden`` with ``outputs_length`` ``[batch]``, ``logits`` ``[batch, time, vocab_size]`` FP32,
-          ``projection`` (their factors), ``num_sampled`` and ``encoder_input`` (the ids). For classification, the
-          logits are ``[batch, num_classes]``, and there is no ``projection``.
+          The result of ``_hidden`` with ``outputs_length`` ``[batch]``, ``encoder_input`` (the ids), ``logits``
+          ``[batch, time, vocab_size]`` FP32, ``projection`` (see ``OutputProjection``) and ``num_sampled``. If ``head``
+          is ``classes``, the logits are ``[batch, num_classes]``, and there are no ``projection`` and ``num_sampled``;
+          if it is ``none``, there are no logits either.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         found = {**self._hidden(ids, lengths), "outputs_length": lengths, "encoder_input": ids}
@@ -112,16 +133,20 @@ class LanguageEncoder(Encoder):
             "num_sampled": self.params["num_sampled"],
         }
 
-    def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> OutputLayer | None:
-        """Returns the layer that computes the logits of tokens or classes, or None if another decoder computes them."""
+    def _make_output_layer(self, table: tf.Variable, initializer: Any, regularizer: Any) -> Any:
+        """Returns the layer that computes the logits of tokens or classes, or None if the decoder computes them."""
         params = self.params
         if params["head"] == "none":
             return None
         if params["head"] == "classes":
             return OutputLayer(self._summary_size, params["num_classes"], None, params["fc_use_bias"], initializer,
                                regularizer)
-        return OutputLayer(self.output_size, params["vocab_size"], table if params["weight_tied"] else None,
-                           params["fc_use_bias"], initializer, regularizer)
+        tied = table if params["weight_tied"] else None
+        if self._adaptive is not None:
+            return AdaptiveOutputLayer(self.output_size, params["vocab_size"], self._adaptive, tied,
+                                       params["fc_use_bias"], initializer, regularizer)
+        return OutputLayer(self.output_size, params["vocab_size"], tied, params["fc_use_bias"], initializer,
+                           regularizer)
 
     @property
     def _summary_size(self) -> int:
@@ -169,15 +194,15 @@ class LanguageEncoder(Encoder):
         raise NotImplementedError("A language encoder must implement step(ids, number, cache, prepared).")
 
     def generate(self, ids: tf.Tensor, lengths: tf.Tensor, examples: tf.Tensor) -> tf.Tensor:
-        """Continues texts, by the likeliest token at each step or, with ``sampling_temperature``, by sampling.
+        """Continues texts with the likeliest token at each step or, with ``sampling_temperature``, with sampled ones.
 
-        The prompts are read token by token, too, so each text has its own number of steps, and results do not depend
-        on the other prompts of the batch.
+        Prompts are also read token by token. So each text begins to be continued at its own step, and results do not
+        depend on the other prompts of the batch.
 
         Args:
           ids: prompts of at least one token, ``[batch, time]`` int32.
           lengths: lengths of the prompts, ``[batch]`` int32.
-          examples: numbers of the prompts ``[batch]``, on which samples depend.
+          examples: index of each prompt ``[batch]``, on which its samples depend.
 
         Returns:
           The tokens that follow each prompt, ``[batch, num_tokens_gen]`` int32.

@@ -31,7 +31,8 @@ _RECURRENT = {
     "hidden_dim": Param(int, doc="Number of units per direction.", minimum=1),
 }
 _RECURRENT_OPTIONAL = {
-    "dropout_keep_prob": Param((float, type(None)), None, "Keep probability of dropout after each layer.",
+    "dropout_keep_prob": Param((float, type(None)), None, "Keep probability of dropout after each layer; by "
+                               "default the encoder's.",
                                above=0.0, maximum=1.0),
     "pool": Param(bool, False, "Whether to apply max pooling over time."),
     "pool_size": Param(int, 2, "Size of the pooling window, in frames.", minimum=1, maximum=10**5),

@@ -58,17 +58,17 @@ class LMEncoder(LanguageEncoder):
             "core_cell": Param((type, str, type(None)), None, cell["core_cell"].doc + " Not used with use_cudnn_rnn.",
                                names="cell"),
             "core_cell_params": Param(dict, {}, cell["core_cell_params"].doc),
-            "encoder_use_skip_connections": Param(bool, False, "Whether layers whose input has as many channels as "
-                                                  "their output add it to the output."),
-            "use_cudnn_rnn": Param(bool, False, "Whether the layers are those of cuDNN, with emb_size units each, "
-                                   "instead of core_cell."),
+            "encoder_use_skip_connections": Param(bool, False, "Whether layers add their input to their output, if "
+                                                  "both have the same number of channels."),
+            "use_cudnn_rnn": Param(bool, False, "Whether the layers have the cells of cudnn_rnn_type, with emb_size "
+                                   "units each, instead of core_cell."),
             "cudnn_rnn_type": Param((str, type, type(None)), None, "With use_cudnn_rnn: CudnnLSTM or CudnnGRU."),
             **_dropout_params(),
             **weight_drop_params(),
             "awd_initializer": Param(bool, False, "Whether to initialise the embeddings from -0.1 to 0.1 and the "
                                      "layers from -1/√units to 1/√units, as in AWD-LSTM.", on_change=FREE),
             "use_cell_state": Param(bool, False, "For classification: whether the classes are also computed from the "
-                                    "inner state of the last layer, an LSTM."),
+                                    "cell state of the last layer, which must be an LSTM."),
             "dropout_seed": Param(int, 1822, "Accepted for old configs; has no effect, because all random numbers "
                                   "depend on random_seed.", on_change=FREE),
             **{name: Param(object, None, "Accepted for old configs; has no effect, as in the TensorFlow 1 toolkit.",
@@ -105,12 +105,11 @@ class LMEncoder(LanguageEncoder):
                 return problems
         problems = []
         if params["use_cell_state"] and "lstm" not in self._cell.kind:
-            problems.append(f"'{path}/use_cell_state' is True, but only LSTMs have an inner state: set it to False.")
+            problems.append(f"'{path}/use_cell_state' is True, but only LSTMs have a cell state: set it to False.")
         dropped = [name for name in weight_drop_params() if params[name] < 1.0]
         if dropped and not self._drops_weights:
-            problems.append(f"'{path}/{dropped[0]}' is {params[dropped[0]]}, but only LSTMs have weight drop and "
-                            "recurrent dropout, and not those with projections, groups or zoneout: remove it, or "
-                            "choose another cell.")
+            problems.append(f"'{path}/{dropped[0]}' is {params[dropped[0]]}, but weight drop and recurrent dropout "
+                            "need an LSTM without projection, groups and zoneout: remove it, or choose another cell.")
         return problems
 
     @property
@@ -207,7 +206,7 @@ def _dropout_params() -> dict[str, Any]:
         "encoder_last_output_keep_prob": keep("Keep probability of dropout after the last layer."),
         "encoder_emb_keep_prob": keep("Keep probability of dropout of the embedding table; see embedding_dropout."),
         "embedding_dropout": Param(["elements", "words"], "elements", "What dropout of the embedding table drops: its "
-                                   "elements, as in the published recipes, or whole rows, as in AWD-LSTM."),
+                                   "elements, as in the original toolkit, or whole rows, as in AWD-LSTM."),
         "variational_recurrent": Param(bool, False, "Whether the dropout masks around the layers are the same at all "
                                        "steps."),
     }

@@ -27,10 +27,10 @@ class MultiEncoder(Encoder):
     ``encoders`` is a dict of name → ``{"encoder": class, "encoder_params": {…}, "source": 1}``; ``source`` is the
     number, counted from 1, of the source that the encoder reads. ``combination`` is one of:
 
-    * ``time``: the outputs follow one another, without padding between them, and the decoder attends to all of them;
-    * ``channels``: the outputs of each position are concatenated;
-    * ``gated``: the outputs of each position are averaged; their weights are computed for each channel, by a linear
-      layer and a softmax, from the outputs of all encoders.
+    * ``time``: the outputs of all encoders, one after the other and without padding between them;
+    * ``channels``: the concatenated outputs of each position;
+    * ``gated``: the weighted average of the outputs of each position; a linear layer and a softmax compute the weights,
+      for each channel, from the outputs of all encoders.
 
     For ``channels`` and ``gated``, all encoders must read the same source.
 
@@ -54,11 +54,12 @@ class MultiEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "combination": Param(["time", "channels", "gated"], "time", "How the outputs are combined: one after the "
-                                 "other, by concatenation of channels, or by a gated average.", on_change=REFUSE),
-            "output_size": Param((int, type(None)), None, "With time and gated: number of channels to which linear "
-                                 "layers project the outputs of encoders with another number; needed if the encoders' "
-                                 "numbers differ.", "channels", minimum=1),
+            "combination": Param(["time", "channels", "gated"], "time", "How the outputs are combined. time: one "
+                                 "after the other; channels: by concatenation of channels; gated: by a weighted "
+                                 "average.", on_change=REFUSE),
+            "output_size": Param((int, type(None)), None, "With time and gated: number of channels of the outputs. "
+                                 "Linear layers project the outputs of encoders that have a different number. Needed "
+                                 "if the encoders differ in this number.", "channels", minimum=1),
         }
 
     def __init__(self, params: Any, model: Any = None, name: str | None = "encoder", mode: str = "train") -> None:
@@ -97,7 +98,7 @@ class MultiEncoder(Encoder):
         if len(self.params["encoders"]) < 2:
             problems.append(f"'{path}' must name at least two encoders.")
         if self.params["combination"] == "channels" and self.params["output_size"] is not None:
-            problems.append(f"'{self.params_path}/output_size' has no meaning with combination channels, whose outputs "
+            problems.append(f"'{self.params_path}/output_size' has no effect with combination channels, whose outputs "
                             "have the channels of all encoders: leave it out.")
         if not problems and self.params["combination"] != "time":
             sources = {entry["source"] for entry in entries.values()}
@@ -123,8 +124,8 @@ class MultiEncoder(Encoder):
     def _common_size(self, sizes: Sequence[int]) -> int:
         if self.params["output_size"] is None and len(set(sizes)) > 1:
             numbers = ", ".join(f"{label}: {size}" for label, size in zip(self._names, sizes, strict=True))
-            raise ConfigError([f"'{self.params_path}/output_size' is missing: the encoders have different numbers of "
-                               f"channels ({numbers})."])
+            raise ConfigError([f"'{self.params_path}/output_size' is missing: set it, because the encoders have "
+                               f"different numbers of channels ({numbers})."])
         return self.params["output_size"] or sizes[0]
 
     def _encode(self, input_dict: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +162,7 @@ class MultiEncoder(Encoder):
         unread = set(range(1, count + 1)) - set(self._sources)
         if unread:
             raise ConfigError([f"'{self.params_path}/encoders' has no encoder for source {min(unread)} of {count}: set "
-                               "an encoder's source, or give fewer columns in data_layer_params/source_column."])
+                               "an encoder's source to it, or give fewer columns in data_layer_params/source_column."])
 
     def _projected(self, label: str, outputs: tf.Tensor) -> tf.Tensor:
         kernel = getattr(self, f"projection_{label}", None)

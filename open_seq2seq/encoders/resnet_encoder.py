@@ -27,7 +27,7 @@ class _Stem(NamedTuple):
       num_filters: number of filters of the first convolution and of the first group of blocks.
       kernel_size: size of the first convolution in pixels.
       conv_stride: stride of the first convolution in pixels.
-      pool_size: size of the pooling windows in pixels; None if there is no pooling.
+      pool_size: size of the pooling windows in pixels; None or 0 for no pooling.
       pool_stride: stride of the pooling in pixels.
     """
 
@@ -58,17 +58,19 @@ class ResNetEncoder(Encoder):
         return {
             **Encoder.get_optional_params(),
             "resnet_size": Param([None, *sorted({**_IMAGENET_BLOCKS, **_CIFAR_BLOCKS})], None, "Number of layers; "
-                                 "either this or block_sizes must be given.", "layers", on_change=REFUSE),
+                                 "exactly one of resnet_size and block_sizes must be given.", "layers",
+                                 on_change=REFUSE),
             "block_sizes": Param((list, tuple, type(None)), None, "Number of residual blocks in each group.", "blocks",
                                  minimum=1, maximum=1000, on_change=REFUSE),
             "block_strides": Param((list, tuple, type(None)), None, "Stride of the first block of each group; by "
                                    "default 1 in the first group and 2 in the others.", "pixels", minimum=1,
                                    maximum=100, on_change=REFUSE),
             "version": Param(list(VERSIONS), 2, "1: normalisation after each convolution, stride in the first "
-                             "convolution of a block; 1.5: stride in the 3 × 3 convolution, which is version 1 of the "
-                             "TensorFlow 1 toolkit; 2: normalisation before each convolution.", on_change=REFUSE),
+                             "convolution of a block; 1.5: the same, but stride in the 3 × 3 convolution (version 1 of "
+                             "the TensorFlow 1 toolkit); 2: normalisation before each convolution.", on_change=REFUSE),
             "bottleneck": Param((bool, type(None)), None, "Whether blocks are bottlenecks of three convolutions; by "
-                                "default from resnet_size 50 on, and never for CIFAR.", on_change=REFUSE),
+                                "default only for the ImageNet networks with resnet_size 50 and above.",
+                                on_change=REFUSE),
             "final_size": Param(_SIZES, None, "Number of output channels, which follows from the other parameters; "
                                 "checked if given.", "channels", minimum=1, on_change=REFUSE),
             "first_num_filters": Param(_SIZES, None, "Number of filters of the first convolution and of the first "
@@ -157,10 +159,10 @@ def _stem(params: Mapping[str, Any], default: _Stem) -> _Stem:
 
 
 def _blocks(params: Mapping[str, Any], path: str) -> list[int]:
-    """Returns the numbers of blocks in the groups."""
+    """Returns the number of blocks in each group."""
     size, given, strides = params["resnet_size"], params["block_sizes"], params["block_strides"]
     if (size is None) == (given is None):
-        raise ConfigError([f"'{path}' must give either resnet_size or block_sizes."])
+        raise ConfigError([f"'{path}' must set exactly one of resnet_size and block_sizes."])
     blocks = list(given if size is None else {**_IMAGENET_BLOCKS, **_CIFAR_BLOCKS}[size])
     problems = [f"'{path}/{name}' must be a list of positive integers, got {values}."
                 for name, values in (("block_sizes", blocks), ("block_strides", strides))

@@ -26,7 +26,7 @@ class RNNEncoderWithEmbedding(Encoder):
 
     Attributes:
       output_size: number of channels of the outputs.
-      returns_state: whether the output contains the final states, which a decoder may ask for (see
+      returns_state: whether the output contains the final states, from which a decoder may start (see
         ``parts.rnn.bridge``).
     """
 
@@ -43,7 +43,7 @@ class RNNEncoderWithEmbedding(Encoder):
             **core_cell_params(),
             "encoder_layers": Param(int, doc="Number of layers.", minimum=1, maximum=1000),
             "encoder_use_skip_connections": Param(
-                bool, doc="Whether layers whose input has as many channels as their output add it to the output."),
+                bool, doc="Whether layers add their input to their output, if both have the same number of channels."),
         }
 
     @staticmethod
@@ -92,7 +92,7 @@ class RNNEncoderWithEmbedding(Encoder):
         raise NotImplementedError("A recurrent encoder must implement _run_with_states(x, lengths).")
 
     def _layers(self, input_size: int, count: int, skips: bool) -> list[ResidualLayer]:
-        """Returns a stack; ``skips`` applies to layers whose input and output have the same size."""
+        """Returns a stack of layers; with ``skips``, those whose input and output have the same size are residual."""
         params, layers = self.params, []
         for _ in range(count):
             direction = self._cell.layer(self._cell_params, input_size, self._initializer, self._regularizer)
@@ -112,7 +112,7 @@ class RNNEncoderWithEmbedding(Encoder):
           A dict with ``outputs`` ``[batch, time, output_size]`` in the compute dtype, which are zeros at padding,
           ``outputs_length`` and ``src_lengths`` ``[batch]``, ``encoder_input`` (the ids), ``embedding_table`` (FP32
           ``[ids, src_emb_size]``), and ``state``: with ``returns_state``, for each layer the states after each
-          sentence's last word, ``[batch, size]`` FP32; otherwise None.
+          sentence's last token, ``[batch, size]`` FP32; otherwise None.
         """
         ids, lengths = input_dict["source_tensors"][:2]
         steps = tf.transpose(ids)  # makes each step contiguous in memory
@@ -182,7 +182,9 @@ class BidirectionalRNNEncoderWithEmbedding(RNNEncoderWithEmbedding):
 
 
 class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
-    """The encoder of GNMT (Wu et al. 2016, https://arxiv.org/abs/1609.08144): one bidirectional layer, then others.
+    """GNMT's encoder: one bidirectional layer, then unidirectional layers.
+
+    See Wu et al. 2016, https://arxiv.org/abs/1609.08144.
 
     The bidirectional layer has ``num_units`` units in each direction and no dropout. The unidirectional layers above
     it have dropout and, from the second of them on, residual connections.
@@ -192,8 +194,8 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
     def get_required_params() -> dict[str, Any]:
         return {
             **RNNEncoderWithEmbedding.get_required_params(),
-            "encoder_use_skip_connections": Param(bool, doc="Accepted for old configs; has no effect, because there "
-                                                  "always are residual connections.", on_change=FREE),
+            "encoder_use_skip_connections": Param(bool, doc="Accepted for old configs; has no effect, because the "
+                                                  "layers always have residual connections.", on_change=FREE),
         }
 
     def _problems(self) -> list[str]:
@@ -224,9 +226,9 @@ class GNMTLikeEncoderWithEmbedding(RNNEncoderWithEmbedding):
 
 
 class GNMTLikeEncoderWithEmbedding_cuDNN(GNMTLikeEncoderWithEmbedding):  # noqa: N801  # the name in old configs
-    """``GNMTLikeEncoderWithEmbedding`` with the cells of cuDNN and with parameters of its own.
+    """``GNMTLikeEncoderWithEmbedding`` with the cells of cuDNN, and with different parameters.
 
-    In contrast to the original, outputs do not depend on padding.
+    In contrast to the original toolkit, outputs do not depend on padding.
     """
 
     @staticmethod

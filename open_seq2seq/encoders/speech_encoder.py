@@ -30,7 +30,7 @@ class TimeWindows:
         return math.prod(window.stride for window in self.time_windows)
 
     def output_lengths(self, lengths: Any) -> Any:
-        """Returns the numbers of outputs for numbers of frames (an integer, an array or an int32 tensor)."""
+        """Returns the numbers of outputs for ``lengths`` in frames: an integer, an array or an int32 tensor."""
         if not self.time_windows:
             return -(-lengths // self.time_stride)
         for window in self.time_windows:

@@ -61,7 +61,7 @@ class TDNNEncoder(SpeechEncoder):
             "use_conv_mask": Param(bool, True, "Whether to set padding to zero before each convolution and exclude it "
                                    "from statistics. If False, results depend on the other utterances in the batch.",
                                    on_change=REFUSE),
-            "features_as_channels": Param(bool, False, "Whether conv2d takes the features as the channels of images "
+            "features_as_channels": Param(bool, False, "Whether conv2d treats the features as channels, of images "
                                           "one pixel wide, instead of as frequencies; set from the data layer.",
                                           derived=True),
             "drop_block_prob": Param(float, 0.0, "Probability in training that a residual block is dropped, except for "

@@ -30,16 +30,22 @@ class EncoderLayer(Module):
         self.post_dropout = params["layer_postprocess_dropout"]
         self.remove_padding = params["remove_padding"]
         self.self_attention_norm = make_norm(hidden_size, norm_params)
-        self.self_attention = SelfAttention(
-            hidden_size, params["num_heads"], params["attention_dropout"], initializer, regularizer)
+        self.self_attention = self._make_attention(
+            params, hidden_size, params["num_heads"], params["attention_dropout"], initializer, regularizer)
         self.feed_forward_norm = make_norm(hidden_size, norm_params)
         self.feed_forward = FeedForward(
             hidden_size, params["filter_size"], params["relu_dropout"], initializer, regularizer)
 
+    def _make_attention(self, params: Any, *arguments: Any) -> SelfAttention:
+        return SelfAttention(*arguments)
+
+    def _attend(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool, scale: float) -> tf.Tensor:
+        return self.self_attention(x, bias, training, scale)
+
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool) -> tf.Tensor:
         """Transforms ``[batch, time, hidden]``; ``mask`` is False and ``bias`` -1e9 at padding."""
         x = residual_sublayer(
-            x, self.self_attention_norm, lambda y, scale: self.self_attention(y, bias, training, scale),
+            x, self.self_attention_norm, lambda y, scale: self._attend(y, mask, bias, training, scale),
             self.post_dropout, mask, training)
         rows = mask if self.remove_padding else None
         return residual_sublayer(
@@ -79,8 +85,8 @@ class TransformerEncoder(Encoder):
     def get_optional_params() -> dict[str, Any]:
         return {
             **Encoder.get_optional_params(),
-            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the embedding table's rows up to a multiple "
-                                            "of 8."),
+            "pad_embeddings_2_eight": Param(bool, False, "Whether to round the number of rows of the embedding table "
+                                            "up to a multiple of 8."),
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2, layernorm_L1, batch_norm) and its settings.",
                                  on_change=REFUSE),

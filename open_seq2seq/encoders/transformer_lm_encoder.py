@@ -13,33 +13,47 @@ from open_seq2seq.encoders.language_encoder import LanguageEncoder
 from open_seq2seq.encoders.transformer_encoder import EncoderLayer, check_heads
 from open_seq2seq.parts.dropout import dropout
 from open_seq2seq.parts.recompute import recomputed
+from open_seq2seq.parts.transformer.attention import SelfAttention
 from open_seq2seq.parts.transformer.embedding import scaled_rows
+from open_seq2seq.parts.transformer.memory_attention import MemoryAttention
 from open_seq2seq.parts.transformer.normalization import check_norm_params, make_norm
-from open_seq2seq.parts.transformer.position import causal_bias, position_signal
+from open_seq2seq.parts.transformer.position import MASKED, causal_bias, distance_bias, position_signal
 
 Cache = list[dict[str, tf.Tensor]]
 
 
 class CausalLayer(EncoderLayer):
-    """A layer of the Transformer's encoder that can also be run token by token."""
+    """A layer of the Transformer's encoder that can also be run token by token, or chunk by chunk with a memory."""
+
+    def _make_attention(self, params: Any, *arguments: Any) -> SelfAttention:
+        if params["carry_state"]:
+            return MemoryAttention(params["memory_length"], *arguments)
+        return super()._make_attention(params, *arguments)
+
+    def _attend(self, x: tf.Tensor, mask: tf.Tensor, bias: tf.Tensor, training: bool, scale: float) -> tf.Tensor:
+        if not isinstance(self.self_attention, MemoryAttention):
+            return super()._attend(x, mask, bias, training, scale)
+        lengths = tf.reduce_sum(tf.cast(mask, tf.int32), 1)
+        return self.self_attention.continued(x, lengths, bias, training, scale)
 
     def prepare(self, dtype: tf.DType) -> dict[str, Any]:
         """Returns the cast weights for ``step``."""
         return {"attention": self.self_attention.kernels(dtype), "filter": self.feed_forward.kernels(dtype)}
 
-    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor],
-             prepared: dict[str, Any]) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def step(self, x: tf.Tensor, cache: dict[str, tf.Tensor], prepared: dict[str, Any],
+             bias: tf.Tensor | None = None) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """Transforms the newest token of each text.
 
         Args:
           x: ``[batch, 1, hidden]``.
           cache: keys and values of the earlier tokens; see ``SelfAttention.initial_cache``.
           prepared: the result of ``prepare``.
+          bias: the attention bias for the earlier tokens and the newest one, or None.
 
         Returns:
           (output ``[batch, 1, hidden]``, the cache with the newest token).
         """
-        attended, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["attention"])
+        attended, cache = self.self_attention.step(self.self_attention_norm(x), cache, prepared["attention"], bias)
         x = x + attended
         return x + self.feed_forward(self.feed_forward_norm(x), prepared["filter"]), cache
 
@@ -47,8 +61,9 @@ class CausalLayer(EncoderLayer):
 class TransformerLMEncoder(LanguageEncoder):
     """Stack of causal self-attention layers that predicts each token from those before it.
 
-    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is a sequence of its own: no state
-    is carried over. Generation caches keys and values, so each new token costs one step.
+    See Vaswani et al. 2017, https://arxiv.org/abs/1706.03762. Each chunk of a text is processed separately, unless the
+    keys and values of the last ``memory_length`` positions are carried over to the next chunk (``carry_state``).
+    Generation caches keys and values, so that each step processes only the newest token.
     """
 
     @staticmethod
@@ -74,6 +89,12 @@ class TransformerLMEncoder(LanguageEncoder):
             "norm_params": Param(dict, {"type": "layernorm_L2"},
                                  "Normalisation: type (layernorm_L2 or layernorm_L1) and its settings.",
                                  on_change=REFUSE),
+            "position_encoding": Param(["sinusoidal", "alibi"], "sinusoidal", "How attention depends on positions: by "
+                                       "sinusoids that are added to the embeddings, or by linear biases of the "
+                                       "distance (ALiBi).", on_change=REFUSE),
+            "memory_length": Param((int, type(None)), None, "With position_encoding alibi: number of earlier tokens "
+                                   "that each token attends to, those of earlier chunks included if carry_state is "
+                                   "True; by default all of its chunk.", "tokens", minimum=1, maximum=10**6),
             "recompute": Param(bool, False, "Whether to use gradient checkpointing; see TransformerEncoder.",
                                on_change=FREE),
         }
@@ -87,6 +108,7 @@ class TransformerLMEncoder(LanguageEncoder):
         self.output_size = size
         table = tf.keras.initializers.RandomNormal(0.0, size ** -0.5)
         self.embedding = self.weight([params["vocab_size"], size], table, regularizer=regularizer)
+        self.count = self.carried_state([], tf.int32) if params["carry_state"] else None
         self.layers = [CausalLayer({**params, "remove_padding": False}, norm_params, initializer, regularizer)
                        for _ in range(params["encoder_layers"])]
         self.output_norm = make_norm(size, norm_params)
@@ -94,26 +116,42 @@ class TransformerLMEncoder(LanguageEncoder):
 
     def _problems(self) -> list[str]:
         params, path, problems = self.params, self.params_path, []
-        if params["carry_state"]:
+        if params["carry_state"] and params["memory_length"] is None:
             problems.append("'data_layer_params/carry_state' is True, but TransformerLMEncoder carries no state from "
-                            "chunk to chunk: set it to False, and raise bptt for more context.")
+                            f"chunk to chunk without a memory: set '{path}/memory_length', or carry_state to False.")
+        if params["memory_length"] is not None and params["position_encoding"] != "alibi":
+            problems.append(f"'{path}/memory_length' is {params['memory_length']}, but sinusoids number the tokens of "
+                            "each chunk from its beginning: set position_encoding to alibi.")
         if params["norm_params"].get("type") == "batch_norm":
             problems.append(f"'{path}/norm_params/type' is batch_norm, whose statistics would depend on later tokens: "
                             "choose layernorm_L2 or layernorm_L1.")
         return problems
 
     def _embedded(self, ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Returns embeddings with positions, FP32 ``[batch, time, hidden]``, for ids ``[batch, time]``."""
+        """Returns embeddings, with sinusoids if any, FP32 ``[batch, time, hidden]``, for ids ``[batch, time]``."""
         size = self.params["hidden_size"]
         scale = tf.fill([1, 1], math.sqrt(size))
         rows = scaled_rows(tf.convert_to_tensor(self.embedding), tf.reshape(ids, [-1]), scale)
-        return tf.reshape(rows, tf.concat([tf.shape(ids), [size]], 0)) + position_signal(positions, size)
+        rows = tf.reshape(rows, tf.concat([tf.shape(ids), [size]], 0))
+        return rows if self.params["position_encoding"] == "alibi" else rows + position_signal(positions, size)
+
+    def _bias(self, lengths: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+        """Returns the attention bias from the positions of chunks to those of the memory and the chunks."""
+        if self.params["position_encoding"] == "sinusoidal":
+            return causal_bias(length)
+        heads, window, steps = self.params["num_heads"], self.params["memory_length"], tf.range(length)
+        if self.count is None:
+            return distance_bias(heads, steps, steps, window)
+        count, keys = self.count.read(), tf.range(-window, length)
+        self.count.write(tf.minimum(count + lengths, window))
+        missing = tf.where(keys >= -count[:, tf.newaxis], 0.0, MASKED)
+        return distance_bias(heads, steps, keys, window) + missing[:, tf.newaxis, tf.newaxis]
 
     def _hidden(self, ids: tf.Tensor, lengths: tf.Tensor) -> dict[str, Any]:
         length, params = tf.shape(ids)[1], self.params
         x = dropout(tf.cast(self._embedded(ids, tf.range(length)), self.compute_dtype),
                     params["layer_postprocess_dropout"], self.training)
-        mask, bias = tf.sequence_mask(lengths, length), causal_bias(length)
+        mask, bias = tf.sequence_mask(lengths, length), self._bias(lengths, length)
         for layer in self.layers:
             run = functools.partial(layer, training=self.training)
             x = recomputed(run, x, mask, bias) if params["recompute"] and self.training else run(x, mask, bias)
@@ -129,8 +167,11 @@ class TransformerLMEncoder(LanguageEncoder):
     def step(self, ids: tf.Tensor, number: tf.Tensor, cache: Cache, prepared: Any) -> tuple[tf.Tensor, Cache]:
         x = tf.cast(self._embedded(ids, number[tf.newaxis]), self.compute_dtype)
         x = tf.ensure_shape(x, [None, 1, self.params["hidden_size"]])
-        grown = []
+        grown, bias = [], None
+        if self.params["position_encoding"] == "alibi":
+            bias = distance_bias(self.params["num_heads"], number[tf.newaxis], tf.range(number + 1),
+                                 self.params["memory_length"])
         for layer, old, constants in zip(self.layers, cache, prepared, strict=True):
-            x, new = layer.step(x, old, constants)
+            x, new = layer.step(x, old, constants, bias)
             grown.append(new)
         return self.output_layer.logits(self.output_norm(x)), grown

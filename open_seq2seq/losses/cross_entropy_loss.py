@@ -1,4 +1,4 @@
-"""Cross-entropy of classes, one for each example."""
+"""Cross-entropy for the classification of whole examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CrossEntropyLoss(Loss):
     """Cross-entropy between classes and logits, averaged over examples and computed in FP32.
 
     ``decoder_output["logits"]`` are ``[batch, classes]``. The first of the ``target_tensors`` contains the
-    probabilities of the classes ``[batch, classes]``, as with one-hot labels or mixup, or the numbers of the classes
+    probabilities of the classes ``[batch, classes]``, as with one-hot labels or mixup, or the indices of the classes
     ``[batch]``.
     """
 

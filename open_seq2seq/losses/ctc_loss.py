@@ -30,7 +30,8 @@ class CTCLoss(Loss):
             **Loss.get_optional_params(),
             "mask_nan": Param(bool, True, "Whether to ignore utterances without a finite loss, such as those with "
                               "fewer "
-                              "frames than labels. If False, they make the loss infinite and the update is skipped."),
+                              "frames than labels. If False, they make the loss infinite or NaN, and the update is "
+                              "skipped."),
             "tgt_vocab_size": Param(int, None, "Number of symbols, including the blank; set from the data layer.",
                                     "symbols", derived=True, minimum=1),
             "batch_size": Param(int, None, "Set by the model; has no effect.", "utterances", derived=True, minimum=1),

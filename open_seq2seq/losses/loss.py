@@ -38,7 +38,7 @@ class Loss(Component):
 
         Args:
           input_dict: a dict with ``decoder_output`` (the decoder's result), ``target_tensors``
-            (``[values, lengths, …]``) and ``ids`` (the numbers of the examples, negative for empty rows).
+            (``[values, lengths, …]``) and ``ids`` (the indices of the examples, negative for empty rows).
 
         Returns:
           The terms. ``_compute_loss`` may also return a single ``LossTerm``, or a scalar, the mean over the examples of

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.losses.sequence_loss import BasicSequenceLoss
+from open_seq2seq.parts.output_layer import OutputProjection
 from open_seq2seq.parts.sampled_softmax import sampled_cross_entropy
 from open_seq2seq.utils.errors import ConfigError
 
@@ -27,8 +28,12 @@ class BasicSampledSequenceLoss(BasicSequenceLoss):
     def _total(self, output: Any, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         projection = output.get("projection")
         if projection is None:
-            raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder does not return the factors of its "
-                               "logits: use an encoder such as LMEncoder, or BasicSequenceLoss."])
+            raise ConfigError(["'loss' is BasicSampledSequenceLoss, which needs an encoder that returns its hidden "
+                               "states and output matrix with the logits: set 'encoder' to LMEncoder or similar, or "
+                               "'loss' to BasicSequenceLoss."])
+        if not isinstance(projection, OutputProjection):
+            raise ConfigError(["'loss' is BasicSampledSequenceLoss, but the encoder has an adaptive_softmax, which is "
+                               "not sampled: set 'loss' to BasicSequenceLoss, or leave 'adaptive_softmax' out."])
         count = output.get("num_sampled")
         if not projection.training or count is None or count >= projection.table.shape[0]:
             return super()._total(output, rows, labels, weights)

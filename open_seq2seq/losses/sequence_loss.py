@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from open_seq2seq.config.params import Param
 from open_seq2seq.losses.loss import Loss, LossTerm, example_weights
-from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy, weighted_cross_entropy
+from open_seq2seq.parts.cross_entropy import SoftTargets, weighted_cross_entropy
 from open_seq2seq.parts.row_selection import gather_rows, rows_to_compute
 from open_seq2seq.parts.xla import is_for_xla
 from open_seq2seq.utils.errors import ConfigError
@@ -61,7 +61,8 @@ class BasicSequenceLoss(Loss):
 
     def _compute_loss(self, input_dict: dict[str, Any]) -> LossTerm:
         output = input_dict["decoder_output"]
-        # Chunks of logits, which are the largest activations, are computed from their factors if there are any.
+        # Logits are the largest activations. If the output has a projection (hidden states and output matrix), the
+        # logits are computed from it in chunks.
         projection = output.get("projection")
         values = output["logits"] if projection is None else projection.hidden
         ids, lengths = input_dict["target_tensors"][:2]
@@ -95,7 +96,7 @@ class BasicSequenceLoss(Loss):
         targets, projection = self._targets(output["logits"].shape[-1]), output.get("projection")
         if projection is None:
             return weighted_cross_entropy(rows, labels, weights, targets)
-        return projected_cross_entropy(rows, projection.table, labels, weights, targets, projection.training)
+        return projection.cross_entropy(rows, labels, weights, targets)
 
 
 class CrossEntropyWithSmoothing(BasicSequenceLoss):
@@ -114,7 +115,7 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
 
     The entropy of the smoothed targets is subtracted, so that a perfect model has loss 0. Targets are not shifted,
     because the decoder shifts its inputs. If the decoder returns ``projection`` (hidden states and output matrix), the
-    logits, which are the largest activations, are computed in chunks and never all kept in memory.
+    logits, which are the largest activations, are computed in chunks and are never all in memory.
 
     Attributes:
       offsets_targets: whether position t of the logits is compared with target t + 1.
@@ -140,20 +141,18 @@ class PaddedCrossEntropyLossWithSmoothing(Loss):
         if projection is None:
             total, constant = self._from_logits(output["logits"], ids)
         else:
-            total, constant = self._from_projection(projection, ids)
+            total, constant = self._from_projection(projection, output["logits"].shape[-1], ids)
         tokens = tf.cast(tf.math.count_nonzero(ids), tf.float32)
         return LossTerm(total - constant * tokens, tokens, unit="token")
 
-    def _from_projection(self, projection: Any, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
-        vocab_size = projection.table.shape[0]
+    def _from_projection(self, projection: Any, vocab_size: int, ids: tf.Tensor) -> tuple[tf.Tensor, float]:
         targets = SoftTargets.of(_smoothing(self), vocab_size)
         flat = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
         labels = tf.reshape(ids, [-1])
         if not is_for_xla():
             rows = rows_to_compute(labels != 0)
             flat, labels = gather_rows(flat, rows), tf.gather(labels, rows)
-        total = projected_cross_entropy(
-            flat, projection.table, labels, tf.cast(labels != 0, tf.float32), targets, projection.training)
+        total = projection.cross_entropy(flat, labels, tf.cast(labels != 0, tf.float32), targets)
         return total, targets.entropy(vocab_size)
 
     def _from_logits(self, logits: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, float]:

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def classification_scores(found: Sequence[int], correct: Sequence[int], num_classes: int) -> dict[str, float]:
+def classification_scores(found: Sequence[int] | np.ndarray, correct: Sequence[int] | np.ndarray,
+                          num_classes: int) -> dict[str, float]:
     """Returns the accuracy and, for two classes, precision, recall and F1 of class 1.
 
-    A score without a denominator is 0.
+    A score whose denominator is 0 is 0.
 
     Args:
       found: the class that was predicted for each example.
-      correct: the class of each example.
+      correct: the correct class of each example.
       num_classes: number of classes.
     """
     predicted, labels = np.asarray(found, np.int64), np.asarray(correct, np.int64)
@@ -33,11 +34,12 @@ def _ratio(part: float, whole: float) -> float:
 def in_top(scores: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
     """Returns whether each label is among the ``count`` classes with the highest scores, bool ``[batch]``.
 
-    Of equal scores, that of the class with the smaller number counts as higher. NaN is never among the highest.
+    Of classes with equal scores, the one with the lower index ranks higher. A label with the score NaN is never among
+    these classes.
 
     Args:
       scores: ``[batch, classes]``.
-      labels: numbers of the classes ``[batch]``.
+      labels: indices of the correct classes ``[batch]``.
       count: number of classes.
     """
     own = np.take_along_axis(scores, labels[:, np.newaxis], axis=1)
@@ -47,11 +49,11 @@ def in_top(scores: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
 
 
 def confusion_matrix(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:
-    """Returns the numbers of examples, int64 ``[label, prediction]``.
+    """Returns the number of examples for each pair of label and prediction, int64 ``[label, prediction]``.
 
     Args:
-      labels: numbers of the classes ``[examples]``.
-      predictions: predicted numbers ``[examples]``.
+      labels: indices of the correct classes ``[examples]``.
+      predictions: indices of the predicted classes ``[examples]``.
       num_classes: number of classes.
     """
     pairs = np.asarray(labels, np.int64) * num_classes + np.asarray(predictions, np.int64)

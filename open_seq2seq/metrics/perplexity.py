@@ -11,7 +11,7 @@ class TextPerplexity(NamedTuple):
 
     Attributes:
       per_token: perplexity per token, line ends included.
-      per_word: the same for words, which are separated by white space, and line ends; None if unknown.
+      per_word: perplexity per word (words are separated by white space), line ends included; None if unknown.
       bits_per_byte: the text's information in bits, divided by its number of bytes; None if unknown.
     """
 

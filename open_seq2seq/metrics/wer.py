@@ -32,7 +32,7 @@ class ErrorCounts(NamedTuple):
     Attributes:
       substitutions: number of units of the reference that were replaced.
       deletions: number of units of the reference that are missing.
-      insertions: number of units that are not in the reference.
+      insertions: number of units of the hypothesis that are not in the reference.
       reference: number of units in the reference.
     """
 
@@ -131,7 +131,7 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], names: Seq
     Args:
       references: the true transcripts; words are separated by any white space.
       hypotheses: the recognised transcripts, in the same order.
-      names: names of the utterances; their numbers from 0 by default.
+      names: names of the utterances; by default, their indices.
       worst: maximum number of utterances in ``ErrorRates.worst``.
 
     Raises:

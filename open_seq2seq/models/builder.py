@@ -135,7 +135,8 @@ def _summaries_problems(params: Mapping[str, Any]) -> list[str]:
     problems = [f"'summaries' contains the unknown name '{name}'." + did_you_mean(name, SUMMARIES)
                 for name in names if name not in SUMMARIES]
     if "larc_summaries" in names and not params.get("larc_params"):
-        problems.append("'summaries' contains 'larc_summaries', but LARC is off: set 'larc_params', or remove it.")
+        problems.append("'summaries' contains 'larc_summaries', but LARC is off: set 'larc_params', or remove "
+                        "'larc_summaries'.")
     return problems
 
 
@@ -172,7 +173,7 @@ def _customarily_derived(of_data: bool) -> frozenset[str]:
     Users' parts may declare parameters of these names as plain types: ``"src_vocab_size": int``.
 
     Args:
-      of_data: whether to return the parameters of data layers, or those of encoders, decoders and losses.
+      of_data: whether to return the parameters of data layers; otherwise, those of encoders, decoders and losses.
     """
     rooms = (encoders, decoders, losses)
     classes = [DataLayer] if of_data else [getattr(room, name) for room in rooms for name in room.__all__]

@@ -14,11 +14,12 @@ from open_seq2seq.utils.errors import ConfigError
 def allocate_carried_states(model: Model) -> None:
     """Creates the variables of a model's carried states.
 
-    In training, a replica has one state for each of the ``iter_size`` micro-batches of an update, otherwise only one.
+    In training, a replica has one copy of each state for each of the ``iter_size`` micro-batches of an update,
+    otherwise only one copy.
 
     Raises:
-      ConfigError: the data layer or one of its parameters does not allow a model to carry state, or the states do not
-        fit into memory.
+      ConfigError: the data layer, one of its parameters or ``xla_buckets`` does not allow the model to carry state, or
+        the states do not fit into memory.
     """
     layer, states = model.data_layer, carried_states(model)
     name, training = type(layer).__name__, model.mode == "train"
@@ -26,7 +27,7 @@ def allocate_carried_states(model: Model) -> None:
         problems = contiguous_problems(layer, model.params["xla_buckets"] if training else None)
     elif states and model.mode != "interactive_infer":
         problems = [f"The model carries state from batch to batch ({', '.join(states)}), but the examples of {name} do "
-                    "not continue one another: use a data layer whose attribute 'contiguous' is True."]
+                    "not continue the previous ones: use a data layer whose attribute 'contiguous' is True."]
     else:
         problems = []
     if problems:

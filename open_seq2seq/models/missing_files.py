@@ -44,7 +44,7 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
 def _exists(path: str | None) -> bool:
     try:
         return path is None or os.path.exists(os.path.expanduser(path))
-    except ValueError:  # the name is invalid, which the layer reports
+    except ValueError:  # the name is invalid; the data layer will report this
         return True
 
 
@@ -52,7 +52,7 @@ def _sentence(file: NamedFile) -> str:
     folder, name = os.path.split(str(file.value))
     try:
         others = os.listdir(folder or ".")
-    except OSError:  # there is no such folder, or it may not be read
+    except OSError:  # there is no such folder, or it is not readable
         others = []
     hint = did_you_mean(name, others)
     return f"'{'/'.join(file.path)}' is {file.value!r}, but the file {file.value} does not exist.{hint}"

@@ -105,7 +105,9 @@ class Model(Component):
         return precision_of(self.params)
 
     def derived_params(self, part: str) -> dict[str, Any]:
-        """Returns parameters of a part, other than the data layer, that depend on the model or its data layer.
+        """Returns those parameters of a part that depend on the model or its data layer.
+
+        The builder calls this for each part except the data layer.
 
         A part declares these parameters with ``Param(…, derived=True)``, so that configs need not set them. Parameters
         that a part does not declare are ignored, so a model may return the same parameters for all parts.
@@ -117,11 +119,11 @@ class Model(Component):
 
     def adapted_weights(self, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
                         current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
-        """Returns the weights that ``load_model`` names, changed to fit this model; unchanged by default.
+        """Returns the weights of the checkpoint that ``load_model`` names, adapted to this model; by default unchanged.
 
         Args:
-          weights: the other model's weights by name.
-          assets: paths of the files in its checkpoint, by name.
+          weights: the checkpoint's weights by name.
+          assets: paths of the files in the checkpoint, by name.
           current: this model's variables by name.
         """
         return weights
@@ -142,7 +144,7 @@ class Model(Component):
         raise NotImplementedError("A model must implement loss_terms(batch, training).")
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Computes the outputs for evaluation and inference from the source tensors only."""
+        """Computes the outputs for evaluation and inference; in inference, a batch may have no targets."""
         raise NotImplementedError("A model must implement predict(batch).")
 
     @property
@@ -181,6 +183,14 @@ class Model(Component):
         """Prints and returns the metrics of an evaluation pass."""
         return {}
 
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Shows pictures and other samples of an evaluation during training; called on rank 0 only.
+
+        Args:
+          results_per_batch: the results of ``evaluate``.
+          reporter: receives text, scalars, images, figures, sound and files.
+        """
+
     def worst_examples(self, results_per_batch: list[Any], count: int) -> list[dict[str, str]]:
         """Returns the examples with the worst results of an evaluation, worst first, for the report of a run.
 
@@ -194,7 +204,7 @@ class Model(Component):
         return []
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> Any:
-        """Converts the outputs for one batch to pairs (example number, result) for the writer of ``open_results``."""
+        """Converts the outputs for one batch to pairs (example index, result) for the writer of ``open_results``."""
         raise NotImplementedError("For inference, a model must implement infer(input_values, output_values).")
 
     @property

@@ -23,7 +23,7 @@ _HOOK_METHODS: dict[str, tuple[None, ...]] = {"begin": (None,), "after_step": (N
 
 
 def run_params() -> dict[str, Any]:
-    """Returns the parameters of devices, steps, checkpoints, and what else concerns the run."""
+    """Returns the parameters of devices, processes, the log directory, the length of training and compilation."""
     return {
         "use_horovod": Param(bool, False, "Whether to use all processes started by mpiexec or horovodrun, with one "
                              "device each."),
@@ -41,25 +41,25 @@ def run_params() -> dict[str, Any]:
                                  "connect, before they exit with an error; None is no limit.", "seconds", above=0.0,
                                  maximum=10.0**7),
         "watchdog_seconds": Param((float, type(None)), 60.0, "All ranks end when one of them has not responded for "
-                                  "this time because it is stopped, stuck or disconnected. A rank that dies is "
+                                  "this long, because it is stopped, stuck or disconnected. A rank that dies is "
                                   "detected at once. None disables both.", "seconds", above=0.0, maximum=10.0**7),
         "sync_batch_norm": Param(bool, False, "Whether batch norm on several replicas uses the joint statistics of "
                                  "all replicas' batches.", on_change=SAY),
         "elastic_commit_steps": Param(int, 10, "With --elastic: number of updates between copies of the run's state "
-                                      "to host memory, after which processes may join. After the loss of a process, "
+                                      "to host memory. Processes can join after a copy. After the loss of a process, "
                                       "training resumes from the last copy and repeats the updates made since.",
                                       "updates", minimum=1),
         "eval_batch_size_per_gpu": Param(_STEPS, None, "Batch size of evaluation and inference; "
                                          "batch_size_per_gpu by default.", "examples or tokens",
                                          minimum=1, maximum=10**9),
-        "eval_slots": Param(int, 1, "With a data layer whose examples continue one another: number of parallel "
-                            "batches into which evaluation and inference divide the data, and maximum number of "
-                            "devices that share the work. Results depend on this number, but not on the number of "
-                            "devices.", "batches", minimum=1, maximum=10**6, on_change=SAY),
+        "eval_slots": Param(int, 1, "With a data layer in which each example continues the previous one (carry_state): "
+                            "number of parts of the data that evaluation and inference process side by side, and so "
+                            "the maximum number of devices that share the work. Results depend on this number, but "
+                            "not on the number of devices.", "batches", minimum=1, maximum=10**6, on_change=SAY),
         "carried_state_on_resume": Param(["refuse", "reset"], "refuse", "What a run with carried state does if it is "
-                                         "resumed with another number of batches per update (devices × iter_size) or "
-                                         "another batch size, which the saved states do not fit. refuse: it ends with "
-                                         "an error. reset: it resets the states."),
+                                         "resumed with a different batch size or number of batches per update (devices "
+                                         "× iter_size), so that the saved states do not fit. refuse: the run ends "
+                                         "with an error. reset: the run resets the states."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
                             "weights."),
@@ -112,10 +112,11 @@ def _update_params() -> dict[str, Any]:
         "lr_policy_params": Param(dict, {}, "Arguments of the policy."),
         "lr_scale_with_world": Param(bool, False, "Whether to multiply the policy's learning rate by the number of "
                                      "replicas."),
-        "lr_factors": Param(dict, {}, "Factors of the learning rate by regular expression: the first one that matches "
-                            "the beginning of a variable's name counts. For example {'encoder': 0.1}."),
-        "unfreeze_at": Param(dict, {}, "Gradual unfreezing: by regular expression, as in lr_factors, the number of the "
-                             "update at which a variable begins to change. For example {'encoder': 500}."),
+        "lr_factors": Param(dict, {}, "Factors of the learning rate by regular expression: the first expression that "
+                            "matches the beginning of a variable's name applies; other variables have the factor "
+                            "1. For example {'encoder': 0.1}."),
+        "unfreeze_at": Param(dict, {}, "Gradual unfreezing: by regular expression, as in lr_factors, the number of "
+                             "updates after which a variable begins to change. For example {'encoder': 500}."),
         "freeze_variables_regex": Param((str, type(None)), None, "Regular expression; variables whose names begin "
                                         "with a match are not trained."),
         "larc_params": Param((dict, type(None)), None, "Arguments of LARC, which adapts the learning rate to each "
@@ -130,9 +131,14 @@ def _update_params() -> dict[str, Any]:
                                                 "contain a match do not decay."),
         "ema_decay": Param((float, type(None)), None, "Decay of a moving average of the weights, which evaluation and "
                            "inference use; for example 0.999.", above=0.0, below=1.0),
-        "average_from": Param(_STEPS, None, "Averaged SGD: evaluation and inference use the arithmetic mean of the "
-                              "weights over all updates after this one; before it, the current weights.", "updates",
+        "average_from": Param(_STEPS, None, "Averaged SGD: number of updates after which averaging begins. Evaluation "
+                              "and inference use the arithmetic mean of the weights over all later updates; until "
+                              "averaging begins, the current weights.", "updates",
                               minimum=0),
+        "average_after_evals_without_gain": Param(_STEPS, None, "Averaged SGD with the trigger of AWD-LSTM: averaging "
+                                                  "begins when the validation loss is greater than the smallest one "
+                                                  "of all but this many previous evaluations. Needs evaluations "
+                                                  "during training.", "evaluations", minimum=1, maximum=10**6),
     }
 
 
@@ -144,7 +150,8 @@ def _divergence_params() -> dict[str, Any]:
                                "learning rate. lower_precision: it returns to that checkpoint and uses the next of "
                                "mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
         "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that count as divergence. The "
-                                     "number is raised if Backoff may need more to get from scale_max to scale_min.",
+                                     "number is raised if Backoff may skip more updates to get from scale_max to "
+                                     "scale_min.",
                                      "updates", minimum=1, on_change=FREE),
         "divergence_loss_factor": Param((float, type(None)), 100.0, "Ten consecutive losses above this multiple of the "
                                         "lowest of the run's first ten losses count as divergence; None disables this "
@@ -179,7 +186,7 @@ def reporting_params() -> dict[str, Any]:
                                      "updates", minimum=1),
         "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None disables them.", "updates",
                                         minimum=1),
-        "save_checkpoint_steps": Param(_STEPS, None, "Interval of checkpoints; None disables them.", "updates",
+        "save_checkpoint_steps": Param(_STEPS, None, "Interval of regular checkpoints; None disables them.", "updates",
                                        minimum=1),
         "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
                                  minimum=1),
@@ -191,10 +198,12 @@ def reporting_params() -> dict[str, Any]:
                                                "best_metric after which training ends; None disables this.",
                                                "evaluations", minimum=1),
         "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
-                                     "of training, without those from before a change of the learning rate. "
+                                     "of training, without those from before a jump of the learning rate or a "
+                                     "change of its schedule. "
                                      "Evaluation and inference then use the newest, the best or the averaged "
                                      "checkpoint, whichever has the best best_metric.", minimum=1),
-        "bench_start": Param(int, 10, "First step that is timed.", "updates", minimum=0),
+        "bench_start": Param(int, 10, "Number of updates at the start of a process that are not timed.", "updates",
+                             minimum=0),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",
                                   "gradient_overflows", "gradient_underflow"],
                            "Summaries written to TensorBoard, any of " + ", ".join(SUMMARIES) + "."),

@@ -43,17 +43,18 @@ class MultiDecoderModel(Text2Text):
                                "use MultiCorpusDataLayer."])
         derived = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_sizes": sizes,
                    "batch_size": self.params["batch_size_per_gpu"]}
-        # The loss compares this number with the columns of each decoder's logits.
+        # The loss checks that each decoder's logits have at least this number of columns.
         return {**derived, "tgt_vocab_size": min(sizes.values())} if part == "loss" else derived
 
     def connect(self) -> None:
         problems = []
         if not isinstance(self.decoder, MultiDecoder):
             problems.append(f"'decoder' is {type(self.decoder).__name__}, but MultiDecoderModel needs MultiDecoder: "
-                            "name the class of the languages' decoders in decoder_params/decoder.")
+                            "set 'decoder' to MultiDecoder and 'decoder_params/decoder' to the class of the languages' "
+                            "decoders.")
         if self.params["use_xla_jit"]:
-            problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, in which the numbers of "
-                            "rows per language vary: set it to False.")
+            problems.append("'use_xla_jit' is True, but XLA cannot compile MultiDecoderModel, because the number of "
+                            "rows per language varies: set 'use_xla_jit' to False.")
         problems += self.option_problems()
         problems += self._language_problems() if self.mode in ("infer", "interactive_infer") else []
         if problems:
@@ -128,7 +129,7 @@ class MultiDecoderModel(Text2Text):
 
 
 def _added(terms: list[LossTerm]) -> list[LossTerm]:
-    """Adds the sums and units of the terms of several languages that have the same name and unit."""
+    """Merges the terms of all languages that have the same name and unit: adds their sums and their units."""
     added: dict[tuple[str, str], LossTerm] = {}
     for term in terms:
         key = (term.name, term.unit)

@@ -25,7 +25,7 @@ class Part:
       optional: whether configs may omit the part; without the part, the model does not have the attribute.
       follows_dtype: whether the part's parameter ``dtype`` is by default the model's compute dtype; if not, the part's
         own default is used.
-      inherits: whether the part uses the model's initialiser and regulariser if it has none of its own.
+      inherits: whether the part uses the model's initialiser and regulariser if its own parameters set none.
       modes: the modes in which the part is built.
     """
 

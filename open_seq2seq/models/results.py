@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.contracts import comes_first
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles, check_not_protected
@@ -29,7 +30,7 @@ class ResultWriter:
         """Opens the outputs; called before the first batch is computed."""
 
     def write(self, example: int, result: Any) -> None:
-        """Writes a result of ``Model.infer``; example numbers increase, and bad examples are left out."""
+        """Writes one result of ``Model.infer``; called in the order of the examples, without bad ones."""
         raise NotImplementedError("A result writer must implement write(example, result).")
 
     def finish(self) -> None:
@@ -44,14 +45,14 @@ class ResultWriter:
           results_per_batch: for each batch, rows (example, result) from ``Model.infer``.
 
         Raises:
-          DataError: an example precedes one already written, because the batches' ids are not the examples' numbers.
+          DataError: an example precedes one already written, because the batches' ids are not the examples' indices.
         """
         with self.outputs.guarded():
             for example, result in sorted((row for batch in results_per_batch for row in batch),
                                           key=lambda row: row[0]):
                 if example < self._last:
                     raise DataError(f"The result of example {example} came after that of example {self._last}: the "
-                                    "'ids' of a data layer's batches must be the numbers of its examples.")
+                                    "'ids' of a data layer's batches must be the indices of its examples.")
                 self._last = int(example)
                 self.write(self._last, result)
 
@@ -80,17 +81,22 @@ class LineWriter(ResultWriter):
     Args:
       output_file: path of the file.
       text_of: function of (example, result) that returns the text to write, with line endings.
+      count_empty: returns the number of empty inputs, which is printed at the end.
     """
 
-    def __init__(self, output_file: str, text_of: Callable[[int, Any], str]) -> None:
+    def __init__(self, output_file: str, text_of: Callable[[int, Any], str],
+                 count_empty: Callable[[], int] = lambda: 0) -> None:
         super().__init__()
-        self._name, self._text_of = output_file, text_of
+        self._name, self._text_of, self._count_empty = output_file, text_of, count_empty
 
     def begin(self) -> None:
         self._file = self.outputs.open(self._name)
 
     def write(self, example: int, result: Any) -> None:
         self._file.write(self._text_of(example, result))
+
+    def finish(self) -> None:
+        report_empty(self._count_empty())
 
 
 class CollectingWriter(ResultWriter):
@@ -107,6 +113,12 @@ class CollectingWriter(ResultWriter):
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is None:
             self._model.finalize_inference(self._results, self._name)
+
+
+def report_empty(count: int) -> None:
+    """Prints the number of empty input lines, unless it is 0."""
+    if count:
+        deco_print(f"Empty lines, whose results are empty too: {count:,}")
 
 
 def open_results(model: Any, output_file: str) -> ResultWriter:

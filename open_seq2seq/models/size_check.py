@@ -22,13 +22,13 @@ _NAMED = 3  # number of variables that the error message names
 
 
 def check_size(model: Model, make_parts: Callable[[], None]) -> None:
-    """Checks that a model's variables fit into memory, in training with gradients, optimizer slots and averages.
+    """Checks that a model's variables fit into memory; in training, with gradients, optimizer slots and averages.
 
     The check is skipped if a part cannot be created without the values of its variables.
 
     Args:
       model: the model with its data layer, but without its other parts.
-      make_parts: adds the parts to the model; their variables are not created.
+      make_parts: function that adds the parts to the model; called so that their variables are not created.
 
     Raises:
       ConfigError: the variables do not fit into memory.
@@ -43,7 +43,7 @@ def check_size(model: Model, make_parts: Callable[[], None]) -> None:
 
 
 def check_shapes(model: Model, shapes: Shapes) -> None:
-    """Checks that variables of these shapes fit into memory, in training with gradients, optimizer slots and averages.
+    """Checks that variables of these shapes fit into memory; in training, with gradients, optimizer slots and averages.
 
     Raises:
       ConfigError: the variables do not fit into memory; the message names the largest ones.
@@ -69,7 +69,8 @@ def check_carried(model: Model, needed: int) -> None:
     left, needed = _memory_left(), needed * (model.params["num_cpu_towers"] or 1)
     if left is not None and needed > left:
         raise ConfigError([f"The state that the model carries from batch to batch needs {_gib(needed)} of memory, but "
-                           f"only {_gib(left)} are left: reduce batch_size_per_gpu or iter_size."])
+                           f"only {_gib(left)} are left: reduce the batch size (batch_size_per_gpu, "
+                           "eval_batch_size_per_gpu) or, in training, iter_size."])
 
 
 def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
@@ -79,7 +80,7 @@ def describe_variables(model: Model, make_parts: Callable[[], None]) -> Shapes:
 
     Args:
       model: the model with its data layer, but without its other parts.
-      make_parts: adds the parts to the model.
+      make_parts: function that adds the parts to the model.
 
     Raises:
       UserError: the parameters of the parts are invalid.

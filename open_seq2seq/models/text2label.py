@@ -7,18 +7,21 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from open_seq2seq.metrics.classification import classification_scores
+from open_seq2seq.metrics.classification import classification_scores, confusion_matrix
+from open_seq2seq.models.confusion import print_confusion, report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import LineWriter, ResultWriter
 from open_seq2seq.utils.console import deco_print
 
+_NOTHING = ("", 0.0)  # the label and the probability of an empty text
+
 
 class Text2Label(EncoderDecoderModel):
     """Text classification with any encoder of text and a ``SoftmaxDecoder``, evaluated by accuracy.
 
-    For two classes, evaluation also returns precision, recall and F1 of the second one. Inference writes lines
-    ``label<TAB>probability``.
+    For two classes, evaluation also returns precision, recall and F1 of the second class. Inference writes lines
+    ``label<TAB>probability``, and an empty line for an empty text.
     """
 
     object_name = "tokens"
@@ -44,27 +47,45 @@ class Text2Label(EncoderDecoderModel):
                         "train_prediction": layer.labels[int(outputs[0][0].argmax())]})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, int]]:
-        """Returns (predicted class, class) for each text of the batch."""
+        """Returns (index of the predicted class, index of the correct class) for each text of the batch."""
         return list(zip(output_values[0].argmax(axis=1).tolist(), input_values["target_tensors"][0].tolist(),
                         strict=True))
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
         layer: Any = self.data_layer
-        found, correct = zip(*(pair for batch in results_per_batch for pair in batch), strict=True)
+        found, correct = _columns(results_per_batch)
+        print_confusion(confusion_matrix(correct, found, layer.num_classes), layer.labels)
         scores = classification_scores(found, correct, layer.num_classes)
         for name, score in scores.items():
             deco_print(f"{name}: {score:.4f}", offset=1)
         return {f"Eval_{name}": score for name, score in scores.items()}
 
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Shows a picture of the confusion matrix."""
+        layer: Any = self.data_layer
+        found, correct = _columns(results_per_batch)
+        report_confusion(confusion_matrix(correct, found, layer.num_classes), layer.labels, reporter)
+
     def infer(self, input_values: dict[str, Any],
               output_values: list[np.ndarray]) -> list[tuple[int, tuple[str, float]]]:
-        """Returns (example, (label, probability)) for each text of the batch."""
-        labels = self.data_layer.labels  # type: ignore[attr-defined]
-        return [(int(example), (labels[row.argmax()], float(row.max())))
-                for example, row in zip(input_values["ids"], output_values[0], strict=True)]
+        """Returns (example, (label, probability)) for each text of the batch; an empty text has ``("", 0.0)``."""
+        layer: Any = self.data_layer
+        empty = input_values["source_tensors"][1] <= getattr(layer, "num_special", 0)
+        return [(int(example), _NOTHING if nothing else (layer.labels[row.argmax()], float(row.max())))
+                for example, nothing, row in zip(input_values["ids"], empty, output_values[0], strict=True)]
 
     def answer(self, result: Any) -> str:
-        return f"{result[0]} ({result[1]:.4f})"
+        return "" if result == _NOTHING else f"{result[0]} ({result[1]:.4f})"
 
     def open_results(self, output_file: str) -> ResultWriter:
-        return LineWriter(output_file, lambda example, found: f"{found[0]}\t{found[1]:.4f}\n")
+        return LineWriter(output_file, _line, lambda: getattr(self.data_layer, "num_empty_sources", 0))
+
+
+def _line(example: int, found: tuple[str, float]) -> str:
+    return "\n" if found == _NOTHING else f"{found[0]}\t{found[1]:.4f}\n"
+
+
+def _columns(results_per_batch: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the predicted and the correct classes of all texts, int64 ``[texts]`` each."""
+    pairs = np.array([pair for batch in results_per_batch for pair in batch], np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]

@@ -33,15 +33,15 @@ from open_seq2seq.optimizers.optimizer import Optimizer, Slot
 from open_seq2seq.optimizers.registry import OPTIMIZERS, make_optimizer, trainable_variables
 from open_seq2seq.optimizers.regularizers import l1_regularizer, l2_regularizer
 from open_seq2seq.optimizers.sgd import SGD, Momentum
-from open_seq2seq.optimizers.weight_average import WeightAverage, WeightMean
+from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
 __all__ = [
     "OPTIMIZERS", "POLICIES", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "BackoffScaler", "Ftrl", "KerasOptimizer",
     "Larc", "LarcInfo", "LazyAdam", "LogMaxScaler", "LossScaler", "MixedPrecisionOptimizer", "Momentum", "Nadam",
-    "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "UpdateInfo", "WeightAverage",
-    "WeightDecay", "WeightMean", "argument_problems", "averages_weights", "combination_problems", "cosine_decay",
-    "exp_decay", "fixed_lr", "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_additions", "make_loss_scaler",
-    "make_optimizer", "make_schedule", "named_scaler", "piecewise_constant", "poly_decay", "precision_of",
-    "resolve_dtype", "trainable_variables", "transformer_policy",
+    "NovoGrad", "Optimizer", "PrecisionPolicy", "RMSProp", "Slot", "StaticScaler", "TriggeredMean", "UpdateInfo",
+    "WeightAverage", "WeightDecay", "WeightMean", "argument_problems", "averages_weights", "combination_problems",
+    "cosine_decay", "exp_decay", "fixed_lr", "inv_poly_decay", "l1_regularizer", "l2_regularizer", "make_additions",
+    "make_loss_scaler", "make_optimizer", "make_schedule", "named_scaler", "piecewise_constant", "poly_decay",
+    "precision_of", "resolve_dtype", "trainable_variables", "transformer_policy",
 ]

@@ -68,8 +68,9 @@ def _peak(values: tf.Tensor) -> tf.Tensor:
 def global_norm(gradients: Gradients) -> tf.Tensor:
     """Returns the square root of the sum of squares over all gradients.
 
-    The norm is finite if and only if all gradients are finite and it fits FP32, so it also serves as the overflow test.
-    If squares overflow (gradients beyond 1e19), a second, slower pass divides by the largest absolute value first.
+    The norm is finite if and only if all gradients are finite and it is in the range of FP32, so it also serves as the
+    overflow test. If squares overflow (gradients beyond 1e19), a second, slower pass divides by the largest absolute
+    value first.
 
     Args:
       gradients: the gradients by name, dense or ``IndexedSlices`` (duplicate rows are summed first).

@@ -1,4 +1,4 @@
-"""Additions to an optimizer (LARC, weight decay, weight average) and parameters that exclude each other."""
+"""Additions to an optimizer (LARC, weight decay, averages, layer rates), and parameters that exclude each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from open_seq2seq.config.params import coerce
 from open_seq2seq.optimizers.larc import Larc
 from open_seq2seq.optimizers.layer_rates import LayerRates
-from open_seq2seq.optimizers.weight_average import WeightAverage, WeightMean
+from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
 # Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it).
@@ -19,14 +19,19 @@ ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "average": ("ema_decay", lambda params: WeightAverage(params["ema_decay"])),
 }
 
+AVERAGES = ("ema_decay", "average_from", "average_after_evals_without_gain")
+"""Parameters that enable an average of the weights."""
+
 
 def averages_weights(params: Mapping[str, Any]) -> bool:
-    """Returns whether evaluation and inference use an average of the weights: ``ema_decay`` or ``average_from``."""
-    return params.get("ema_decay") is not None or params.get("average_from") is not None
+    """Returns whether evaluation and inference use an average of the weights, which one of ``AVERAGES`` enables."""
+    return any(params.get(name) is not None for name in AVERAGES)
 
 
 def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Creates the ``ADDITIONS`` from a model's parameters; disabled ones are None.
+    """Returns the additions that a model's parameters enable, as arguments of ``MixedPrecisionOptimizer``.
+
+    Disabled additions are None or absent.
 
     Raises:
       ConfigError: the arguments of an addition are invalid.
@@ -35,6 +40,8 @@ def make_additions(params: Mapping[str, Any]) -> dict[str, Any]:
              for name, (parameter, make) in ADDITIONS.items()}
     if params.get("average_from") is not None:
         found["average"] = WeightMean(params["average_from"])
+    if params.get("average_after_evals_without_gain") is not None:
+        found["average"] = TriggeredMean(params["average_after_evals_without_gain"])
     if params.get("lr_factors") or params.get("unfreeze_at"):
         found["layer_rates"] = LayerRates(params.get("lr_factors") or {}, params.get("unfreeze_at") or {})
     return found
@@ -46,7 +53,7 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
     if params.get("max_grad_norm") is not None and params.get("larc_params") is not None:
         problems.append("'max_grad_norm' and 'larc_params' exclude each other: LARC sets the size of each variable's "
                         "update regardless of the global gradient norm. Leave one out.")
-    averages = [name for name in ("ema_decay", "average_from", "average_checkpoints") if params.get(name) is not None]
+    averages = [name for name in (*AVERAGES, "average_checkpoints") if params.get(name) is not None]
     if len(averages) > 1:
         problems.append(f"'{averages[0]}' and '{averages[1]}' exclude each other: both determine the weights that are "
                         "evaluated and exported. Leave one out.")
@@ -54,7 +61,8 @@ def combination_problems(params: Mapping[str, Any]) -> list[str]:
         problems += [f"'decoupled_weight_decay' and {other} exclude each other: {reason}."
                      for other, reason in _other_decays(params)]
     elif params.get("decoupled_weight_decay_exclude") is not None:
-        problems.append("'decoupled_weight_decay_exclude' has no effect without 'decoupled_weight_decay': set both.")
+        problems.append("'decoupled_weight_decay_exclude' has no effect without 'decoupled_weight_decay': set both, "
+                        "or neither.")
     return problems
 
 

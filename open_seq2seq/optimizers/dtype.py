@@ -84,14 +84,13 @@ def in_words(kinds: Sequence[str]) -> str:
 
 
 def _mixed_on_cpu(choice: tuple[str, ...] | None) -> PrecisionPolicy:
-    others = [] if choice is None else [kind for kind in KINDS if kind not in choice]
-    if choice is None or not others:
+    if choice is None or len(choice) == len(KINDS):
         note = "dtype: mixed, that is bfloat16 arithmetic on this CPU with FP32 weights"
         return PrecisionPolicy(tf.bfloat16, "mixed", note + ("" if choice else _cpu_warning(tf.bfloat16)), KINDS, True)
     if not choice:
         return PrecisionPolicy(tf.float32, "mixed", "dtype: mixed, that is float32 arithmetic on this CPU", (), True)
-    return PrecisionPolicy(tf.bfloat16, "mixed", f"dtype: mixed, that is bfloat16 arithmetic in {in_words(choice)} and "
-                           f"float32 in {in_words(others)} on this CPU, with FP32 weights", choice, True)
+    note = f"dtype: mixed, that is bfloat16 in {in_words(choice)}, else float32"
+    return PrecisionPolicy(tf.bfloat16, "mixed", note, choice, True)
 
 
 def _label(dtype: Any) -> str:

@@ -48,8 +48,9 @@ def _on_each_device(optimizer_class: Any) -> Any:
 class KerasOptimizer(Optimizer):
     """Adapts a Keras optimizer to the toolkit.
 
-    The learning rate comes from ``lr_policy``. Keras arguments such as weight decay and clipping act on gradients that
-    are already unscaled and clipped. Gradients of embedding lookups are converted to dense tensors.
+    The learning rate comes from ``lr_policy``. Gradients reach Keras unscaled and, with ``max_grad_norm``, already
+    clipped, so Keras' own clipping arguments apply to the clipped gradients; its weight decay is applied to the
+    weights. Gradients of embedding lookups are converted to dense tensors.
 
     Args:
       optimizer_class: a ``keras.optimizers.Optimizer`` subclass.

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable
 
 _NUMBERED = re.compile(r"_\d+$")
-_DEPTH = 2  # part of the model and module in it, as in encoder/embedding
+_DEPTH = 2  # component of the model and module in it, as in encoder/embedding
 
 
 def layer_group(name: str) -> str:
     """Returns the layer group of a variable or of a module's output.
 
     The group is the path up to the first numbered module (``encoder/layer_0`` for
-    ``encoder/layer_0/self_attention/query``) or, without a numbered module, the part of the model and the module in it
-    (``encoder/embedding`` for ``encoder/embedding/table``). The variable's own name is not part of the group
+    ``encoder/layer_0/self_attention/query``) or, without a numbered module, the component of the model and the module
+    in it (``encoder/embedding`` for ``encoder/embedding/table``). The variable's own name is not part of the group
     (``decoder`` for ``decoder/kernel``), unless it is the whole path.
 
     Args:

@@ -18,7 +18,7 @@ class Group(NamedTuple):
     Attributes:
       names: names of the variables.
       factor: factor of the learning rate.
-      start: number of updates during which the variables do not change.
+      start: number of updates after which the variables begin to change.
     """
 
     names: tuple[str, ...]
@@ -27,15 +27,15 @@ class Group(NamedTuple):
 
 
 class LayerRates:
-    """Factors of the learning rate, and updates at which variables are unfrozen, by their names.
+    """Factors of the learning rate, and the updates at which variables are unfrozen, by name.
 
-    See https://arxiv.org/abs/1801.06146 for their use with language models. A frozen variable has the learning rate 0;
-    slots of the optimizer, such as Adam's moments, are updated all the same.
+    See https://arxiv.org/abs/1801.06146 for the use of both with language models. A frozen variable has the learning
+    rate 0; slots of the optimizer, such as Adam's moments, are updated all the same.
 
     Args:
       factors: factor of the learning rate by regular expression; the first expression that matches the beginning of a
         variable's name counts, and other variables have the factor 1.
-      unfreeze_at: number of the update at which a variable begins to change, by regular expression, likewise; other
+      unfreeze_at: number of updates after which a variable begins to change, by regular expression, likewise; other
         variables change from the beginning.
 
     Raises:
@@ -90,8 +90,9 @@ def _problems(key: str, rules: Mapping[str, Any], kind: type) -> Iterator[str]:
     for text, value in rules.items():
         number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
         if not number or not 0 <= value < 1e15:
-            yield (f"'{key}/{text}' is {shown(value)} but has to be a number of at least 0"
-                   f"{', the number of an update' if kind is int else ''}.")
+            yield (f"'{key}/{text}' is {shown(value)} but has to be "
+                   f"{'an integer' if kind is int else 'a number'} of at least 0"
+                   f"{', the number of updates after which the variables begin to change' if kind is int else ''}.")
         try:
             re.compile(text)
         except (re.error, TypeError) as error:

@@ -45,7 +45,7 @@ class LossScaler(Module):
 
         Args:
           finite: bool scalar, whether all gradients were finite.
-          amax: FP32 scalar, the largest absolute value in the unscaled gradients; None unless ``needs_amax``.
+          amax: FP32 scalar, the largest absolute value in the unscaled gradients; may be None unless ``needs_amax``.
         """
 
     def state(self) -> dict[str, tf.Variable]:
@@ -173,7 +173,7 @@ class LogMaxScaler(_AutomaticScaler):
             "log_max": Param(float, 16.0, "log2 of the value at which half precision overflows."),
             "beta1": Param(float, 0.99, "Decay of the fast moving average.", minimum=0.0, below=1.0),
             "beta2": Param(float, 0.999, "Decay of the slow moving averages.", minimum=0.0, below=1.0),
-            "overflow_std_dev": Param(float, 3.09, "Safety margin; with 3.09, one pass in 1000 overflows.",
+            "overflow_std_dev": Param(float, 3.09, "Safety margin; with 3.09, about one pass in 1000 overflows.",
                                       "standard deviations", minimum=0.0),
         }
 
@@ -192,7 +192,7 @@ class LogMaxScaler(_AutomaticScaler):
         fast, slow = (1.0 - tf.constant(beta, tf.float64)**count for beta in (beta1, beta2))
         deviation = tf.sqrt(tf.maximum(slow_square / slow - tf.square(slow_mean / slow), 0.0))
         exponent = log_max - (mean / fast + self._params["overflow_std_dev"] * deviation)
-        # The exponent is clipped, because the power may exceed FP32.
+        # The exponent is clipped, because the power may exceed the range of FP32.
         bounds = (math.log2(self._params[name]) for name in ("scale_min", "scale_max"))
         self._scale.assign(self._clip(tf.cast(tf.pow(tf.constant(2.0, tf.float64), tf.clip_by_value(
             exponent, *bounds)), tf.float32)))

@@ -1,4 +1,4 @@
-"""Wraps an optimizer with loss scaling, clipping, skipping of updates, and counters."""
+"""Wraps an optimizer with loss scaling, clipping or LARC, weight decay, weight averaging and skipping of updates."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MixedPrecisionOptimizer(Module):
         automatic.
       larc: rescales each variable's gradient; None disables LARC. Cannot be combined with ``max_grad_norm``.
       weight_decay: decoupled weight decay; None disables it.
-      average: moving average of the weights; None disables it.
+      average: moving average or mean of the weights; None disables it.
       layer_rates: learning rates by group of variables; None for the same rate for all.
 
     Attributes:
@@ -69,6 +69,7 @@ class MixedPrecisionOptimizer(Module):
       skipped: int64 variable, number of updates skipped.
       overflows: int64 variable, number of updates whose gradients were not finite.
       rate_factor: FP32 variable that multiplies the schedule's rate; initially 1. Recovery from divergence lowers it.
+      batch_factor: FP32 variable that also multiplies the rate of the next update, for batches that set it; not saved.
 
     Raises:
       ConfigError: arguments are out of range or exclude each other.
@@ -89,7 +90,7 @@ class MixedPrecisionOptimizer(Module):
         self._max_grad_norm = max_grad_norm
         if layer_rates is not None and isinstance(optimizer, KerasOptimizer):
             raise ConfigError(["'lr_factors' and 'unfreeze_at' are not available for Keras optimizers, which update "
-                               "all variables at once: choose one of the toolkit's optimizers."])
+                               "all variables at once: remove them, or choose one of the toolkit's optimizers."])
         self._larc, self._weight_decay, self._average = larc, weight_decay, average
         self._layer_rates = layer_rates
         self._skip_nonfinite = self._scaler.automatic if skip_nonfinite is None else skip_nonfinite
@@ -97,9 +98,10 @@ class MixedPrecisionOptimizer(Module):
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.overflows = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.rate_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
+        self.batch_factor = tf.Variable(1.0, dtype=tf.float32, trainable=False)
 
     def build(self, variables: Variables) -> None:
-        """Creates the optimizer's slots and the weight average for these variables; must be called exactly once."""
+        """Prepares the optimizer and its additions for these variables; must be called exactly once."""
         self._optimizer.build(variables)
         if self._layer_rates is not None:
             self._layer_rates.build(variables)
@@ -110,11 +112,11 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def averaged_weights(self) -> Variables:
-        """The moving averages of the weights by name; empty if averaging is disabled."""
+        """The averages of the weights by name; empty if averaging is disabled."""
         return {} if self._average is None else dict(self._average.weights)
 
     def restart_average(self, variables: Variables, names: Collection[str] | None = None) -> None:
-        """Restarts the moving averages, if enabled, from the current weights.
+        """Restarts the averages of the weights, if enabled, from the current weights.
 
         Args:
           variables: the trainable variables by name.
@@ -122,6 +124,14 @@ class MixedPrecisionOptimizer(Module):
         """
         if self._average is not None:
             self._average.restart(variables, self._average.weights if names is None else names)
+
+    def observe(self, step: int, loss: float) -> bool:
+        """Notes the validation loss after a step; returns whether averaging of the weights begins because of it."""
+        return self._average is not None and self._average.observe(step, loss)
+
+    def awaits(self, step: int) -> bool:
+        """Returns whether the validation loss after a step decides about averaging, and has not been noted."""
+        return self._average is not None and self._average.awaits(step)
 
     @property
     def loss_scale(self) -> tf.Tensor:
@@ -140,7 +150,7 @@ class MixedPrecisionOptimizer(Module):
 
     @property
     def rates(self) -> str:
-        """A value that changes only with the schedule of the learning rate, or with ``rate_factor``."""
+        """A string that identifies the schedule of the learning rate and the value of ``rate_factor``."""
         return f"{self._rates} {float(self.rate_factor.numpy()):g}"
 
     @functools.cached_property
@@ -176,14 +186,15 @@ class MixedPrecisionOptimizer(Module):
           ConfigError: there are no gradients.
         """
         if not gradients:
-            raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex'."])
+            raise ConfigError(["The loss does not depend on any trainable variable: check 'freeze_variables_regex', "
+                               "and the encoder, decoder and loss for operations without gradients."])
         gradients = {name: map_values(_to_fp32, g) for name, g in gradients.items()}
         if reduce is not None:
             gradients = reduce(gradients)
         # Duplicate rows are summed once, for both the norm and the optimizer.
         gradients = {name: self._optimizer.prepare(g) for name, g in gradients.items()}
         scale = self.loss_scale
-        rate = self.learning_rate
+        rate = self.learning_rate * self.batch_factor
         scaled_norm = global_norm(gradients)
         norm = scaled_norm / scale if self._scales else scaled_norm
         amax = max_abs(gradients) / scale if self._scaler.needs_amax else None
@@ -205,8 +216,8 @@ class MixedPrecisionOptimizer(Module):
     def state(self) -> Variables:
         """Returns the variables that are saved in checkpoints, by name.
 
-        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the number of weights in a mean),
-        the loss scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
+        These are the counters, ``rate_factor``, the weight average (``ema/…``, and the state of a mean), the loss
+        scaler's state (``loss_scale/…``) and the optimizer's (``slots/…``).
         """
         return {"updates": self.updates, "skipped": self.skipped, "overflows": self.overflows,
                 "rate_factor": self.rate_factor,

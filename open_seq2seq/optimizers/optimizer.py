@@ -35,8 +35,8 @@ class Optimizer(Module):
     one variable (``_update_dense``). ``_begin`` computes values that all variables share.
 
     ``IndexedSlices`` (gradients of embedding lookups) have the same effect as a dense gradient with zeros in the other
-    rows, unless a class documents otherwise. Classes that can update the rows with a gradient alone set
-    ``updates_rows`` and implement ``_update_rows``.
+    rows, unless a class documents otherwise. A class that can skip the rows without a gradient sets
+    ``updates_rows`` and implements ``_update_rows``.
 
     Args:
       params: the parameters, ``optimizer_params`` in configs.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from open_seq2seq.optimizers.lr_policies import Schedule
 
-# Numbers of updates at which schedules are compared: at most two per factor of two.
+# Numbers of updates at which schedules are compared: at most two per doubling.
 _COMPARED = sorted({int(2 ** (place / 2)) for place in range(2 * 24)})
 _INTERVALS = 64
 _JUMP = 0.3  # of the largest rate in the interval; gradual policies change much less in one update

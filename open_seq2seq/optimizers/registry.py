@@ -62,7 +62,8 @@ def trainable_variables(variables: Mapping[str, tf.Variable],
         raise ConfigError([f"{key}, but no variable's name starts with a match. Examples of names: "
                            f"{', '.join(repr(name) for name in _spread(list(trainable)))}."])
     if not kept:
-        raise ConfigError([f"{key}, which freezes all {len(trainable)} variables, so nothing is left to train."])
+        raise ConfigError([f"{key}, which freezes all {len(trainable)} variables: choose an expression that matches "
+                           "fewer."])
     return kept
 
 

@@ -1,8 +1,9 @@
-"""Exponential moving average of the weights."""
+"""Exponential moving average, and arithmetic mean, of the weights over updates."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Collection, Iterator, Mapping
 
 import tensorflow as tf
@@ -11,7 +12,10 @@ from open_seq2seq.optimizers.optimizer import Variables
 from open_seq2seq.utils.errors import ConfigError
 
 MEAN_COUNT = "averaged_updates"
-"""Name of the number of weights in a ``WeightMean``, in the optimizer's state."""
+"""Name, in the optimizer's state, of the number of weights in a ``WeightMean``."""
+MEAN_TRIGGER = "average_trigger/"
+"""Beginning of the names, in the optimizer's state, of the state of a ``TriggeredMean``'s trigger."""
+_LARGEST = tf.float32.max  # the state of a run must be finite
 
 
 class WeightAverage:
@@ -62,6 +66,14 @@ class WeightAverage:
             # average -= share · (average - w), in place.
             tf.raw_ops.ResourceApplyGradientDescent(var=average.handle, alpha=share, delta=average - variables[name])
 
+    def observe(self, step: int, loss: float) -> bool:
+        """Notes the validation loss after a step; returns whether averaging begins because of it."""
+        return False
+
+    def awaits(self, step: int) -> bool:
+        """Returns whether the validation loss after a step matters and has not been noted."""
+        return False
+
     def _share(self, update_index: tf.Tensor) -> tf.Tensor:
         """Returns the share 1 - d of the new weights in the average."""
         count = tf.cast(update_index, tf.float32)
@@ -71,8 +83,9 @@ class WeightAverage:
 class WeightMean(WeightAverage):
     """Arithmetic mean of the weights over the updates since a given one (averaged SGD, Polyak & Juditsky 1992).
 
-    Before that update, the mean is the current weights. The number of weights in the mean is counted, because a run may
-    be resumed with another start, or from a checkpoint without a mean; the mean then covers the updates since.
+    Before that update, the mean equals the current weights. The number of weights in the mean is counted instead of
+    computed from ``start``, because a run may be resumed with a different ``start``, or from a checkpoint without a
+    mean.
 
     Args:
       start: number of updates after which averaging begins.
@@ -95,10 +108,59 @@ class WeightMean(WeightAverage):
     def state(self) -> Variables:
         return {MEAN_COUNT: self._count}
 
+    def _averages(self, update_index: tf.Tensor) -> tf.Tensor:
+        """Returns whether the mean also covers weights from before this update, a bool scalar."""
+        return update_index > self._start
+
     def _share(self, update_index: tf.Tensor) -> tf.Tensor:
-        earlier = tf.where(update_index > self._start, self._count.read_value(), 0)
+        earlier = tf.where(self._averages(update_index), self._count.read_value(), 0)
         self._count.assign(earlier + 1)
         return 1.0 / tf.cast(earlier + 1, tf.float32)
+
+
+class TriggeredMean(WeightMean):
+    """Arithmetic mean of the weights since the validation loss no longer falls (Merity et al. 2018, algorithm 1).
+
+    Averaging begins after the first evaluation whose loss is greater than the smallest one of all but the last
+    ``patience`` evaluations before it. Comparing with older evaluations only makes the trigger insensitive to noise.
+
+    Args:
+      patience: number of recent evaluations that are not compared with.
+    """
+
+    def __init__(self, patience: int) -> None:
+        super().__init__(0)
+        self._patience = patience
+
+    def build(self, variables: Variables) -> None:
+        super().build(variables)
+        # The smallest of the older losses, and the recent ones, the newest last.
+        self._losses = tf.Variable(tf.fill([self._patience + 1], _LARGEST), trainable=False)
+        self._has_begun = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def state(self) -> Variables:
+        return {**super().state(), MEAN_TRIGGER + "losses": self._losses, MEAN_TRIGGER + "has_begun": self._has_begun,
+                MEAN_TRIGGER + "step": self._step}
+
+    def awaits(self, step: int) -> bool:
+        return not int(self._has_begun.numpy()) and step > int(self._step.numpy())
+
+    def observe(self, step: int, loss: float) -> bool:
+        if not self.awaits(step):
+            return False
+        best, *recent = self._losses.numpy().tolist()
+        value = float(tf.constant(loss)) if math.isfinite(loss) else _LARGEST  # rounded to FP32, as the others
+        begins = math.isfinite(loss) and value > best
+        self._losses.assign([min(best, recent[0]), *recent[1:], value])
+        self._step.assign(step)
+        if begins:
+            self._has_begun.assign(1)
+            self._count.assign(0)
+        return begins
+
+    def _averages(self, update_index: tf.Tensor) -> tf.Tensor:
+        return self._has_begun > 0
 
 
 @contextlib.contextmanager

@@ -50,8 +50,8 @@ class WeightDecay:
         if self._exclude is not None and len(kept) == len(names):
             raise ConfigError([f"{self._key}, which matches no variable's name. Example of a name: '{names[0]}'."])
         if not kept:
-            raise ConfigError([f"{self._key}, which excludes every variable from the decay: leave out both "
-                               "parameters."])
+            raise ConfigError([f"{self._key}, which excludes every variable from the decay: choose an "
+                               "expression that matches fewer, or remove it and 'decoupled_weight_decay'."])
         self._names = frozenset(kept)
 
     def apply(self, names: Iterable[str], variables: Variables, learning_rate: tf.Tensor) -> None:

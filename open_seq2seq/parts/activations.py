@@ -1,4 +1,4 @@
-"""Activation functions by name, and fast gradients for clipped ones."""
+"""Activation functions by name, and a fused activation, dropout and mask, with fast gradients for ReLUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives the weights of the attention to the source to code outside of the layers that compute them.
+"""Makes the weights of attention to the source available outside of the layers that compute them.
 
 Within ``recording_attention``, every layer that attends to a source records its weights. Outside of it, nothing is
 recorded and nothing is added to the traced function.
@@ -17,7 +17,7 @@ _RECORD: contextvars.ContextVar[list[tf.Tensor] | None] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def recording_attention() -> Iterator[list[tf.Tensor]]:
-    """Context manager that returns a list, to which each attention to a source adds its weights, in layer order."""
+    """Context manager that yields a list, to which the layers that attend to a source append their weights in order."""
     record: list[tf.Tensor] = []
     token = _RECORD.set(record)
     try:
@@ -39,8 +39,8 @@ def mean_attention(record: Sequence[tf.Tensor], layer: int | None = None,
 
     Args:
       record: recorded weights, at least one.
-      layer: number of the layer, from 0; negative numbers count from the last layer. None for the mean of all layers.
-      heads: numbers of the heads; None for all.
+      layer: index of the layer; negative indices count from the last layer. None for the mean over all layers.
+      heads: indices of the heads; None for all.
     """
     layers = list(record) if layer is None else [record[layer]]
     chosen = [tf.cast(weights, tf.float32) for weights in layers]

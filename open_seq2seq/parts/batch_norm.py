@@ -95,7 +95,10 @@ def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, c
 
 
 def _copy_after(dy: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Returns a copy of ``x`` made after ``dy``, so that no FP32 copy is kept from the forward pass."""
+    """Returns a copy of ``x`` made after ``dy``, so that no FP32 copy is kept from the forward pass.
+
+    For XLA, returns ``x`` itself.
+    """
     if is_for_xla():
         return x
     with tf.control_dependencies([dy]):

@@ -34,7 +34,7 @@ class CarriedState(tf.Module):
       variable: ``[slots, rows, *shape]``, initially zeros; None before ``allocate``.
 
     Raises:
-      ValueError: the dtype is a half-precision one.
+      ValueError: the dtype is a floating-point one other than float32.
     """
 
     def __init__(self, shape: Sequence[int], dtype: tf.DType = tf.float32) -> None:
@@ -55,9 +55,10 @@ class CarriedState(tf.Module):
         self.variable = tf.Variable(tf.zeros([slots, rows, *self.shape], self.dtype), trainable=False)
 
     def read(self) -> tf.Tensor:
-        """Returns the state that the previous batch wrote for each row ``[rows, *shape]``, or zeros at the start.
+        """Returns the state that the previous batch wrote for each row, ``[rows, *shape]``.
 
-        The result is the same throughout a forward pass, even after ``write``.
+        The state is zeros at the start of a sequence and outside of a scope. The result is the same throughout a
+        forward pass, even after ``write``.
 
         Raises:
           RuntimeError: the state has not been allocated and no scope is open, so the number of rows is unknown.
@@ -123,8 +124,8 @@ def carrying(states: Iterable[CarriedState], rows: Any, slot: Any, fresh: Any) -
 
     Args:
       states: all states of the model; must be allocated.
-      rows: number of rows in the batch. The states of the remaining rows of a full batch do not change, unless
-        ``fresh``.
+      rows: number of rows in the batch. If it is less than that of a full batch, the states of the remaining rows do
+        not change or, with ``fresh``, become zeros.
       slot: integer scalar, the slot of the states to use.
       fresh: bool scalar, whether the states start from zeros.
     """

@@ -162,7 +162,7 @@ class Component(Module):
                            "for losses.",
                            derived=True),
             "initializer": Param((type, callable, str, type(None)), None,
-                                 "Initialiser of the component's variables; the component chooses by default.",
+                                 "Initialiser of the component's variables; by default, the component chooses one.",
                                  names="initializer", on_change=FREE),
             "initializer_params": Param(dict, {}, "Arguments of the initialiser.", on_change=FREE),
             "regularizer": Param((type, callable, str, type(None)), None, "Regulariser of the component's kernels.",
@@ -216,9 +216,9 @@ class Component(Module):
         return self.dtype_of("product")
 
     def dtype_of(self, kind: str) -> tf.DType:
-        """Returns the dtype for operations of this kind, one of ``KINDS``: the component's ``dtype`` or float32.
+        """Returns the dtype for operations of a kind in ``precision.KINDS``: the component's ``dtype`` or float32.
 
-        A component whose ``dtype`` differs from the model's uses it for all kinds.
+        A component whose ``dtype`` differs from the model's uses its own ``dtype`` for all kinds.
         """
         dtype, precision = tf.as_dtype(self._params["dtype"]), getattr(self._model, "precision", None)
         return dtype if precision is None or dtype != precision.compute else precision.type_of(kind)

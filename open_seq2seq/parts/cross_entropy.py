@@ -106,8 +106,8 @@ def projected_cross_entropy(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tens
     """Returns the weighted sum of the rows' cross-entropies for the logits ``hidden · tableᵀ``.
 
     Rows are processed in chunks, so that the logits are never all in memory. In training, the same pass computes the
-    gradients of ``hidden`` and ``table``. The weights and the constant part of ``softmax − q`` are applied to
-    ``[rows, hidden]`` tensors, which are smaller than the logits.
+    gradients of ``hidden`` and ``table``. The weights and the constant part of the logits' gradient
+    ``softmax − q`` are applied to ``[rows, hidden]`` tensors, which are smaller than the logits.
 
     Args:
       hidden: ``[rows, hidden]`` in the compute dtype.
@@ -161,7 +161,7 @@ def _in_chunks(hidden: tf.Tensor, table: tf.Tensor, labels: tf.Tensor, weights: 
         losses = _row_losses(logits, probabilities, places, sums, targets)
         if training:
             at_labels = tf.fill(tf.shape(places)[:1], tf.cast(targets.on - targets.off, probabilities.dtype))
-            with tf.control_dependencies([losses]):  # so that the softmax, no longer read, is updated in place
+            with tf.control_dependencies([losses]):  # the softmax is no longer read, so it can be updated in place
                 errors = tf.cast(_minus_at(probabilities, places, at_labels), dtype)
             by_hidden = tf.cast(tf.matmul(errors, kernel), wide) - tf.cast(targets.off * kernel_sum, wide)
             pieces = pieces.write(chunk, by_hidden * tf.cast(weight, wide)[:, None])

@@ -62,9 +62,9 @@ class DecoderInput(TypedDict, total=False):
     Attributes:
       encoder_output: an ``EncoderOutput``.
       target_tensors: ``[values, lengths, …]`` for teacher forcing; absent or None for search and sampling.
-      prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and their numbers
-        ``[batch]``; absent or None without a prefix.
-      ids: for sampling, numbers of the examples ``[batch]`` int64, negative for empty rows.
+      prefix_tensors: for search and sampling, the ids ``[batch, time]`` with which hypotheses begin, and the lengths
+        of these prefixes ``[batch]``; absent or None without a prefix.
+      ids: for sampling, indices of the examples in the data set ``[batch]`` int64, negative for empty rows.
     """
 
     encoder_output: EncoderOutput
@@ -79,7 +79,8 @@ class DecoderOutput(TypedDict, total=False):
     Attributes:
       logits: ``[batch, time, vocabulary]``; None after search or sampling.
       outputs: the decoded tensors, such as ids ``[batch, time]`` and lengths ``[batch]``; or None.
-      projection: an ``OutputProjection``, from which losses compute logits in chunks.
+      projection: an ``OutputProjection`` or ``AdaptiveProjection``, from which losses compute cross-entropies without
+        all logits.
       src_length: numbers of valid logits ``[batch]``, for decoders with one symbol per encoder output.
       beam_ids: hypotheses ``[batch, n_best, length]`` int32, best first; zeros follow the end symbol.
       beam_scores: log probabilities of the hypotheses, divided by the length penalty, ``[batch, n_best]`` FP32; -inf
@@ -106,7 +107,7 @@ class LossInput(TypedDict, total=False):
     Attributes:
       decoder_output: a ``DecoderOutput``.
       target_tensors: ``[values, lengths, …]`` from the data layer.
-      ids: numbers of the examples ``[batch]`` int64, negative for empty rows.
+      ids: indices of the examples in the data set ``[batch]`` int64, negative for empty rows.
     """
 
     decoder_output: DecoderOutput

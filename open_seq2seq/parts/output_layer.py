@@ -1,4 +1,4 @@
-"""The output layer of language models, and the factors of logits that losses compute in chunks."""
+"""The output layer of language models and text classifiers, and the input of losses that compute logits in chunks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
+from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy
 from open_seq2seq.parts.dense import times_matrix
 from open_seq2seq.parts.precision import cast_weight
 
 
 class OutputProjection(NamedTuple):
-    """The factors of the logits, for a loss that computes the logits in chunks.
+    """Hidden states and the table that projects them to logits, for a loss that computes the logits in chunks.
 
     Attributes:
       hidden: ``[batch, time, hidden]`` in the compute dtype.
-      table: ``[rows, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
+      table: ``[vocabulary, hidden]`` FP32; the logits are ``hidden · tableᵀ``.
       training: whether gradients are needed.
     """
 
@@ -24,15 +25,40 @@ class OutputProjection(NamedTuple):
     table: tf.Tensor
     training: bool
 
+    def cross_entropy(self, rows: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, targets: SoftTargets) -> tf.Tensor:
+        """Returns the weighted sum of the cross-entropies of some rows of ``hidden``, an FP32 scalar.
+
+        Args:
+          rows: ``[rows, hidden]``.
+          labels: ``[rows]`` int32.
+          weights: ``[rows]`` FP32, without a gradient.
+          targets: probabilities of the label and of the other ids.
+        """
+        return projected_cross_entropy(rows, self.table, labels, weights, targets, self.training)
+
+
+def with_bias(hidden: tf.Tensor, table: tf.Tensor, bias: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns factors of logits that include the bias: a further column of the table, which multiplies 1.
+
+    Args:
+      hidden: ``[…, hidden]``.
+      table: ``[rows, hidden]`` FP32.
+      bias: ``[rows]`` FP32, or None.
+    """
+    if bias is None:
+        return hidden, table
+    ones = tf.ones(tf.concat([tf.shape(hidden)[:-1], [1]], 0), hidden.dtype)
+    return tf.concat([hidden, ones], -1), tf.concat([table, tf.convert_to_tensor(bias)[:, tf.newaxis]], 1)
+
 
 class OutputLayer(Module):
-    """Projects hidden states to logits, with a matrix of its own or with an embedding table (tied weights).
+    """Projects hidden states to logits, with a separate matrix or with an embedding table (tied weights).
 
     See Inan et al. 2017, https://arxiv.org/abs/1611.01462, for tied weights.
 
     Args:
       hidden_size: number of channels of the hidden states.
-      vocab_size: number of ids.
+      vocab_size: number of ids or classes.
       table: embedding table ``[vocab_size, hidden_size]`` to use; None to create a matrix.
       use_bias: whether to add a bias.
       initializer: initialiser of the matrix.
@@ -59,15 +85,12 @@ class OutputLayer(Module):
         return product if self.bias is None else product + self.bias
 
     def projection(self, hidden: tf.Tensor, training: bool) -> OutputProjection:
-        """Returns the factors of the logits; the bias is a further column of the table, which multiplies 1.
+        """Returns the hidden states and the table, from which a loss computes the logits in chunks.
+
+        With a bias, both have a further column: ones in the hidden states, and the bias in the table.
 
         Args:
           hidden: ``[batch, time, hidden]`` in the compute dtype.
           training: whether gradients are needed.
         """
-        table = tf.convert_to_tensor(self.table)
-        if self.bias is None:
-            return OutputProjection(hidden, table, training)
-        ones = tf.ones(tf.concat([tf.shape(hidden)[:-1], [1]], 0), hidden.dtype)
-        return OutputProjection(tf.concat([hidden, ones], -1),
-                                tf.concat([table, tf.convert_to_tensor(self.bias)[:, tf.newaxis]], 1), training)
+        return OutputProjection(*with_bias(hidden, tf.convert_to_tensor(self.table), self.bias), training)

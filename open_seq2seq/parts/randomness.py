@@ -1,4 +1,4 @@
-"""Seeds for stateless random operations, derived from (seed, micro-batch, number of the draw) or from the example."""
+"""Seeds for stateless random operations, derived from (seed, micro-batch, index of the draw) or from the example."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from open_seq2seq.utils.stacks import Stack
 
 LARGEST_SEED = 2 ** 43 - 1
-"""The largest seed of a run: of an operation's 64 bits, 20 are for the number of the draw, and one is the sign."""
+"""The largest seed of a run: of the 64 bits of a seed word, 20 are for the index of the draw, and one is the sign."""
 
 _SCOPES = Stack()
 
@@ -22,7 +22,7 @@ def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
 
     Args:
       seed: the run's seed.
-      batch_index: int64 scalar, number of the micro-batch since the start of training.
+      batch_index: int64 scalar, index of the micro-batch since the start of training.
     """
     _SCOPES.entries.append([seed, tf.cast(batch_index, tf.int64), 0])
     try:
@@ -32,7 +32,7 @@ def random_scope(seed: int, batch_index: tf.Tensor) -> Iterator[None]:
 
 
 def next_seed() -> tf.Tensor:
-    """Returns a seed, int64 ``[2]``, for one stateless operation; each call returns another seed.
+    """Returns a seed, int64 ``[2]``, for one stateless operation; each call returns a different seed.
 
     Raises:
       RuntimeError: called outside of ``random_scope``.
@@ -41,7 +41,7 @@ def next_seed() -> tf.Tensor:
         raise RuntimeError("Random numbers were drawn outside of a training step: wrap the call in random_scope.")
     scope = _SCOPES.entries[-1]
     scope[2] += 1
-    # The first word contains the run's seed and the number of the draw, the second the number of the micro-batch.
+    # The first word contains the run's seed and the index of the draw, the second the index of the micro-batch.
     return tf.stack([tf.constant((scope[0] << 20) + scope[2], tf.int64), scope[1]])
 
 
@@ -52,9 +52,9 @@ def example_seeds(seed: int, examples: tf.Tensor, epoch: tf.Tensor, draw: int = 
 
     Args:
       seed: the run's seed, ``DataLayer.seed``.
-      examples: numbers of the examples, int64 ``[…]``.
+      examples: indices of the examples, int64 ``[…]``.
       epoch: int64 scalar.
-      draw: number of the operation, less than 2²⁰, if several operations augment an example.
+      draw: index of the operation, less than 2²⁰, if several operations augment an example.
     """
     # As in next_seed, but with a negative second word, which has room for 2⁴⁰ examples and 2²³ epochs.
     second = -1 - (tf.cast(epoch, tf.int64) * 2**40 + tf.cast(examples, tf.int64))
@@ -68,11 +68,11 @@ def example_uniforms(seed: int, examples: tf.Tensor, epoch: tf.Tensor, count: in
     (Steele et al. 2014, https://doi.org/10.1145/2714064.2660195), one sequence for each seed of ``example_seeds``.
 
     Args:
-      seed: see ``example_seeds``, as for the other arguments.
-      examples: numbers of the examples, int64 ``[batch]``.
+      seed: the run's seed; see ``example_seeds``.
+      examples: indices of the examples, int64 ``[batch]``.
       epoch: int64 scalar.
       count: number of random numbers for each example.
-      draw: number of the operation.
+      draw: index of the operation; see ``example_seeds``.
 
     Returns:
       FP32 ``[batch, count]``, at least 0 and below 1.
@@ -100,7 +100,7 @@ class Draws(NamedTuple):
 
     Attributes:
       seed: the run's seed.
-      batch_index: int64 scalar, number of the micro-batch.
+      batch_index: int64 scalar, index of the micro-batch.
       drawn: number of seeds drawn so far in this micro-batch.
     """
 
@@ -120,7 +120,7 @@ def replayed_draws(draws: Draws | None, copy: Callable[[tf.Tensor], tf.Tensor] =
 
     Args:
       draws: the position, a result of ``draws_so_far``; None has no effect.
-      copy: function that copies the number of the micro-batch, for instance with a control dependency.
+      copy: function that copies the index of the micro-batch, for instance with a control dependency.
     """
     if draws is None:
         yield

@@ -2,8 +2,8 @@
 
 See Jean et al. 2015, https://arxiv.org/abs/1412.2007. Ids are drawn from the log-uniform (Zipf) distribution
 P(id) = log((id + 2) / (id + 1)) / log(ids + 1), so they must be sorted by descending frequency. An id that is drawn
-repeatedly counts once. The logarithm of the probability that an id is drawn at all is subtracted from its logit, that
-of the label included. The loss then approaches the exact one as the sample grows, and if labels are distributed as the
+repeatedly counts once. The logarithm of the probability that an id is drawn at all is subtracted from its logit,
+also for the label. The loss then approaches the exact one as the sample grows, and if labels are distributed as the
 model predicts, the expected gradient is close to zero for small samples, too.
 """
 

@@ -20,7 +20,7 @@ def concatenated_in_time(parts: Sequence[tf.Tensor], lengths: Sequence[tf.Tensor
     lengths = [tf.cast(one, tf.int32) for one in lengths]
     total = tf.add_n(lengths)
     steps = tf.range(tf.reduce_max(tf.concat([total, [0]], 0)))[tf.newaxis]
-    # The place of each step of the result in the parts, which are joined with their padding.
+    # For each step of the result, its index in the concatenation of the parts with their padding.
     places, end, start = tf.zeros_like(steps + total[:, tf.newaxis]), tf.zeros_like(total), 0
     for part, length in zip(parts, lengths, strict=True):
         inside = (steps >= end[:, tf.newaxis]) & (steps < (end + length)[:, tf.newaxis])

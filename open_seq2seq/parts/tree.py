@@ -16,7 +16,7 @@ _NOT_TREE = frozenset({"_model", "_params", "_regularized"})
 
 
 class SharedVariable:
-    """A placeholder that ``share_variables`` replaces by a variable of another model."""
+    """A placeholder that ``share_variables`` replaces with a variable of another model."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = tuple(shape)
@@ -110,7 +110,7 @@ def named_variables(root: tf.Module) -> dict[str, tf.Variable]:
     found: dict[str, tf.Variable] = {}
     for path, leaf, _ in _walk(root, "", set()):
         if isinstance(leaf, SharedVariable):
-            raise ConfigError([f"The variable '{path}' has no value: the model that should share it does not have it."])
+            raise ConfigError([f"The variable '{path}' is a placeholder: call share_variables first to replace it."])
         found.update([(path, leaf)] if isinstance(leaf, tf.Variable) else _keras_variables(path, leaf))
     return found
 
@@ -140,20 +140,20 @@ def described_variables(root: tf.Module) -> dict[str, tuple[int, ...]]:
 
 
 def share_variables(model: tf.Module, owner: tf.Module) -> None:
-    """Replaces the placeholders and Keras layers of ``model`` by those of ``owner`` with the same paths.
+    """Replaces placeholders and Keras layers of ``model`` with the variables and layers of ``owner`` at the same paths.
 
     Carried states are not shared.
 
     Raises:
-      ConfigError: ``owner`` has no variable with the same path and shape.
+      ConfigError: ``owner`` has no variable of the same shape, or no layer, at one of the paths.
     """
     owned = {path: leaf for path, leaf, _ in _walk(owner, "", set(), aliases=True)}
     problems = []
     for path, leaf, replace in list(_walk(model, "", set(), aliases=True)):
         other = owned.get(path)
         if other is None or (isinstance(leaf, SharedVariable) and tuple(other.shape) != leaf.shape):
-            problems.append(f"The evaluation model needs the variable '{path}', but the training model has no such "
-                            "variable of the same shape.")
+            problems.append(f"The evaluation model needs the variable '{path}', but the training model has no "
+                            "variable of this name and shape: use the same encoder, decoder and vocabularies in both.")
         else:
             replace(other)
     if problems:

@@ -53,7 +53,7 @@ def _own_runner(params: Mapping[str, Any]) -> Runner:
 def _cluster_runner(params: Mapping[str, Any], task: ClusterTask) -> Runner:
     if (params.get("num_cpu_towers") or 1) > 1:
         raise ConfigError([f"'num_cpu_towers' is {params['num_cpu_towers']}, but with TF_CONFIG each process has only "
-                           "one replica on the CPU: leave it out, and start more processes instead."])
+                           "one replica on the CPU: leave num_cpu_towers out, and start more processes instead."])
     take_devices(params)
     from open_seq2seq.runners.cluster import ClusterRunner
 
@@ -88,8 +88,9 @@ def check_params(params: Mapping[str, Any], runner: Runner) -> None:
                            "communicate with other replicas: set one of them to False."])
     if runner.world_size > 1 and params.get("hvd_compression") and not params.get("use_horovod"):
         raise ConfigError([f"'hvd_compression' is {params['hvd_compression']!r}, but only Horovod compresses "
-                           "gradients: leave it out, or start one process per device with --use_horovod=True."])
+                           "gradients: leave hvd_compression out, or start one process per device with "
+                           "--use_horovod=True."])
     policy = params.get("on_divergence", "stop")
     if runner.num_processes > 1 and policy != "stop":
         raise ConfigError([f"'on_divergence' is {policy!r}, but with several processes training can only stop: leave "
-                           "it out, and resume from a checkpoint with --continue_learning."])
+                           "on_divergence out, and resume from a checkpoint with --continue_learning."])

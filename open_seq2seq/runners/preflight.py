@@ -46,7 +46,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
 
     def give_up() -> None:
         say(f"Error{who()}: not all of the {size} ranks joined within {seconds:g} s: {NETWORK_HINTS}. "
-            "'connect_seconds' sets how long they wait.\n")
+            "'connect_seconds' sets how long the ranks wait.\n")
         end_all(1)
 
     # The launcher ends all ranks when one of them exits. Higher ranks wait longer, so that few print the same error.
@@ -83,7 +83,7 @@ def check_agreement(runner: Runner, config: Mapping[str, Any], dtype: str) -> li
 
 
 def facts(dtype: str, config: Mapping[str, str]) -> dict[str, str]:
-    """Returns everything that must be the same on all ranks, name to value."""
+    """Returns everything that must be the same on all ranks, by name."""
     return {"version of open_seq2seq": __version__, "code of open_seq2seq": source_hash(), "TensorFlow": tf.__version__,
             "Python": platform.python_version(), "dtype": dtype,
             "config": hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()}
@@ -109,8 +109,8 @@ def compare(runner: Runner, required: Mapping[str, str], config: Mapping[str, st
                         f"{all_required[rank][name][:12]} instead of {all_required[0][name][:12]}. All ranks need "
                         "the same code, the same libraries and the same config.")
     return [f"WARNING: rank {rank} on host {hosts[rank]} differs from rank 0: {name} is {all_wished[rank][name]} "
-            f"instead of {all_wished[0][name]}. Sums may be rounded differently there, so that ranks could drift apart "
-            "in the last digits." for rank, name in differences(all_wished)[:_SHOWN]]
+            f"instead of {all_wished[0][name]}. Sums may be rounded differently on that rank, so that ranks could "
+            "drift apart in the last digits." for rank, name in differences(all_wished)[:_SHOWN]]
 
 
 def check_data(runner: Runner, section: str, lengths: np.ndarray, costs: np.ndarray | None = None) -> None:

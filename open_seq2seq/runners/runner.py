@@ -51,7 +51,7 @@ class Runner:
     Attributes:
       process_rank: rank of this process.
       num_processes: number of processes.
-      replica_rank: number of the replica that is running or being traced; outside of a replica, number of this
+      replica_rank: index of the replica that is running or being traced; outside of a replica, index of this
         process's first replica.
       local_replicas: number of replicas in this process, which are numbered consecutively.
       world_size: number of replicas in all processes; each gets one micro-batch per step.
@@ -94,7 +94,7 @@ class Runner:
         return Compiled(compiled_graph(function, signature, use_xla_jit))
 
     def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Runs a function that assigns each replica's own variables. Call this within a compiled function.
+        """Runs a function that assigns to each replica's own variables. Call this within a compiled function.
 
         Args:
           function: the function, which must not call the collective operations.
@@ -127,7 +127,7 @@ class Runner:
         """Collects the results of all processes, in the order of their batches.
 
         Args:
-          results: this process's results; replica r has those of the batches r, r + world size, …
+          results: this process's results; replica r computes those of the batches r, r + world size, …
         """
         return results
 

@@ -37,7 +37,7 @@ class TowerRunner(Runner):
 
     @property
     def replica_rank(self) -> Any:  # type: ignore[override]
-        """Number of the replica that is being traced; outside of a replica, of this process's first replica."""
+        """Index of the replica that is being traced; outside of a replica, of this process's first replica."""
         context = tf.distribute.get_replica_context()
         inside = context is not None and context.strategy is self._strategy
         return context.replica_id_in_sync_group if inside else self._first

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 class Hook:
     """Base class of hooks; those named in a config are created as ``Hook(train_model=…, eval_model=…)``.
 
+    ``eval_model`` is None if the run does not evaluate.
+
     An error in a hook ends the run with a message of one sentence; if possible, the state of the last update is saved.
     """
 
@@ -38,7 +40,7 @@ class Hook:
             * ``loss_scale``: loss scale of this update; ``overflows``: number of overflows so far
 
             Other entries are dicts: ``larc`` has LARC's values by variable, and ``gradients`` the gradients, if
-            ``summaries`` asks for them.
+            ``summaries`` requests them.
         """
 
     def end(self, trainer: Trainer) -> None:

@@ -62,7 +62,7 @@ def is_live_input() -> bool:
 
 
 def arriving_lines(most: int) -> Iterator[list[str]]:
-    """Yields the lines of standard input in lists: those that have arrived, as soon as there is one.
+    """Yields lists of the lines of standard input that have arrived, as soon as there is at least one.
 
     Lines end with a line feed, which is removed, as in text files.
 
@@ -113,7 +113,7 @@ def _is_device(stream: BinaryIO) -> bool:
 
 
 def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
-    """Returns a text file with the lines of all given text files; if there is only one, returns that file itself.
+    """Returns a text file with the lines of all given text files; a single regular file is returned itself.
 
     Args:
       files: paths; ``-`` is standard input.

@@ -11,7 +11,7 @@ GIB = 2 ** 30
 def available_bytes(root: str = "/") -> int | None:
     """Returns the memory available on the machine and in this process's control groups, or None if unknown.
 
-    Memory used for cached files and unused swap space count as available.
+    Memory used for cached files counts as available, and so does the machine's unused swap space.
 
     Args:
       root: root of the file system from which the numbers are read.

@@ -19,12 +19,12 @@ from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.own_files import NotOwnFileError, open_own, read_own
 
 STANDARD_OUTPUT = "/dev/stdout"
-"""Path of this process's stdout, for which ``-`` stands on the command line."""
+"""Path of this process's stdout, which is written as ``-`` on the command line."""
 
 MARK = ".open_seq2seq-results"
 """Name of a file in each folder of results; a folder with other content and without this file is never replaced."""
 
-_MARK_TEXT = "Results of an inference run. The next run with this output replaces the folder if no file has changed."
+_MARK_TEXT = "Results of an inference run. The next run with this output folder replaces it if no file has changed."
 _LONGEST_NAME = 200  # bytes; file systems allow 255, and the temporary name is longer
 _MOST_MARK_BYTES = 1 << 28
 
@@ -32,7 +32,7 @@ _MOST_MARK_BYTES = 1 << 28
 def check_output_file(name: str, flag: str = "--infer_output_file") -> None:
     """Raises UserError if results cannot be written to the path that a flag names; the parent folder may be missing.
 
-    A folder of earlier results is accepted here and checked again when the model opens it.
+    A folder of earlier results passes this check, and is checked again when the model opens it.
     """
     if not name:
         raise UserError(f"{flag} is empty: give the path of the output file.")
@@ -166,7 +166,7 @@ def _is_replaceable(folder: str) -> bool:
 
 
 def results_in(folder: Path) -> list[str] | None:
-    """Returns the files in a folder of results; empty for an empty folder.
+    """Returns the files in a folder of results; [] for an empty folder.
 
     Returns None if the folder contains files that inference did not write, or that have changed since.
     """
@@ -211,7 +211,7 @@ class OutputFiles:
     """Context manager for files and folders that all get their names at its end, when all are complete.
 
     Each output is written in a folder ``.<name>.unfinished`` next to its final path. At the end of the context all
-    outputs are synced to disk and renamed one after the other, the first one opened last. After an error they are
+    outputs are synced to disk and renamed one after the other, in reverse order of opening. After an error they are
     removed, and earlier results stay. A process that is killed leaves this folder behind; the next process that writes
     the same output clears and reuses it.
 
@@ -355,10 +355,10 @@ def _claim(place: str, name: str) -> disk.Workplace:
 def _check_folder(place: str, name: str) -> None:
     """Raises UserError if a folder of results cannot be written to this path."""
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place)):
-        raise UserError(f"The results are a folder, but {name} is not a folder: remove it, or choose another path.")
+        raise UserError(f"The results are a folder, but {name} is not a folder: remove {name}, or choose another path.")
     if os.path.isdir(place) and not _is_replaceable(place):
         raise UserError(f"The folder {name} contains files that inference did not write, or that have changed since: "
-                        "choose another folder, or remove it.")
+                        "choose another folder, or remove this one.")
 
 
 def _sync(pending: _Pending) -> None:

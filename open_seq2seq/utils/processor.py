@@ -33,7 +33,10 @@ def has_onednn() -> bool:
 
 
 def onednn_setting() -> str:
-    """Returns whether TensorFlow computes with oneDNN, and the environment variables that restrict oneDNN."""
+    """Returns a text such as ``on ONEDNN_MAX_CPU_ISA=AVX2``.
+
+    It says whether TensorFlow computes with oneDNN, and which variables are set that restrict oneDNN.
+    """
     limits = [f"{name}={os.environ[name]}" for name in _ONEDNN_LIMITS if os.environ.get(name)]
     return " ".join(["on" if has_onednn() else "off", *limits])
 

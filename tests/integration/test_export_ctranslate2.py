@@ -70,7 +70,7 @@ def test_mistakes(trained, arguments, message):
 
 def test_other_models_are_refused():
     model = SimpleNamespace(encoder=1, decoder="x", data_layer=None)
-    with pytest.raises(UserError, match="because the model has a int and a str: CTranslate2 runs models of"):
+    with pytest.raises(UserError, match="because the model has a int and a str: CTranslate2 supports only"):
         check_exportable(model)
 
 

@@ -44,6 +44,7 @@ def test_training_resumes_to_the_bit_and_classifies_files(tmp_path, config, capf
     out = capfd.readouterr().out
     assert "Eval top-1" in out and "Train batch top-5" in out
     assert list((tmp_path / "whole/samples").rglob("mistakes*.png"))
+    assert (tmp_path / "whole/samples/step-12/confusion_matrix.png").stat().st_size
     assert main([config, f"--logdir={tmp_path}/parts", "--max_steps=7"]) == 0
     assert main([config, f"--logdir={tmp_path}/parts", "--continue_learning"]) == 0
     whole, parts = ((tmp_path / run / "model.ckpt-12/weights.safetensors").read_bytes() for run in ("whole", "parts"))

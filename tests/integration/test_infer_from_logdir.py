@@ -96,7 +96,7 @@ def test_only_results_go_to_standard_output(moved, translated, tmp_path, monkeyp
     capfd.readouterr()
     assert main(infers([f"--logdir={moved}"], "-", [tmp_path / "mine.txt"])) == 0
     captured = capfd.readouterr()
-    assert captured.out == translated and "Finished inference: standard output" in captured.err
+    assert captured.out == translated and "Finished inference. Results: standard output" in captured.err
     monkeypatch.setattr(sys, "stdin", open(tmp_path / "mine.txt", encoding="utf-8"))
     assert main(["translate", str(moved)]) == 0
     assert capfd.readouterr().out == translated
@@ -181,7 +181,7 @@ def test_a_model_in_python(moved, translated):
     with pytest.raises(DataError, match="list of strings"):
         model.translate(["a", 3])
     for call in (lambda: model.infer("a b c"), lambda: model.score("a b c", "c b a"), lambda: model.translate(None)):
-        with pytest.raises(DataError, match="must be given as a list"):
+        with pytest.raises(DataError, match="must be lists, but got"):
             call()
     with pytest.raises(UserError, match="has no checkpoint"):
         open_seq2seq.load(moved / "model.ckpt-2" / "assets")

@@ -89,12 +89,43 @@ def test_a_resumed_run_is_the_same_to_the_bit(workspace, command):
     assert_identical(weights(workspace, "whole"), weights(workspace))
 
 
+TRANSFORMER = """
+base_params["encoder"] = "TransformerLMEncoder"
+base_params["encoder_params"] = {"encoder_layers": 1, "hidden_size": 8, "num_heads": 2, "filter_size": 16,
+                                 "position_encoding": "alibi", "memory_length": 9,
+                                 "adaptive_softmax": {"cutoffs": [4, 9], "factor": 2.0}}
+"""
+
+
+@pytest.mark.long
+def test_a_transformer_with_memory_and_adaptive_softmax(workspace, command):
+    """Evaluation does not depend on chunks, scores are those of evaluation, and a resumed run equals the whole one."""
+    config = workspace / "config.py"
+    config.write_text(config.read_text() + TRANSFORMER, encoding="utf-8")
+    output = ran(command, "--mode=train_eval", f"--logdir={workspace}/whole")
+    ran(command, "--mode=train", "--max_steps=4")
+    ran(command, "--mode=train", "--continue_learning")
+    assert_identical(weights(workspace, "whole"), weights(workspace))
+    whole = ran(command, "--mode=eval", "--data_layer_params/bptt=1000")
+    np.testing.assert_allclose(val_loss(output), val_loss(whole), atol=1e-4)
+
+    line = (workspace / "text/valid.txt").read_text().splitlines()[0]
+    (workspace / "one").write_text(line + "\n")
+    alone = ran(command, "--mode=eval", f"--data_layer_params/text_file={workspace}/one")
+    ran(command, "--mode=infer", "--infer_task=score", f"--infer_files={workspace}/one",
+        f"--infer_output_file={workspace}/scores")
+    score = float((workspace / "scores").read_text().split("\t")[0])
+    np.testing.assert_allclose(-score, val_loss(alone) * (len(line.split()) + 1), atol=1e-3)
+
+
 BAD = {
     "shuffle": ("--data_layer_params/shuffle=True", "'shuffle' is True"),
     "offset": ("--loss_params/offset_target_by_one=True", "already the next tokens"),
     "text": ("--data_layer_params/data_root=/nowhere", "does not exist"),
     "batch": ("--batch_size_per_gpu=5000", "Overall batch size is too big"),
     "files": ("--mode=infer", "--infer_files=/nowhere", "/nowhere, which does not exist"),
+    "lengths": ("--data_layer_params/random_bptt=True", "--data_layer_params/bptt=12", "--use_xla_jit",
+                "exclude each other"),
     "task": ("--infer_task=sing", "'generate', 'score'"),
 }
 

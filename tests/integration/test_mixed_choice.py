@@ -66,7 +66,7 @@ def test_a_resumed_run_repeats_its_choice_whatever_the_cache_says(workspace, com
     write_known_speeds(cache, NONE_GAINS if gains == ALL_GAIN else ALL_GAIN)  # falsified
     resumed = (*MIXED, f"--logdir={workspace}/parts", "--continue_learning")
     output = ran(command, *resumed, "--max_steps=8")
-    assert said in output and "from the checkpoint" in output
+    assert said in output and "as in the checkpoint" in output
     for file in (cache / "open_seq2seq").iterdir():  # deleted
         file.unlink()
     assert said in ran(command, *resumed)
@@ -102,7 +102,7 @@ def test_the_real_probe_with_one_thread_and_no_place_for_its_cache(workspace):
     done = subprocess.run([sys.executable, str(ROOT / "run.py"), f"--config_file={workspace}/config.py", *MIXED,
                            "--max_steps=2"], capture_output=True, text=True, env=environment, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "dtype: mixed" in done.stdout and "measured speedup of bfloat16 over float32: products " in done.stdout
+    assert "dtype: mixed" in done.stdout and "measured speedup: products " in done.stdout
 
 
 @needs_horovod

@@ -25,17 +25,17 @@ def test_evaluation_and_inference_use_the_average_and_training_the_weights(works
     assert code == 0, error
     code, trained, error = command("--mode=train_eval", f"--logdir={workspace}/run", "--ema_decay=0.9")
     assert code == 0, error
-    assert "with the moving average of the weights" in trained
+    assert "with the averaged weights" in trained
     run, other = workspace / "run", workspace / "plain"
     assert files(run, 12)[0] == files(other, 12)[0]  # training goes on with the raw weights
     assert losses(trained) != losses(plain)
     _, judged, _ = command("--mode=eval", f"--logdir={run}", "--ema_decay=0.9")
     assert "Weights: the moving average (ema_decay)" in judged and losses(judged) == losses(trained)[-1:]
     _, judged, _ = command("--mode=eval", f"--logdir={run}")
-    assert "Weights: as trained; the checkpoint also has their moving average" in judged
+    assert "Weights: as trained; the checkpoint also has their average" in judged
     assert losses(judged) == losses(plain)[-1:]
     _, judged, _ = command("--mode=eval", f"--logdir={other}", "--ema_decay=0.9")
-    assert "has no moving average of the weights" in judged and losses(judged) == losses(plain)[-1:]
+    assert "has no average of the weights" in judged and losses(judged) == losses(plain)[-1:]
     code, out, error = command("--mode=infer", f"--logdir={run}", "--ema_decay=0.9", "--restore_best_checkpoint=True",
                                f"--infer_output_file={workspace}/out.txt")
     assert code == 0, error
@@ -50,7 +50,7 @@ def test_resumed_equals_uninterrupted(workspace, command):
     assert command(*settings, f"--logdir={workspace}/parts", "--max_steps=2")[0] == 0
     code, out, error = command(*settings, f"--logdir={workspace}/parts", "--max_steps=4", "--continue_learning")
     assert code == 0, error
-    assert "moving average of the weights: averaging starts" not in out
+    assert "average of the weights: averaging starts" not in out
     assert files(workspace / "whole", 4) == files(workspace / "parts", 4)
 
 
@@ -60,7 +60,7 @@ def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
     assert command("--mode=train", "--max_steps=4")[0] == 0
     code, out, error = command("--mode=train", "--max_steps=8", "--continue_learning", "--ema_decay=0.5")
     assert code == 0, error
-    assert "no moving average of the weights: averaging starts here" in out
+    assert "no average of the weights: averaging starts at this step" in out
     weights, state = (load_file(run / "model.ckpt-8" / name) for name in
                       ("weights.safetensors", "optimizer.safetensors"))
     name = next(name for name in weights if name.endswith("embedding") or "kernel" in name)
@@ -68,7 +68,7 @@ def test_an_average_may_begin_and_end_in_a_resumed_run(workspace, command):
     assert 0.0 < gap < 0.05
     code, out, error = command("--mode=train", "--continue_learning")
     assert code == 0, error
-    assert "which ends here" in out
+    assert "averaging stops" in out
     assert not any(name.startswith("ema/") for name in load_file(run / "model.ckpt-12" / "optimizer.safetensors"))
 
 
@@ -78,7 +78,7 @@ def test_a_new_run_starts_from_the_average(workspace, command):
     code, out, error = command("--mode=train", f"--load_model={workspace}/run", f"--logdir={workspace}/next",
                                "--max_steps=4", "--ema_decay=0.9")
     assert code == 0, error
-    assert "Using the moving average of its weights" in out
+    assert "Using the average of its weights" in out
 
 
 def test_exclusive_parameters_end_in_one_sentence(command):

@@ -56,7 +56,7 @@ def test_from_a_table_to_translations(table, monkeypatch, capfd):
     (["--source=pairs.tsv"], "both --source=FILE and --target=FILE"),
     (["--tsv=pairs.tsv", "--columns", "1", "1"], "two different numbers"),
     (["--tsv=pairs.tsv", "--columns", "1", "3"], "302 of the 302 lines"), (["--tsv=none.tsv"], "does not exist"),
-    (["--tsv=pairs.tsv", "--languages", "es", "es"], "two different names"),
+    (["--tsv=pairs.tsv", "--languages", "es", "es"], "two different suffixes of file names"),
     (["--tsv=pairs.tsv", "--dev_size=0"], "at least 1"), (["--tsv=pairs.tsv", "--dev_size=200"], "too few"),
     (["--tsv=pairs.tsv", "--vocab_size=100000"], "cannot make 100000 pieces"),
 ])

@@ -41,7 +41,8 @@ def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
     recipe = f"--config_file={RECIPE}"
     code, out, err = run(capfd, recipe, "--mode=train_eval", *SMALL)
     assert code == 0, err
-    assert "accuracy: " in out
+    assert "accuracy: " in out and "Confusion matrix" in out
+    assert (folder / "toy-labels/samples/step-6/confusion_matrix.png").stat().st_size
     once = weights(folder / "toy-labels")
     assert run(capfd, recipe, "--mode=train", *SMALL[1:], "--max_steps=3", "--logdir=parts")[0] == 0
     assert run(capfd, recipe, "--mode=train", *SMALL, "--logdir=parts", "--continue_learning")[0] == 0
@@ -59,12 +60,20 @@ def test_a_run_resumes_evaluates_and_infers(folder, capfd, monkeypatch):
     assert [row[0] for row in again] == [row[0] for row in rows]
     np.testing.assert_allclose([float(row[1]) for row in again], [float(row[1]) for row in rows], atol=2e-4)
     assert [label for label, _ in open_seq2seq.load("toy-labels").infer(texts)] == [row[0] for row in rows]
+    (folder / "lines").write_text("".join(f"{text}\n" for text in ["", *texts, "  "]), encoding="utf-8")
+    labels = ["", *(row[0] for row in rows), ""]  # empty texts have no label
+    code, out, _ = run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "lines",
+                       "--infer_output_file=again.tsv")
+    assert code == 0 and "Empty lines, whose results are empty too: 2" in out
+    assert [line.split("\t")[0] for line in (folder / "again.tsv").read_text().split("\n")] == [*labels, ""]
+    assert open_seq2seq.load("toy-labels").infer(["", "α β"])[0] == ("", 0.0)
     reading, writing = os.pipe()
     os.write(writing, (folder / "lines").read_bytes())
     os.close(writing)
     monkeypatch.setattr(sys, "stdin", os.fdopen(reading))
-    code, out, _ = run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "-", "--infer_output_file=-")
-    assert code == 0 and [line.split("\t")[0] for line in out.splitlines()] == [row[0] for row in rows]
+    code, out, err = run(capfd, "--logdir=toy-labels", "--mode=infer", "--infer_files", "-", "--infer_output_file=-")
+    assert code == 0 and [line.split("\t")[0] for line in out.splitlines()] == labels
+    assert "Empty lines, whose results are empty too: 2" in err
 
 
 @pytest.mark.parametrize(("line", "message"), [

@@ -97,7 +97,7 @@ def test_sources_from_a_list_and_from_a_file(trained):
     ((f"{DATA}prefix_file=a", f"{DATA}prefix_column=True"), "'data_layer_params/prefix_file' is set, but"),
     ((f"{DATA}prefix_file=missing.txt",), "missing.txt"),
     (("--save_alignments=True", "--alignment_layer=3"), "the decoder has 1 layers"),
-    (("--replace_unknowns=True", "--alignment_heads=[0, 2]"), "there are 2 heads: choose numbers from 0 to 1"),
+    (("--replace_unknowns=True", "--alignment_heads=[0, 2]"), "there are 2 heads: choose indices from 0 to 1"),
 ])
 def test_mistakes_in_one_sentence(trained, command, arguments, message):
     code, _, err = command("--mode=infer", f"--infer_output_file={trained}/out.txt", *arguments)

@@ -105,4 +105,4 @@ def test_buckets_without_xla_are_refused(command):
 def test_tf32_says_that_it_has_no_effect_on_a_cpu(command):
     code, out, err = command("--mode=train", "--max_steps=1", "--tf32=True")
     assert code == 0, err
-    assert "'tf32' has no effect here, because there is no GPU" in out
+    assert "'tf32' has no effect, because there is no GPU" in out

@@ -20,6 +20,7 @@ LAYERS = (
     ("training",),
     ("cli",),
     ("loading",),
+    ("rescoring",),
     ("__main__",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}

@@ -32,7 +32,8 @@ class AudioError(DataError):
 
     Args:
       kind: the problem in two or three words; files are counted by kind.
-      detail: the problem as the predicate of a sentence about the file: ``is an empty file``.
+      detail: the problem as the predicate of a sentence about the file: ``is an empty file``. For audio that arrives in
+        chunks, it can be a whole sentence.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -113,7 +114,7 @@ def given_audio(given: Any, sample_freq: int) -> np.ndarray:
 
 
 def _header(path: str) -> AudioInfo:
-    """Reads a file's header; ``samples`` is at least ``_UNKNOWN_SAMPLES`` if the header does not declare it."""
+    """Reads a file's header; if it declares no length, ``samples`` is at least ``_UNKNOWN_SAMPLES``."""
     import soundfile
 
     size, mismatch = _look(path)
@@ -178,7 +179,7 @@ def converted(audio: np.ndarray, rate: int, sample_freq: int) -> np.ndarray:
       ``[samples]`` float32.
 
     Raises:
-      AudioError: there are no samples, or they are not numeric, NaN or infinite.
+      AudioError: there are no samples, they are not numeric, or some are NaN or infinite.
     """
     if not len(audio):
         raise AudioError("empty", "contains no samples")

@@ -39,7 +39,7 @@ class AudioPieces:
           piece: ``[samples]`` or ``[samples, channels]``, integers or floats from -1 to 1; may be empty.
 
         Raises:
-          AudioError: the chunk has another shape, is not numeric, or contains NaN or infinite values.
+          AudioError: the chunk has neither of these shapes, is not numeric, or contains NaN or infinite values.
         """
         piece = np.asarray(piece)
         if piece.ndim not in (1, 2):

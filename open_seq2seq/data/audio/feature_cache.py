@@ -68,8 +68,8 @@ class FeatureCache:
                 found = _read(path, self._format, _stamp(recording))
                 if found is None and not self._said:
                     self._said = True
-                    deco_print(f"Computing features again: cached ones in {self.folder} are damaged, or their "
-                               f"recordings have changed (first {os.path.basename(path)}).")
+                    deco_print(f"Computing features again: cached files in {self.folder} are damaged, or their "
+                               f"recordings have changed (first such file: {os.path.basename(path)}).")
                 return found
         return None
 

@@ -169,7 +169,7 @@ class FeatureSettings:
         bins = self.fft_points // 2 + 1
         if self.input_type == "spectrogram" and self.num_features > bins:
             found.append(f"'{path}/num_audio_features' is {self.num_features}, but a spectrogram of {self.fft_points} "
-                         f"points has only {bins} frequencies: lower num_audio_features or raise window_size.")
+                         f"points has only {bins} frequencies: lower num_audio_features or raise num_fft.")
         for name, value in (("features_mean", self.mean), ("features_std_dev", self.std_dev)):
             if value is not None and value.shape not in ((), (1,), (self.num_features,)):
                 found.append(f"'{path}/{name}' must be one number or a list of {self.num_features} numbers, got shape "

@@ -1,4 +1,4 @@
-"""Augmentation of batches of images; each operation draws its random numbers from the examples alone."""
+"""Augmentation of batches of images. Random numbers are arguments, so the operations are deterministic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _QUANTILES = 4096
 
 
 def flipped(images: tf.Tensor, draws: tf.Tensor) -> tf.Tensor:
-    """Mirrors the images ``[batch, height, width, channels]`` whose number in ``draws`` ``[batch]`` is below 0.5."""
+    """Mirrors, left to right, the images ``[batch, height, width, channels]`` whose draw ``[batch]`` is below 0.5."""
     return tf.where(draws[:, tf.newaxis, tf.newaxis, tf.newaxis] < 0.5, tf.reverse(images, [2]), images)
 
 
@@ -23,8 +23,8 @@ def jittered(images: tf.Tensor, draws: tf.Tensor, strength: float) -> tf.Tensor:
 
     Args:
       images: FP32 ``[batch, height, width, 3]`` from 0 to 255.
-      draws: random numbers FP32 ``[batch, JITTER_DRAWS]``.
-      strength: largest change of a factor.
+      draws: random numbers from 0 to 1, FP32 ``[batch, JITTER_DRAWS]``.
+      strength: largest difference between a factor and 1.
     """
     factors = 1.0 + strength * (2.0 * draws - 1.0)
     images = brightened(images, factors[:, 0])
@@ -33,23 +33,23 @@ def jittered(images: tf.Tensor, draws: tf.Tensor, strength: float) -> tf.Tensor:
 
 
 def blended(images: tf.Tensor, others: tf.Tensor | float, factors: tf.Tensor) -> tf.Tensor:
-    """Returns ``others + factors · (images - others)``, from 0 to 255, with factors ``[batch]``."""
+    """Returns ``others + factors · (images - others)``, clipped to values from 0 to 255, with factors ``[batch]``."""
     factors = factors[:, tf.newaxis, tf.newaxis, tf.newaxis]
     return tf.clip_by_value(others + factors * (images - others), 0.0, 255.0)
 
 
 def brightened(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Multiplies images by factors ``[batch]``."""
+    """Multiplies the values of each image by its factor ``[batch]``."""
     return blended(images, 0.0, factors)
 
 
 def contrasted(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Multiplies the distances from an image's mean luminance by factors ``[batch]``."""
+    """Multiplies the differences between an image's values and its mean luminance by its factor ``[batch]``."""
     return blended(images, tf.reduce_mean(_luminance(images), [1, 2], keepdims=True), factors)
 
 
 def saturated(images: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
-    """Multiplies the distances from each pixel's luminance by factors ``[batch]``."""
+    """Multiplies the differences between a pixel's values and its luminance by the image's factor ``[batch]``."""
     return blended(images, _luminance(images), factors)
 
 
@@ -62,8 +62,8 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
 
     Args:
       images: FP32 ``[batch, height, width, 3]``.
-      matrices: FP32 ``[batch, 2, 3]``, from places (x, y, 1) in the result, relative to the centre of the image, to
-        places in the image.
+      matrices: FP32 ``[batch, 2, 3]``, which map positions (x, y, 1) in the result to positions (x, y) in the image,
+        both relative to the centre.
     """
     height, width = images.shape[1:3]
     centre = tf.constant([(width - 1) / 2.0, (height - 1) / 2.0])
@@ -76,8 +76,9 @@ def moved(images: tf.Tensor, matrices: tf.Tensor) -> tf.Tensor:
 
 
 def beta_quantiles(alpha: float) -> np.ndarray:
-    """Returns the quantiles of the distribution Beta(alpha, alpha) at the numbers i / 4096, FP32 ``[4097]``."""
-    places = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2  # denser where the density may be infinite
+    """Returns the quantiles of the distribution Beta(alpha, alpha) for the probabilities i / 4096, FP32 ``[4097]``."""
+    # Closer together near 0 and 1, where the density may be infinite.
+    places = np.sin(np.linspace(0.0, math.pi / 2, 1 << 14)) ** 2
     with tf.device("CPU:0"):
         probabilities = tf.math.betainc(tf.constant(alpha, tf.float64), tf.constant(alpha, tf.float64),
                                         tf.constant(places)).numpy()
@@ -85,7 +86,12 @@ def beta_quantiles(alpha: float) -> np.ndarray:
 
 
 def mixing_weights(draws: tf.Tensor, quantiles: np.ndarray) -> tf.Tensor:
-    """Returns numbers of the distribution with these quantiles, FP32 ``[batch]``, for random numbers ``[batch]``."""
+    """Returns samples of a distribution, FP32 ``[batch]``.
+
+    Args:
+      draws: random numbers, at least 0 and below 1, FP32 ``[batch]``.
+      quantiles: the distribution's quantiles, in the form of ``beta_quantiles``.
+    """
     place = draws * _QUANTILES
     low = tf.cast(place, tf.int32)
     table = tf.constant(quantiles)

@@ -15,10 +15,10 @@ from open_seq2seq.utils.errors import DataError
 
 
 def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
-    """Decodes all images of files, and resizes them as for evaluation.
+    """Decodes all image files, and resizes the images as for evaluation.
 
     Args:
-      files: the images.
+      files: the image files.
       pipeline: resizes the images.
       skips: whether to report and leave out images that cannot be decoded.
 
@@ -42,7 +42,7 @@ def cached_set(files: FileSet, pipeline: Pipeline, skips: bool) -> PixelSet:
             deco_print(f"Skipped {words}.")
             start += 1
     if not kept:
-        raise DataError(f"None of the {files.num_images:,} images can be read.")
+        raise DataError(f"None of the {files.num_images:,} images can be read: give JPEG, PNG, GIF or BMP files.")
     labels = files.labels(tf.constant(kept, tf.int64)).numpy()
     dropped = {**files.dropped, **({"cannot be read": files.num_images - len(kept)}
                                    if len(kept) < files.num_images else {})}

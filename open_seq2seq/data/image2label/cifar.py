@@ -19,7 +19,7 @@ SIDE = 32
 
 
 class CifarDataLayer(ImageDataLayer):
-    """CIFAR-10 or CIFAR-100 from the published binary files or Python files (Krizhevsky 2009).
+    """CIFAR-10 or CIFAR-100 (Krizhevsky 2009), from the published binary files or pickled batch files.
 
     Training reads the training images, evaluation and inference the test images. By default, training images are
     padded to 36 pixels, cropped at random to 28 and mirrored at random, and test images are cropped in the centre.
@@ -29,23 +29,25 @@ class CifarDataLayer(ImageDataLayer):
     def get_required_params() -> dict[str, Any]:
         return {
             **ImageDataLayer.get_required_params(),
-            "data_dir": Param(str, doc="Folder with the binary or Python files of the data set, or with the folder "
-                              "that the published archive contains."),
+            "data_dir": Param(str, doc="Folder with the binary files or pickled batch files of the data set, or with "
+                              "the unpacked archive's folder, such as cifar-10-batches-bin."),
         }
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **image_params(28, SIDE, "padded", "image"),
-            "num_classes": Param([10, 100], 10, "10: CIFAR-10. 100: CIFAR-100.", "classes", on_change=REFUSE),
+            "num_classes": Param([10, 100], 10, "Number of classes: 10 for CIFAR-10, 100 for CIFAR-100.", "classes",
+                                 on_change=REFUSE),
         }
 
     def __init__(self, params: Mapping[str, Any], model: Any = None, name: str = "data_layer",
                  mode: str | None = None) -> None:
         super().__init__(params, model, name, mode)
         if self.params["image_size"] > SIDE or self.params["resize_size"] != SIDE:
-            raise ConfigError([f"'{self.params_path}' must have an image_size of at most {SIDE} and a resize_size of "
-                               f"{SIDE}, the size of the images."])
+            raise ConfigError([f"'{self.params_path}' has image_size {self.params['image_size']} and resize_size "
+                               f"{self.params['resize_size']}, but the images have {SIDE} pixels per side: set "
+                               f"image_size to at most {SIDE}, and resize_size to {SIDE}."])
 
     @functools.cached_property
     def _files(self) -> Sequence[CifarFile]:
@@ -53,7 +55,7 @@ class CifarDataLayer(ImageDataLayer):
 
     @functools.cached_property
     def class_names(self) -> list[str]:
-        """Names of the classes: those of CIFAR-10, or those of the file of names of CIFAR-100, or numbers."""
+        """Names of the classes; for CIFAR-100 without a file of names, the indices from 0 to 99 as strings."""
         if self.params["num_classes"] == len(CIFAR_10):
             return list(CIFAR_10)
         return read_class_names(self.params["data_dir"]) or [str(number) for number in range(100)]

@@ -1,4 +1,4 @@
-"""Files of CIFAR-10 and CIFAR-100: the binary ones, and the Python ones, which are pickles."""
+"""Reads the files of CIFAR-10 and CIFAR-100: binary files, and the pickled batch files of the Python version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIXELS = 3 * 32 * 32
 _NAMES = {(10, True): [f"data_batch_{number}" for number in range(1, 6)], (10, False): ["test_batch"],
           (100, True): ["train"], (100, False): ["test"]}
 _FOLDERS = {10: ("", "cifar-10-batches-bin", "cifar-10-batches-py"), 100: ("", "cifar-100-binary", "cifar-100-python")}
-# What the published pickles contain besides numbers, strings, lists and dicts.
+# The only functions and classes that a pickle may name: those that the published files need to store arrays.
 _ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
             ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
@@ -39,7 +39,7 @@ def find_files(data_dir: str, num_classes: int, training: bool) -> list[CifarFil
     """Returns the files of the training or the test images.
 
     Args:
-      data_dir: folder that contains the files, or the folder of the published archive.
+      data_dir: folder that contains the files, or the unpacked archive's folder with the files.
       num_classes: 10 or 100.
       training: whether to return the files of the training images.
 
@@ -62,13 +62,18 @@ def find_files(data_dir: str, num_classes: int, training: bool) -> list[CifarFil
 
 
 def read_class_names(data_dir: str) -> list[str]:
-    """Returns the 100 names of CIFAR-100's file ``fine_label_names.txt``; an empty list if there is no such file."""
+    """Returns the 100 names in CIFAR-100's file ``fine_label_names.txt``; an empty list if there is no such file.
+
+    Raises:
+      DataError: the file cannot be read, or does not have 100 names.
+    """
     for folder in _FOLDERS[100]:
         path = os.path.join(data_dir, folder, "fine_label_names.txt")
         if os.path.isfile(path):
             names = [line for line in read_lines(path) if line]
             if len(names) != 100:
-                raise DataError(f"{shown(path)} has {len(names)} names, but CIFAR-100 has 100 classes.")
+                raise DataError(f"{shown(path)} has {len(names)} names, but CIFAR-100 has 100 classes: unpack the "
+                                "archive again.")
             return names
     return []
 
@@ -85,7 +90,7 @@ def read_file(file: CifarFile, num_classes: int) -> tuple[np.ndarray, np.ndarray
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if len(wrong):
         raise DataError(f"{shown(file.path)}, image {wrong[0] + 1}: the label is {labels[wrong[0]]}, but CIFAR-"
-                        f"{num_classes} has labels from 0 to {num_classes - 1}. Check num_classes and the file.")
+                        f"{num_classes} has labels from 0 to {num_classes - 1}: check num_classes and the file.")
     return pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy(), labels.astype(np.int32)
 
 
@@ -115,11 +120,11 @@ def _read_pickle(path: str, content: bytes, num_classes: int) -> tuple[np.ndarra
             if isinstance(found, Mapping) else {}
     except Exception as error:  # a damaged pickle can raise anything
         why = str(error) or type(error).__name__
-        raise DataError(f"{shown(path)} is not a Python file of CIFAR: {why.rstrip('.')}.") from error
+        raise DataError(f"{shown(path)} is not a pickled batch file of CIFAR: {why.rstrip('.')}.") from error
     pixels, labels = values.get("data"), values.get("fine_labels" if num_classes == 100 else "labels")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2 or not len(pixels) \
             or pixels.shape[1] != _PIXELS or not isinstance(labels, list) or len(labels) != len(pixels) \
             or not all(isinstance(label, int) and -2**63 <= label < 2**63 for label in labels):
-        raise DataError(f"{shown(path)} is not a Python file of CIFAR-{num_classes}: it must contain data, uint8 "
-                        f"[images, {_PIXELS}], and a list of as many labels.")
+        raise DataError(f"{shown(path)} is not a pickled batch file of CIFAR-{num_classes}: it must contain an array "
+                        f"data, uint8 [images, {_PIXELS}], and a list with a label for each image.")
     return pixels, np.asarray(labels, np.int64)

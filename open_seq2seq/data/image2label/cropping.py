@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 BOX_DRAWS = 22
-"""Number of random numbers for ``random_box``: two for each attempt, and two for the place."""
+"""Number of random numbers for ``random_box``: two for each of ten candidate boxes, and two for the position."""
 
 
 def pad_and_crop(images: tf.Tensor, padding: int, size: int, draws: tf.Tensor | None) -> tf.Tensor:
-    """Pads images with zeros and crops squares, at random places or in the centre.
+    """Crops squares, at random positions of the images padded with zeros, or in the centre of the unpadded images.
 
     Args:
       images: ``[batch, height, width, channels]`` with a static height and width.
-      padding: number of pixels on each side.
-      size: height and width of the squares in pixels, at most those of the padded images.
-      draws: random numbers FP32 ``[batch, 2]``, or None for the centre of the images without padding.
+      padding: number of zeros on each side.
+      size: height and width of the squares in pixels, at most those of the images before cropping.
+      draws: random numbers, at least 0 and below 1, FP32 ``[batch, 2]``; None for the centre, without padding.
 
     Returns:
       ``[batch, size, size, channels]`` in the dtype of ``images``.
@@ -38,10 +38,10 @@ def random_box(draws: tf.Tensor, height: tf.Tensor, width: tf.Tensor, areas: Seq
                ratios: Sequence[float]) -> tf.Tensor:
     """Draws a box of random area and shape in an image (Szegedy et al. 2014, https://arxiv.org/abs/1409.4842).
 
-    Of ten boxes, the first that fits into the image is taken; if none fits, the largest square in the centre.
+    Of ten random boxes, the first that fits into the image is taken; if none fits, the largest square in the centre.
 
     Args:
-      draws: random numbers FP32 ``[BOX_DRAWS]``.
+      draws: random numbers, at least 0 and below 1, FP32 ``[BOX_DRAWS]``.
       height: height of the image in pixels, int32 scalar.
       width: width of the image in pixels, int32 scalar.
       areas: smallest and largest area of the box, as a fraction of the image.
@@ -74,7 +74,7 @@ def resized_short_side(image: tf.Tensor, size: int) -> tf.Tensor:
       FP32 ``[size, size, channels]``, from 0 to 255.
     """
     sides = tf.shape(image)[:2]
-    # The square does not depend on the ends of a long image, which could be too large for the memory after resizing.
+    # Cut off the ends of a long image: they do not affect the square, and could exceed the memory when resized.
     sides = tf.minimum(sides, 3 * tf.reduce_min(sides))
     image = _middle(image, sides)
     scaled = tf.cast(tf.round(tf.cast(sides, tf.float64) * (size / tf.cast(tf.reduce_min(sides), tf.float64))),
@@ -85,14 +85,14 @@ def resized_short_side(image: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def _middle(image: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
-    """Crops the middle of an image, of the given height and width, int32 ``[2]``."""
+    """Crops the middle of an image; ``sides`` are the height and width of the result, int32 ``[2]``."""
     start = (tf.shape(image)[:2] - sides) // 2
     end = start + sides
     return image[start[0]:end[0], start[1]:end[1]]
 
 
 def resized_box(image: tf.Tensor, box: tf.Tensor, size: int) -> tf.Tensor:
-    """Crops a box of ``random_box`` from an image ``[height, width, channels]``; returns it as a square of ``size``."""
+    """Returns a box of an image ``[height, width, channels]``, resized to ``size`` × ``size``; see ``random_box``."""
     part = image[box[0]:box[0] + box[2], box[1]:box[1] + box[3]]
     part = tf.image.resize(part, [size, size], antialias=True)
     return tf.clip_by_value(tf.ensure_shape(part, [size, size, 3]), 0.0, 255.0)

@@ -10,8 +10,8 @@ import tensorflow as tf
 def decode_rgb(content: tf.Tensor) -> tf.Tensor:
     """Decodes a JPEG, PNG, GIF or BMP file to ``[height, width, 3]`` uint8.
 
-    Grey images get three equal channels, CMYK is converted, 16 bits are reduced to 8, an alpha channel is left out, and
-    only the first frame of an animation is read.
+    Grey images get three equal channels, CMYK is converted to RGB, 16 bits are reduced to 8, an alpha channel is left
+    out, and only the first frame of an animation is read.
 
     Args:
       content: the bytes of the file, a string scalar.

@@ -22,25 +22,26 @@ from open_seq2seq.utils.errors import ConfigError
 class ImageFolderDataLayer(ImageDataLayer):
     """JPEG, PNG, GIF or BMP files in folders ``<folder>/<class>/``, or listed with their classes in CSV files.
 
-    Paths in a CSV file are relative to its folder, unless ``image_root`` is given. The classes have to be given, so
-    that their numbers do not depend on the data: a data set for evaluation may lack some of them.
+    Paths in a CSV file are relative to the folder of the file, unless ``image_root`` is given. The config has to list
+    the classes, so that their indices do not depend on the data: a data set for evaluation may lack some classes.
     """
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
             **image_params(224, None, "resized", "imagenet"),
-            "folder": Param((str, type(None)), None, "Folder that contains a folder of images for each class; either "
-                            "this or dataset_files."),
+            "folder": Param((str, type(None)), None, "Folder that contains a folder of images for each class; give "
+                            "either folder or dataset_files."),
             "dataset_files": Param(list, [], "CSV files with a header and the columns image and label.", file="list"),
             "image_root": Param((str, type(None)), None, "Folder that the paths in CSV files are relative to; by "
-                                "default that of the CSV file."),
-            "classes": Param(list, [], "Names of the classes, in the order of their numbers; either this or "
+                                "default the folder of each CSV file."),
+            "classes": Param(list, [], "Names of the classes, in the order of their indices; alternatively, give "
                              "class_file.", on_change=REFUSE),
-            "class_file": Param((str, type(None)), None, "Text file with the name of a class in each line.",
+            "class_file": Param((str, type(None)), None, "Text file with the name of one class per line.",
                                 file="asset", on_change=REFUSE),
             "cache_images": Param(bool, False, "Whether to decode all images at the start and keep them in memory with "
-                                  "resize_size · resize_size · 3 bytes each; not with the train_crop resized."),
+                                  "resize_size · resize_size · 3 bytes each. In training, train_crop must then be "
+                                  "padded or centre."),
         }
 
     @functools.cached_property
@@ -51,7 +52,8 @@ class ImageFolderDataLayer(ImageDataLayer):
             raise ConfigError([f"'{self.params_path}/classes' is missing: list the names of the classes"
                                f"{self._suggestion()}, or give a class_file."])
         if len(set(map(str, names))) < len(names):
-            raise ConfigError([f"'{self.params_path}' gives the same class twice."])
+            raise ConfigError([f"'{self.params_path}' names a class twice: remove the duplicate in classes or "
+                               "class_file."])
         return [str(name) for name in names]
 
     def _suggestion(self) -> str:
@@ -62,10 +64,10 @@ class ImageFolderDataLayer(ImageDataLayer):
     def _labelled_images(self) -> PixelSet | FileSet:
         params = self.params
         if bool(params["folder"]) == bool(params["dataset_files"]):
-            raise ConfigError([f"'{self.params_path}' must give either folder or dataset_files."])
+            raise ConfigError([f"'{self.params_path}' must give exactly one of folder and dataset_files."])
         if params["cache_images"] and params["train_crop"] == "resized" and self.mode == "train":
-            raise ConfigError([f"'{self.params_path}/cache_images' needs the train_crop padded or centre, because "
-                               "images are cached with resize_size."])
+            raise ConfigError([f"'{self.params_path}/cache_images' is True, but the train_crop resized needs images of "
+                               "the original size: set train_crop to padded or centre, or cache_images to False."])
         if params["folder"]:
             found = files_in_folders(params["folder"], self.class_names, self.mode == "train")
         else:

@@ -17,7 +17,7 @@ def is_image(name: str) -> bool:
 
 
 def images_below(folder: str) -> tuple[list[str], int]:
-    """Returns the images in a folder and the folders in it, sorted, and the number of other files there."""
+    """Returns the images in a folder and its subfolders, sorted, and the number of other files that are not hidden."""
     found, others = [], 0
     for place, folders, names in os.walk(folder, followlinks=False):
         folders.sort()
@@ -30,7 +30,7 @@ def images_below(folder: str) -> tuple[list[str], int]:
 
 
 def find_images(name: str) -> list[str]:
-    """Returns the images of a folder, or the file itself.
+    """Returns the images in a folder and its subfolders; the name of a file is returned as a list of one.
 
     Raises:
       UserError: the folder has no images.

@@ -24,15 +24,15 @@ from open_seq2seq.utils.data_files import shown
 from open_seq2seq.utils.errors import ConfigError, DataError
 from open_seq2seq.utils.given_files import STANDARD_INPUT, check_given, spooled_input
 
-_MIXUP = 1  # number of the draw
+_MIXUP = 1  # ``draw`` of ``example_uniforms`` for mixup; other random numbers have the default, 0
 
 
 class ImageDataLayer(DataLayer):
     """Base of data layers of images and labels; subclasses implement ``_labelled_images`` and ``class_names``.
 
     A batch has images FP32 ``[batch, image_size, image_size, 3]`` and, except in inference, the probabilities of the
-    classes FP32 ``[batch, num_classes]``, which are one-hot unless mixup is on. What is drawn at random in training
-    follows from the run's seed, the image and the epoch.
+    classes FP32 ``[batch, num_classes]``, which are one-hot unless mixup is on. Random choices in training depend
+    only on the run's seed, the index of the example, and the epoch.
 
     Raises:
       ConfigError: the parameters are invalid or contradict each other.
@@ -55,7 +55,7 @@ class ImageDataLayer(DataLayer):
             given = self.params["files"]
             self._set = FileSet(given, np.zeros(len(given), np.int32)) if given else self._labelled_images()
             if not self._set.num_images:
-                raise DataError(f"'{self.params_path}' names no images.")
+                raise DataError(f"'{self.params_path}' names files without images: name files that contain some.")
 
     def _labelled_images(self) -> PixelSet | FileSet:
         """Returns the images that the parameters name."""
@@ -63,7 +63,7 @@ class ImageDataLayer(DataLayer):
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes, in the order of their numbers."""
+        """Names of the classes, in the order of their indices."""
         raise NotImplementedError("A data layer of images must define class_names.")
 
     @property
@@ -91,7 +91,10 @@ class ImageDataLayer(DataLayer):
         return fields
 
     def make_dataset(self, plan: tf.data.Dataset, training: bool) -> tf.data.Dataset:
-        """Returns a data set of batches; bad images are left out, or replaced by an empty row if no others remain."""
+        """Returns a data set of batches; see ``DataLayer``.
+
+        With ``on_bad_example: skip``, bad images are left out; a batch of only bad images becomes one empty row.
+        """
         def batch(wanted: dict[str, tf.Tensor]) -> dict[str, Any]:
             examples, epoch = wanted["examples"], wanted["epoch"]
             images, labels, good = self._read(examples, epoch, training)
@@ -100,7 +103,7 @@ class ImageDataLayer(DataLayer):
             made = {"source_tensors": standardized(images, self.params["standardize"]), "target_tensors": labels,
                     "ids": tf.where(good, examples, -1)}
             if self.params["on_bad_example"] == "skip":
-                # A batch of bad images alone keeps one empty row, so that the number of batches does not change.
+                # A batch of only bad images keeps one empty row, so that the number of batches does not change.
                 kept = tf.concat([good[:1] | ~tf.reduce_any(good), good[1:]], axis=0)
                 made = {key: tf.boolean_mask(value, kept) for key, value in made.items()}
             made = {key: (value,) if key.endswith("tensors") else value for key, value in made.items()}
@@ -112,7 +115,7 @@ class ImageDataLayer(DataLayer):
 
     def _read(self, examples: tf.Tensor, epoch: tf.Tensor,
               training: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the images from 0 to 255, the probabilities of the classes, and which images are good ``[batch]``."""
+        """Returns images from 0 to 255, probabilities of the classes, and whether each image is good ``[batch]``."""
         source, draws = self._images, None
         if training:
             draws = example_uniforms(self.seed, examples, epoch, self._pipeline.num_draws)
@@ -126,7 +129,7 @@ class ImageDataLayer(DataLayer):
 
     def _decoded(self, source: FileSet, examples: tf.Tensor,
                  draws: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns decoded images ``[batch, size, size, 3]``, labels ``[batch]``, and which images are good."""
+        """Returns images ``[batch, size, size, 3]``, labels ``[batch]``, and whether each image is good ``[batch]``."""
         skips = self.params["on_bad_example"] == "skip"
         numbers = tf.zeros([tf.shape(examples)[0], 0]) if draws is None else draws
         size = self._pipeline.read_size(draws is not None)
@@ -145,7 +148,7 @@ class ImageDataLayer(DataLayer):
         return tf.map_fn(one, (examples, numbers), fn_output_signature=kinds)
 
     def _tried(self, source: FileSet, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns a decoded image and its label; an image without pixels if it cannot be decoded, which is reported."""
+        """Returns an image and its label; a file that cannot be decoded is reported, and gives an image of size 0."""
         def decode(example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             try:
                 content, label = source.load(example)
@@ -170,9 +173,9 @@ class ImageDataLayer(DataLayer):
 
     def _mixed(self, images: tf.Tensor, labels: tf.Tensor, examples: tf.Tensor,
                epoch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mixes each image with another one, whose number follows from the example and the epoch."""
+        """Mixes each image with a random one of the data set; the choice depends on seed, example and epoch."""
         draws = example_uniforms(self.seed, examples, epoch, 2, _MIXUP)
-        # Float64, because FP32 does not have enough numbers for large data sets.
+        # Float64, because an FP32 product could be rounded up to num_examples.
         partners = tf.cast(tf.cast(draws[:, 0], tf.float64) * self.num_examples, tf.int64)
         others, other_labels, good = self._read(partners, epoch, True)
         assert self._quantiles is not None
@@ -180,7 +183,7 @@ class ImageDataLayer(DataLayer):
         return mixed(images, others, weights), mixed(labels, other_labels, weights)
 
     def examine(self) -> list[str]:
-        """Decodes every image, for ``--check``; those in memory were decoded when the layer was created."""
+        """Decodes every image, for ``--check``; images in memory were decoded when the layer was created."""
         source = self._images
         if isinstance(source, PixelSet):
             return [f"all {self.num_examples:,} images were read"]

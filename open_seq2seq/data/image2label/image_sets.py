@@ -11,7 +11,7 @@ from open_seq2seq.utils.data_files import shown
 
 
 def on_host(values: object) -> tf.Tensor:
-    """Returns a constant in the host's memory, where data sets need it."""
+    """Returns a constant in the host's memory, where ``tf.data`` needs it."""
     with tf.device("CPU:0"):
         return tf.constant(values)
 
@@ -21,9 +21,9 @@ class PixelSet:
 
     Args:
       pixels: uint8 ``[images, height, width, 3]``.
-      labels: numbers of the classes, int32 ``[images]``.
-      describe: returns how messages refer to an image.
-      dropped: numbers of images that were left out, for each reason.
+      labels: class indices, int32 ``[images]``.
+      describe: function from an image's index to how messages refer to the image.
+      dropped: dict of reason → number of images that were left out.
     """
 
     def __init__(self, pixels: np.ndarray, labels: np.ndarray, describe: Callable[[int], str],
@@ -35,7 +35,7 @@ class PixelSet:
         self.num_images = len(pixels)
 
     def labels(self, examples: tf.Tensor) -> tf.Tensor:
-        """Returns the numbers of the classes, int32 ``[batch]``."""
+        """Returns the class indices of examples, int32 ``[batch]``."""
         return tf.gather(self._labels, examples)
 
 
@@ -44,9 +44,9 @@ class FileSet:
 
     Args:
       paths: the files.
-      labels: numbers of the classes, int32 ``[images]``.
-      places: where each image is listed, such as ``list.csv:3``, for messages; empty for images of folders.
-      dropped: numbers of files that were left out, for each reason.
+      labels: class indices, int32 ``[images]``.
+      places: file and line of each image's row, such as ``list.csv:3``, for messages; empty for images of folders.
+      dropped: dict of reason → number of files that were left out.
     """
 
     def __init__(self, paths: Sequence[str], labels: np.ndarray, places: Sequence[str] = (),
@@ -60,11 +60,11 @@ class FileSet:
         self.num_images = len(self.paths)
 
     def labels(self, examples: tf.Tensor) -> tf.Tensor:
-        """Returns the numbers of the classes, int32 ``[batch]``."""
+        """Returns the class indices of examples, int32 ``[batch]``."""
         return tf.gather(self._labels, examples)
 
     def load(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the content of an image's file, a string scalar, and its label, an int32 scalar."""
+        """Returns the content of an image's file, a string scalar, and its class index, an int32 scalar."""
         return tf.io.read_file(self._names[example]), self._labels[example]
 
     def describe(self, example: int) -> str:

@@ -24,16 +24,17 @@ _FOLDERS = {"train": ("train",), "validation": ("validation", "val")}
 class ImagenetDataLayer(ImageDataLayer):
     """ImageNet: TFRecord files ``train-00000-of-01024``…, or folders ``train/<class>/`` and ``val/<class>/``.
 
-    By default, training images are boxes of random area and shape, mirrored at random, and validation images the square
-    in the centre, after the shorter side has been resized to 256 for an ``image_size`` of 224. The classes of folders
-    are numbered in the order of their names, those of TFRecord files by their labels, from 1.
+    By default, training images are boxes of random area and shape, mirrored at random; validation images are the square
+    in the centre, after the shorter side has been resized (to 256 for an ``image_size`` of 224). With folders, class
+    indices are in the order of the folders' names; with TFRecord files, a class index is the label in the file minus 1.
     """
 
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {
             **ImageDataLayer.get_required_params(),
-            "data_dir": Param(str, doc="Folder with the TFRecord files, or with the folders train and val."),
+            "data_dir": Param(str, doc="Folder with the TFRecord files, or with the folders train and val (or "
+                              "validation)."),
         }
 
     @staticmethod
@@ -41,8 +42,8 @@ class ImagenetDataLayer(ImageDataLayer):
         return {
             **image_params(224, None, "resized", "imagenet"),
             "num_classes": Param(int, 1000, "Number of classes.", "classes", minimum=1, on_change=REFUSE),
-            "class_file": Param((str, type(None)), None, "Text file with the name of a class in each line; by default, "
-                                "classes have the names of their folders, or numbers.", file="asset"),
+            "class_file": Param((str, type(None)), None, "Text file with the name of one class per line; by default, "
+                                "the names of the folders or, with TFRecord files, the class indices.", file="asset"),
         }
 
     @property
@@ -62,7 +63,7 @@ class ImagenetDataLayer(ImageDataLayer):
 
     @functools.cached_property
     def _folder_names(self) -> list[str]:
-        """Names of the folders of training images, or else of validation images; empty if there are none."""
+        """Names of the class folders of training images, or else of validation images; empty if there are none."""
         folders = [os.path.join(self.params["data_dir"], name) for names in _FOLDERS.values() for name in names]
         folder = next((folder for folder in folders if os.path.isdir(folder)), None)
         if folder is None:
@@ -70,12 +71,12 @@ class ImagenetDataLayer(ImageDataLayer):
         names = class_folders(folder)
         if len(names) != self.num_classes:
             raise DataError(f"{shown(folder)} has folders of {len(names):,} classes, but num_classes is "
-                            f"{self.num_classes:,}.")
+                            f"{self.num_classes:,}: correct one of them.")
         return names
 
     @functools.cached_property
     def _record_files(self) -> Sequence[str]:
-        """The TFRecord files of this part; empty if there are none."""
+        """The TFRecord files of training or validation images, depending on the mode; empty if there are none."""
         folder = self.params["data_dir"]
         try:
             names = sorted(os.listdir(folder))
@@ -84,7 +85,7 @@ class ImagenetDataLayer(ImageDataLayer):
         matches = [match for name in names if (match := _RECORDS.fullmatch(name)) and match[1] == self._part]
         if matches and len(matches) != int(matches[0][3]):
             raise DataError(f"{shown(folder)} has {len(matches)} files {self._part}-…, but according to their names "
-                            f"there are {int(matches[0][3])}.")
+                            f"there should be {int(matches[0][3])}: complete the files.")
         return [os.path.join(folder, match[0]) for match in matches]
 
     def data_files(self, *kinds: str) -> dict[str, str]:
@@ -100,7 +101,7 @@ class ImagenetDataLayer(ImageDataLayer):
         folder = next((folder for folder in folders if os.path.isdir(folder)), None)
         if folder is None:
             raise DataError(f"{shown(data_dir)} has neither TFRecord files {self._part}-00000-of-… nor a folder "
-                            f"{os.path.basename(folders[-1])}.")
+                            f"{os.path.basename(folders[-1])}: correct data_dir.")
         return files_in_folders(folder, self._folder_names, self.mode == "train")
 
     def example_files(self) -> Sequence[str]:

@@ -25,7 +25,7 @@ class Row(NamedTuple):
     Attributes:
       path: path of the file.
       label: name of the class.
-      place: where the row is, such as ``list.csv:3``.
+      place: file and line of the row, for messages, such as ``list.csv:3``.
     """
 
     path: str
@@ -50,17 +50,18 @@ def class_folders(folder: str) -> list[str]:
 
 
 def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> FileSet:
-    """Returns the images in ``<folder>/<class>/``, and in folders below.
+    """Returns the images in the folders ``<folder>/<class>/`` and their subfolders.
 
     Files that are not images, and the images of other classes, are counted in ``dropped``.
 
     Args:
       folder: the folder.
-      classes: names of the classes, in the order of their numbers.
+      classes: names of the classes, in the order of their indices.
       needs_all: whether there must be images of every class.
 
     Raises:
-      DataError: there is no folder, or a class has no images although it must have some.
+      DataError: the folder cannot be read or has no subfolders, there are no images at all, or a class has no images
+        although ``needs_all`` is True.
     """
     present = class_folders(folder)
     paths: list[str] = []
@@ -77,24 +78,25 @@ def files_in_folders(folder: str, classes: Sequence[str], needs_all: bool) -> Fi
     without = sorted(set(range(len(classes))) - set(labels))
     if not paths or (needs_all and without):
         raise DataError(f"The folder {shown(os.path.join(folder, classes[without[0]]))} of the class "
-                        f"{shown(classes[without[0]])} has no images: add some, or remove the class from classes.")
+                        f"{shown(classes[without[0]])} has no images: add some, or remove the class.")
     return FileSet(paths, np.asarray(labels, np.int32), dropped=+dropped)
 
 
 def read_class_file(path: str, counted_by: str = "", count: int | None = None) -> list[str]:
-    """Returns the names of a text file with the name of a class in each line.
+    """Returns the names of the classes in a text file with one name per line.
 
     Args:
       path: the file.
-      counted_by: the parameter that gives the number of classes, for the message.
+      counted_by: name of the parameter that gives the number of classes, for the message.
       count: the number of classes; None for any.
 
     Raises:
-      DataError: the file cannot be read, has another number of lines, or a line without a name.
+      DataError: the file cannot be read, does not have ``count`` lines, or has a line without a name.
     """
     names = [line.strip() for line in read_lines(path, "The file of classes")]
     if count is not None and len(names) != count:
-        raise DataError(f"The file of classes {shown(path)} has {len(names):,} lines, but {counted_by} is {count:,}.")
+        raise DataError(f"The file of classes {shown(path)} has {len(names):,} lines, but {counted_by} is {count:,}: "
+                        "correct one of them.")
     if not names or not all(names):
         raise DataError(f"The file of classes {shown(path)} must have a name in each line.")
     return names
@@ -107,8 +109,9 @@ def read_rows(path: str, what: str, columns: Sequence[str] | None, header: Seque
     Args:
       path: the CSV file; tabs separate columns if its name ends in ``.tsv``.
       what: what the file is, for messages.
-      columns: the order of the columns ``file`` and ``label`` in a file without header; None if there is a header.
-      header: accepted names of the column with the file, and of that with the label.
+      columns: the names ``file`` and ``label`` in the order of the columns, for a file without header; None if the file
+        has a header.
+      header: accepted names, in the header, of the column of files, and of the column of labels.
 
     Raises:
       DataError: the file cannot be read or is empty, the header is missing, or a row has too few columns.
@@ -138,7 +141,7 @@ def _checked_lines(path: str, what: str) -> Iterator[str]:
 
 
 def _order(values: Sequence[str], header: Sequence[Sequence[str]], place: str) -> list[int]:
-    """Returns the indices of the columns that a header names."""
+    """Returns the indices of the columns of files and labels, found by their names in a header."""
     names = [value.strip().lower() for value in values]
     found = [next((names.index(name) for name in accepted if name in names), None) for accepted in header]
     if None in found:
@@ -148,12 +151,12 @@ def _order(values: Sequence[str], header: Sequence[Sequence[str]], place: str) -
 
 
 def number_of(label: str, numbers: Mapping[str, int], place: str) -> int:
-    """Returns the number of a class.
+    """Returns the index of a class.
 
     Args:
-      label: the class in the file.
-      numbers: dict of class → number.
-      place: where the label is.
+      label: name of the class, as read from the file.
+      numbers: dict of name of a class → index.
+      place: file and line of the label, for the message.
 
     Raises:
       DataError: there is no such class.
@@ -162,7 +165,7 @@ def number_of(label: str, numbers: Mapping[str, int], place: str) -> int:
         names = list(numbers)
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise DataError(f"{place}: the label is {shown(label)[:200]!r}, but the classes are "
-                        f"{', '.join(names[:_SHOWN])}{more}.")
+                        f"{', '.join(names[:_SHOWN])}{more}: correct the label or the classes.")
     return numbers[label]
 
 
@@ -172,7 +175,7 @@ def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str
     Args:
       lists: the CSV files.
       root: folder that paths are relative to; None for the folder of each CSV file.
-      classes: names of the classes, in the order of their numbers.
+      classes: names of the classes, in the order of their indices.
 
     Raises:
       DataError: a file or a row cannot be used.
@@ -184,7 +187,8 @@ def files_of_lists(lists: Sequence[str], root: str | None, classes: Sequence[str
         for row in read_rows(path, "The list of images", None, _HEADER):
             image = os.path.join(base, row.path)
             if not os.path.isfile(image):
-                raise DataError(f"{row.place}: the image {shown(image)} does not exist.")
+                raise DataError(f"{row.place}: the image {shown(image)} does not exist: correct the line or "
+                                "image_root.")
             paths.append(image)
             labels.append(number_of(row.label, numbers, row.place))
             places.append(row.place)

@@ -30,12 +30,13 @@ def image_params(image_size: int, resize_size: int | None, train_crop: str, stan
                             minimum=1, maximum=8192, on_change=REFUSE),
         "resize_size": Param((int, type(None)), resize_size, "Height and width to which images are resized before the "
                              "crop in evaluation and, unless train_crop is resized, in training: the shorter side is "
-                             "resized, and the square in the centre cropped. By default image_size · 256 / 224.",
+                             "resized to this size, and the square in the centre is kept. By default image_size · "
+                             "256 / 224.",
                              "pixels", minimum=1, maximum=8192),
-        "train_crop": Param(list(TRAIN_CROPS), train_crop, "Crop of training images. resized: a box of random place, "
-                            "area and shape, resized to image_size. padded: a random square of the image, padded by "
-                            "crop_padding. centre: as in evaluation."),
-        "crop_padding": Param(int, 2, "Number of zeros on each side before a padded crop.", "pixels", minimum=0,
+        "train_crop": Param(list(TRAIN_CROPS), train_crop, "Crop of training images. resized: a box of random "
+                            "position, area and shape, resized to image_size. padded: a random square of the image, "
+                            "padded by crop_padding. centre: as in evaluation."),
+        "crop_padding": Param(int, 2, "Number of zeros added on each side before a padded crop.", "pixels", minimum=0,
                               maximum=1000),
         "crop_area": Param(list, [0.05, 1.0], "Smallest and largest area of a resized crop, as fractions of the image.",
                            above=0.0, maximum=1.0),
@@ -46,13 +47,13 @@ def image_params(image_size: int, resize_size: int | None, train_crop: str, stan
                               "images; 0 disables it.", minimum=0.0, maximum=1.0),
         "randaugment_layers": Param(int, 0, "Number of random operations on each training image, out of "
                                     + ", ".join(OPERATIONS) + "; 0 disables them.", minimum=0, maximum=100),
-        "randaugment_magnitude": Param(float, 5.0, "Strength of these operations.", minimum=0.0,
+        "randaugment_magnitude": Param(float, 5.0, "Strength of the operations of randaugment_layers.", minimum=0.0,
                                        maximum=LARGEST_MAGNITUDE),
-        "mixup": Param(float, 0.0, "Mixup of each training image with another one of the data set: the weights have "
-                       "the distribution Beta(mixup, mixup); 0 disables it.", minimum=0.0, maximum=100.0),
+        "mixup": Param(float, 0.0, "Mixup of each training image with a random image of the data set: the weights "
+                       "have the distribution Beta(mixup, mixup); 0 disables it.", minimum=0.0, maximum=100.0),
         "standardize": Param(list(STANDARDIZATIONS), standardize, "Standardisation. image: mean 0 and standard "
-                             "deviation 1 in each image. imagenet: mean of ImageNet subtracted, and divided by 127.5. "
-                             "none: values from 0 to 1.", on_change=REFUSE),
+                             "deviation 1 in each image. imagenet: values minus the mean of ImageNet, divided by "
+                             "127.5. none: values from 0 to 1.", on_change=REFUSE),
         "on_bad_example": Param(["stop", "skip"], "stop", "What to do with an image that cannot be decoded: stop with "
                                 "an error that names it, or leave it out and report it."),
         "files": Param(list, [], "Images without labels, for inference; --infer_files sets it.", on_change=FREE),
@@ -69,11 +70,11 @@ def image_problems(params: Mapping[str, Any], path: str) -> list[str]:
     for name in ("crop_area", "crop_ratio"):
         value = params[name]
         if len(value) != 2 or not value[0] <= value[1]:
-            problems.append(f"'{path}/{name}' must be a smallest and a largest number, got {value}.")
+            problems.append(f"'{path}/{name}' must be a list of a smallest and a largest number, got {value}.")
     least = params["image_size"]
     if resize_size(params) < least:
-        problems.append(f"'{path}/resize_size' is {params['resize_size']}, smaller than the image_size of {least}: "
-                        "raise it, or leave it out.")
+        problems.append(f"'{path}/resize_size' is {params['resize_size']}, but must be at least image_size, which is "
+                        f"{least}: raise resize_size or lower image_size.")
     return problems
 
 

@@ -39,11 +39,11 @@ class Pipeline:
         return self._size if self._takes_box(training) else self._resize
 
     def read(self, image: tf.Tensor, draws: tf.Tensor | None) -> tf.Tensor:
-        """Returns an image of a file as a square FP32 ``[size, size, 3]``, before the other operations.
+        """Crops a decoded image to a square and resizes it, FP32 ``[size, size, 3]``; ``read_size`` returns the size.
 
         Args:
           image: uint8 ``[height, width, 3]``.
-          draws: in training, random numbers FP32 ``[num_draws]``, else None.
+          draws: in training, random numbers FP32 ``[num_draws]``; otherwise None.
         """
         if draws is None or not self._takes_box(True):
             return resized_short_side(image, self._resize)
@@ -56,7 +56,7 @@ class Pipeline:
 
         Args:
           images: ``[batch, height, width, 3]`` from 0 to 255.
-          draws: in training, random numbers FP32 ``[batch, num_draws]``, else None.
+          draws: in training, random numbers FP32 ``[batch, num_draws]``; otherwise None.
           was_read: whether the images are from ``read``, which in training may already have cropped them.
         """
         training = draws is not None

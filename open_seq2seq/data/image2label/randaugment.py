@@ -10,9 +10,9 @@ import tensorflow as tf
 from open_seq2seq.data.image2label.augmentation import brightened, contrasted, moved, saturated
 
 DRAWS = 2
-"""Number of random numbers for each operation: which one, and its sign."""
+"""Number of random numbers for each operation: one chooses the operation, the other the sign of its strength."""
 LARGEST_MAGNITUDE = 10.0
-# Strengths at the largest magnitude.
+# Strengths at the largest magnitude: angle in degrees, shear, shift as a fraction of the side, change of a factor.
 _DEGREES, _SHEAR, _SHIFT, _FACTOR = 30.0, 0.3, 0.33, 0.9
 _GEOMETRIC = ("rotate", "shear_x", "shear_y", "shift_x", "shift_y")
 _COLOURS: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
@@ -23,7 +23,7 @@ _FIXED: dict[str, Callable[[tf.Tensor, float], tf.Tensor]] = {
     "stretch": lambda images, strength: _stretched(images),
 }
 OPERATIONS = ("identity", *_GEOMETRIC, *_COLOURS, *_FIXED)
-"""Names of the operations, each of which is equally probable."""
+"""Names of the operations, which are all equally probable."""
 
 
 def rand_augmented(images: tf.Tensor, draws: tf.Tensor, magnitude: float) -> tf.Tensor:
@@ -31,7 +31,7 @@ def rand_augmented(images: tf.Tensor, draws: tf.Tensor, magnitude: float) -> tf.
 
     Args:
       images: FP32 ``[batch, height, width, 3]`` from 0 to 255.
-      draws: random numbers FP32 ``[batch, operations, DRAWS]``.
+      draws: random numbers, at least 0 and below 1, FP32 ``[batch, operations, DRAWS]``.
       magnitude: strength of all operations, from 0 to ``LARGEST_MAGNITUDE``.
     """
     for number in range(draws.shape[1]):
@@ -40,7 +40,7 @@ def rand_augmented(images: tf.Tensor, draws: tf.Tensor, magnitude: float) -> tf.
 
 
 def _operated(images: tf.Tensor, draws: tf.Tensor, strength: float) -> tf.Tensor:
-    """Applies one operation to each image, chosen by ``draws`` ``[batch, DRAWS]``; strengths are from 0 to 1."""
+    """Applies one operation to each image, chosen by ``draws`` ``[batch, DRAWS]``; ``strength`` is from 0 to 1."""
     chosen = tf.cast(draws[:, 0] * len(OPERATIONS), tf.int32)
     signed = tf.where(draws[:, 1] < 0.5, -strength, strength)
 
@@ -48,7 +48,7 @@ def _operated(images: tf.Tensor, draws: tf.Tensor, strength: float) -> tf.Tensor
         """Returns the signed strength for images with this operation, and ``other`` for the rest, ``[batch]``."""
         return tf.where(tf.equal(chosen, OPERATIONS.index(name)), signed, other)
 
-    # All images go through each kind of operation; for those with another operation it is the identity.
+    # Each operation is computed for all images, and has no effect on images for which another one was chosen.
     images = tf.cond(tf.reduce_any((chosen >= 1) & (chosen <= len(_GEOMETRIC))),
                      lambda: moved(images, _matrices(images, of)), lambda: images)
     for name, change in _COLOURS.items():

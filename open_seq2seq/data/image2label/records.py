@@ -14,15 +14,17 @@ from open_seq2seq.data.image2label.image_sets import FileSet
 from open_seq2seq.utils.data_files import opened_data, shown
 from open_seq2seq.utils.errors import DataError
 
-_HEADER, _FOOTER = 12, 4  # length (8 bytes) and its checksum before each record, checksum of the data behind it
+# Each record: length (8 bytes), checksum of the length (4); data; checksum of the data (4).
+_HEADER, _FOOTER = 12, 4
 _KEYS = {"image/encoded": tf.io.FixedLenFeature([], tf.string),
          "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
 
 
 class RecordSet(FileSet):
-    """Records ``image/encoded`` (the bytes of an image file) and ``image/class/label`` (counted from 1).
+    """Images in TFRecord files, read when they are needed; the positions of all records are found at the start.
 
-    The positions of all records are found at the start; a record is read when it is needed.
+    A record has the features ``image/encoded``, the bytes of an image file, and ``image/class/label``, the class,
+    counted from 1.
 
     Args:
       paths: the TFRecord files.
@@ -42,7 +44,7 @@ class RecordSet(FileSet):
         self.num_images = len(self._spans)
 
     def load(self, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the content of an image's file, a string scalar, and its label, an int32 scalar from 0."""
+        """Returns the content of an image's file, a string scalar, and its class index, an int32 scalar."""
         content = tf.ensure_shape(tf.numpy_function(self._read, [example], tf.string, stateful=False), [])
         features = tf.io.parse_single_example(content, _KEYS)
         label = features["image/class/label"]
@@ -59,7 +61,7 @@ class RecordSet(FileSet):
             return os.pread(records.fileno(), int(size), int(start))
 
     def _place(self, example: int) -> tuple[int, int]:
-        """Returns the number of an image's file, and its number in the file."""
+        """Returns the index of an image's file, and the index of the image's record in the file."""
         file = int(np.searchsorted(self._firsts, example, "right")) - 1
         return file, example - int(self._firsts[file])
 

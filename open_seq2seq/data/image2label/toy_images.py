@@ -14,11 +14,11 @@ SIDE = 32
 
 
 def draw_shape(kind: str, random: np.random.Generator, side: int = SIDE) -> np.ndarray:
-    """Returns an image, uint8 ``[side, side, 3]``: a shape of random place, size and colour on noise.
+    """Returns an image, uint8 ``[side, side, 3]``: a shape of random position, size and colour on noise.
 
     Args:
       kind: one of ``SHAPES``.
-      random: draws the image.
+      random: generator of the random numbers.
       side: height and width in pixels.
     """
     radius = random.uniform(side / 6, side / 3)
@@ -37,7 +37,7 @@ def draw_shape(kind: str, random: np.random.Generator, side: int = SIDE) -> np.n
 
 
 def draw_shapes(count: int, seed: int, side: int = SIDE) -> tuple[np.ndarray, np.ndarray]:
-    """Returns images, uint8 ``[count, side, side, 3]``, and the numbers of their shapes, ``[count]``."""
+    """Returns images, uint8 ``[count, side, side, 3]``, and the indices of their shapes, ``[count]``."""
     random = np.random.Generator(np.random.Philox(seed))
     labels = np.arange(count) % len(SHAPES)
     random.shuffle(labels)
@@ -70,7 +70,7 @@ def write_toy_folders(folder: str, sizes: dict[str, int], seed: int = 0) -> None
 
     Args:
       folder: the output folder.
-      sizes: dict of part → number of images.
+      sizes: dict of name of a part, such as ``train`` → number of images.
       seed: seed of the random numbers.
     """
     import tensorflow as tf

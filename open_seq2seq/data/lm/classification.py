@@ -33,8 +33,8 @@ _SENTIMENT = ["negative", "positive"]
 class TextClassificationDataLayer(LabelledTextDataLayer):
     """Labelled texts from a TSV or CSV file, tokenised with the vocabulary of a language model.
 
-    A text becomes ``[<eos>] + tokens + [<eos>]``. Words are split from raw text; those that the vocabulary has only in
-    lower case are looked up in lower case.
+    A text becomes ``[<eos>] + tokens + [<eos>]``. The tokenizer ``words`` splits raw text into words and punctuation. A
+    word that the vocabulary lacks is looked up again in lower case.
     """
 
     _tokenizer: Any
@@ -82,7 +82,7 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
 
     @property
     def end_id(self) -> int:
-        """The id before and after each text."""
+        """The id after each text and, with ``use_start_token``, before it."""
         return self._tokenizer.inner.end_id
 
     def _padded(self, corpus: TokenCorpus, rows: np.ndarray) -> list[np.ndarray]:
@@ -104,7 +104,7 @@ class TextClassificationDataLayer(LabelledTextDataLayer):
 
 
 class _Corpus(TextClassificationDataLayer):
-    """Base of the layers that know the files of one corpus: inference reads texts of ``text_file``, if it is given."""
+    """Base of the layers that know the files of one corpus; if ``text_file`` is given, it is read instead of them."""
 
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
@@ -158,7 +158,7 @@ class SSTDataLayer(_Corpus):
     def get_optional_params() -> dict[str, Any]:
         return {
             **_Corpus.get_optional_params(),
-            "binary": Param([True], True, "The corpus has two classes here."),
+            "binary": Param([True], True, "Whether there are two classes, negative and positive; must be True."),
             "phrases": Param(bool, False, "With trees: whether training also uses the labelled phrases of each "
                              "sentence."),
         }
@@ -178,8 +178,8 @@ class SSTDataLayer(_Corpus):
         for number, (text, *labels) in Table(path, columns, self.params["format"], self.params["has_header"]).rows():
             label = labels[0].strip() if labels else ""
             if labels and label not in ("0", "1", *_SENTIMENT):
-                raise DataError(f"{shown(path)}:{number}: the label '{label[:60]}' must be 0 or 1: correct the line, "
-                                "label_column or has_header.")
+                raise DataError(f"{shown(path)}:{number}: the label is '{label[:60]}', but must be 0 (negative) or 1 "
+                                "(positive): correct the line, label_column or has_header.")
             yield [text, _SENTIMENT[int(label)] if label in ("0", "1") else label]
 
 
@@ -202,7 +202,7 @@ def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:
         except IndexError:
             found = []
         if stack or not found:
-            raise DataError(f"{shown(path)}:{number}: the line is not a tree such as (3 (2 It) (4 works)).")
+            raise DataError(f"{shown(path)}:{number}: the line must be a tree such as (3 (2 It) (4 works)).")
         for label, words in found if phrases else found[-1:]:
             if label != 2:
                 yield [" ".join(words), _SENTIMENT[label > 2]]
@@ -211,8 +211,8 @@ def _of_trees(path: str, phrases: bool) -> Iterator[list[str]]:
 class IMDBDataLayer(_Corpus):
     """Movie reviews of the folder aclImdb: train/pos, train/neg, test/pos and test/neg with one file per review.
 
-    Evaluation uses 1,000 reviews of the training set, chosen by a fixed random seed, which training leaves out;
-    inference reads the test set.
+    Evaluation uses ``num_validation`` reviews of the training set, drawn with a fixed random seed. Training leaves out
+    these reviews. Inference reads the test set.
     """
 
     needs_all_classes = False  # no review has a rating of 5 or 6
@@ -223,7 +223,8 @@ class IMDBDataLayer(_Corpus):
             **_Corpus.get_optional_params(),
             "binary": Param(bool, True, "Whether there are two classes, negative and positive, instead of the ratings "
                             "1 to 10."),
-            "num_validation": Param(int, 1000, "Number of reviews of the training set that are used for evaluation.",
+            "num_validation": Param(int, 1000, "Number of reviews of the training set that are used for evaluation "
+                                    "and left out of training.",
                                     "reviews", minimum=1),
         }
 
@@ -237,8 +238,8 @@ class IMDBDataLayer(_Corpus):
         if self.mode != "infer":
             count = self.params["num_validation"]
             if count >= len(files):
-                raise DataError(f"{shown(split)} has {len(files)} reviews, of which {count} are for evaluation: lower "
-                                "num_validation.")
+                raise DataError(f"{shown(split)} has {len(files)} reviews, and num_validation reserves {count} for "
+                                "evaluation, so none are left for training: lower num_validation.")
             order = np.random.default_rng(1).permutation(len(files))
             files = [files[i] for i in np.sort(order[:count] if self.mode == "eval" else order[count:])]
         for path, label in files:

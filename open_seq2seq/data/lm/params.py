@@ -1,4 +1,4 @@
-"""Parameters and vocabularies that the data layers on the vocabulary of a language model share."""
+"""Parameters and vocabularies of the data layers that use the vocabulary of a language model."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def tokenizer_params() -> dict[str, Any]:
     """Returns the parameters of the vocabulary and of the tokenizer."""
     return {
         "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'words'} (the default) for words separated "
-                           "by white space; {'type': 'characters'}; {'type': 'sentencepiece', 'model': path} for raw "
-                           "text.", file={"model": ASSET}, on_change=REFUSE),
+                           "by white space (in text classification, for raw text); {'type': 'characters'}; {'type': "
+                           "'sentencepiece', 'model': path} for raw text.", file={"model": ASSET}, on_change=REFUSE),
         "normalize": Param(bool, False, "With words: whether to change the text as the published recipes do: @-@ "
                            "becomes -, every - becomes a word, and the n of \"n 't\" moves to the second word.",
                            on_change=REFUSE),
@@ -51,7 +51,7 @@ def tokenizer_params() -> dict[str, Any]:
 
 
 def with_model_params(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Returns the parameters, completed by ``lm_vocab_file`` and ``processed_data_folder`` of the model."""
+    """Returns the parameters, with the model's ``lm_vocab_file`` and ``processed_data_folder`` where these are None."""
     given = {} if model is None else {name: model.params.get(name) for name in ("lm_vocab_file",
                                                                               "processed_data_folder")}
     return {**params, **{name: value for name, value in given.items() if params.get(name) is None and value}}
@@ -70,8 +70,8 @@ def tokenizer_kind(params: Mapping[str, Any], path: str) -> str:
         if kind == "sentencepiece" and not settings.get("model"):
             problems.append(f"'{path}/tokenizer/model' is missing: name the SentencePiece model.")
         if kind != "words" and params["normalize"]:
-            problems.append(f"'{path}/normalize' is True, but changes words only, and the tokenizer's type is {kind}: "
-                            "remove one of the two.")
+            problems.append(f"'{path}/normalize' is True, which works only with the tokenizer words, but the type is "
+                            f"{kind}: set normalize to False, or the type to words.")
     if problems:
         raise ConfigError(problems)
     return kind
@@ -91,8 +91,9 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
     Args:
       params: parameters declared by ``tokenizer_params``.
       path: path of the parameters in the config, for messages.
-      build: makes the vocabulary, with the function that splits a line, if there is no file yet; None to require one.
-      fit: whether words are raw text, which is split and looked up so that it fits the vocabulary.
+      build: function that makes the vocabulary if its file does not exist, given the function that splits a line; None
+        if the file must exist.
+      fit: whether the tokenizer ``words`` adapts raw text to the vocabulary; see ``FittingTokenizer``.
 
     Raises:
       ConfigError: parameters are missing or invalid.
@@ -110,8 +111,8 @@ def make_tokenizer(params: Mapping[str, Any], path: str,
     if os.path.exists(file):
         vocabulary = LMVocabulary.load(file)
     elif build is None or params["lm_vocab_file"]:
-        raise DataError(f"The vocabulary of the language model {file} does not exist: train the language model first, "
-                        "or name its vocab.txt as lm_vocab_file.")
+        raise DataError(f"The file {file} with the vocabulary of the language model does not exist: train the language "
+                        "model first, or name its vocab.txt as lm_vocab_file.")
     else:
         vocabulary = build(split)
         vocabulary.save(file)

@@ -74,7 +74,7 @@ def split_raw_words(line: str) -> list[str]:
 
 
 class VocabularyTokenizer:
-    """Splits lines, and looks the parts up in a vocabulary.
+    """Splits lines into tokens, and looks up the tokens in a vocabulary.
 
     Args:
       vocabulary: the known tokens.
@@ -130,7 +130,7 @@ class PieceTokenizer:
 
 
 class FittingTokenizer(VocabularyTokenizer):
-    """Tokenizes other text with the vocabulary of a language model: unknown words are looked up in lower case, too."""
+    """Splits raw text to fit the vocabulary of a language model; looks up unknown words in lower case."""
 
     def encode(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         known = self.vocabulary.ids
@@ -139,10 +139,10 @@ class FittingTokenizer(VocabularyTokenizer):
 
 
 class WithoutEnds:
-    """The ids of another tokenizer without the end of each line, for texts to which the caller adds special ids.
+    """Wraps a tokenizer and leaves out the end token of each line, for callers that add special ids themselves.
 
     Args:
-      tokenizer: the other tokenizer.
+      tokenizer: the tokenizer to wrap.
     """
 
     def __init__(self, tokenizer: LMTokenizer) -> None:

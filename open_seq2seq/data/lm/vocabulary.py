@@ -37,8 +37,7 @@ class LMVocabulary:
             raise DataError(f"{name} has the token {double!r} twice: remove one of the two lines.")
         missing = [token for token in (UNKNOWN, END) if token not in self.ids]
         if missing:
-            raise DataError(f"{name} has no token {missing[0]}: it must be a vocabulary that a language model was "
-                            "trained with.")
+            raise DataError(f"{name} has no token {missing[0]}: use the vocab.txt that a language model wrote.")
         self.unknown_id, self.end_id = self.ids[UNKNOWN], self.ids[END]
         self.fingerprint = hashlib.sha256("\n".join(self.tokens).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -61,10 +60,10 @@ class LMVocabulary:
 
     @classmethod
     def load(cls, path: str) -> LMVocabulary:
-        """Reads a vocabulary file: one line ``id<TAB>token<TAB>count`` for each token, and the number of tokens.
+        """Reads a vocabulary file: lines ``id<TAB>token<TAB>count``, then a line with the number of tokens.
 
         Raises:
-          DataError: the file cannot be read, or has another format.
+          DataError: the file cannot be read, or does not have this format.
         """
         tokens: list[str] = []
         counts: list[int] = []
@@ -111,7 +110,7 @@ def _is_vocabulary(file: BinaryIO) -> bool:
 
 
 def count_tokens(lines: Iterable[Sequence[str]]) -> Counter[str]:
-    """Returns how often each token occurs in lines of tokens; each line ends with ``<eos>``.
+    """Returns how often each token occurs in lines of tokens, and counts one ``<eos>`` for each line.
 
     Tokens of equal frequency are in the order of their first occurrence.
     """

@@ -22,6 +22,7 @@ from open_seq2seq.data.lm.params import (
     vocabulary_path,
     with_model_params,
 )
+from open_seq2seq.data.lm.random_lengths import SHORTEST_BASE, chunk_offsets, num_random_chunks
 from open_seq2seq.data.lm.vocabulary import LMVocabulary, count_tokens
 from open_seq2seq.data.text2text.corpus import INDEX_FROM_BYTES, TokenCorpus, corpus_of_lines, load_corpus
 from open_seq2seq.utils.console import deco_print
@@ -36,10 +37,10 @@ _SMALL = {"train": 9004, "eval": 200}  # tokens
 
 
 class WKTDataLayer(DataLayer):
-    """Running text for language models, such as WikiText: chunks of ``bptt`` tokens, each with the tokens that follow.
+    """Running text for language models, such as WikiText: chunks of ``bptt`` tokens; targets are the next tokens.
 
     Every line ends with the token ``<eos>``, which also precedes the first token of the text, so that each token of
-    the text is predicted exactly once. Texts of any size are read through a memory-mapped index.
+    the text is predicted exactly once. Large texts are read through a memory-mapped index.
 
     With ``carry_state``, each chunk continues the previous one, and the model keeps its state. Otherwise chunks are
     separate examples, which training shuffles.
@@ -55,6 +56,7 @@ class WKTDataLayer(DataLayer):
                  mode: str | None = None) -> None:
         super().__init__(with_model_params(params, model), model, name, mode)
         tokenizer_kind(self.params, self.params_path)
+        self._check_random_lengths()
         if self.params["processed_data_folder"] is None:
             self._params = MappingProxyType({**self._params, "processed_data_folder": "wkt-processed_data"})
         self.tokenizer = make_tokenizer(
@@ -80,8 +82,12 @@ class WKTDataLayer(DataLayer):
                                "wiki.valid.tokens.", on_change=FREE),
             "text_file": Param(PATH, None, "Text file to read instead of the one in data_root; in inference, the "
                                "lines to continue or to score."),
-            "carry_state": Param(bool, False, "Whether chunks continue one another, so that the model's state is "
-                                 "carried over from chunk to chunk; cannot be combined with shuffle."),
+            "carry_state": Param(bool, False, "Whether each chunk continues the previous one, so that the model's "
+                                 "state is carried over from chunk to chunk; cannot be combined with shuffle."),
+            "random_bptt": Param(bool, False, "Whether chunks have random lengths in training, as in AWD-LSTM: in each "
+                                 "update, all have the same length, around bptt or, in 5 % of the updates, half of it, "
+                                 "with a deviation of 5 tokens; the learning rate is multiplied by the length divided "
+                                 "by bptt. Needs carry_state."),
             "rand_start": Param(bool, False, "Whether training begins each epoch at a random token of the first "
                                 "chunk, so that the chunks differ between epochs."),
             "small": Param(bool, False, "Whether to read only the first 9,004 tokens in training and 200 in "
@@ -95,8 +101,26 @@ class WKTDataLayer(DataLayer):
 
     @property
     def contiguous(self) -> bool:  # type: ignore[override]
-        """Whether each chunk continues the one before, so that states can be carried."""
+        """Whether each chunk continues the previous one, so that states can be carried."""
         return bool(self.params["carry_state"]) and self.mode in ("train", "eval")
+
+    @property
+    def _has_random_lengths(self) -> bool:
+        return self.params["random_bptt"] and self.mode == "train"
+
+    @property
+    def _shifted_size(self) -> int:
+        """Number of tokens that follow any start of the first chunk."""
+        return self._size - self._shifts + 1
+
+    def _check_random_lengths(self) -> None:
+        path, bptt = self.params_path, self.params["bptt"]
+        if self._has_random_lengths and not self.params["carry_state"]:
+            raise ConfigError([f"'{path}/random_bptt' is True, but chunks of random lengths must continue one another: "
+                               "set carry_state to True."])
+        if self._has_random_lengths and bptt < SHORTEST_BASE:
+            raise ConfigError([f"'{path}/bptt' is {bptt}, which is too short for random_bptt: raise it to at least "
+                               f"{SHORTEST_BASE}, or set random_bptt to False."])
 
     def _text_path(self, mode: str) -> str:
         """Returns the path of the text of ``train`` or ``eval``."""
@@ -128,12 +152,15 @@ class WKTDataLayer(DataLayer):
             self._size = min(self._size, _SMALL[self.mode])
         bptt = self.params["bptt"]
         shifts = self.params["rand_start"] and self.mode == "train"
-        # With shifted chunks, the last tokens of the text are left out, so that all chunks are full at any start.
-        self._chunks = (self._size - bptt + 1) // bptt if shifts else -(-self._size // bptt)
         self._shifts = bptt if shifts else 1
+        if self._has_random_lengths:
+            self._chunks = num_random_chunks(self._shifted_size, bptt)
+        else:
+            # With shifted chunks, the last tokens of the text are left out, so that all chunks are full at any start.
+            self._chunks = self._shifted_size // bptt if shifts else -(-self._size // bptt)
         if self._chunks < 1:
-            raise DataError(f"{corpus.path} has {self._size} tokens, which is too short for a chunk of {bptt} with "
-                            "rand_start: lower bptt or give a longer text.")
+            raise DataError(f"{corpus.path} has {self._size} tokens, too few for a chunk of bptt {bptt} tokens that "
+                            "begins at a random token: lower bptt, give a longer text, or set rand_start to False.")
 
     def _load(self, path: str) -> TokenCorpus:
         threads = max(1, min(self.params["map_parallel_calls"], os.cpu_count() or 1))
@@ -170,28 +197,39 @@ class WKTDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Numbers of tokens: of a line, or 1 for a chunk, because all chunks have the same width."""
+        """Number of tokens of each line in inference; otherwise 1, because all chunks have the same width."""
         return self._prompts.counts if self._prompts is not None else np.ones(self._chunks, np.int64)
 
     def make_batch(self, examples: np.ndarray) -> dict[str, Any]:
         if self._prompts is not None:
             return {"source_tensors": list(self._lines(self._prompts, examples)), "ids": np.asarray(examples, np.int64)}
-        return self._chunks_at(examples, 0)
+        examples, bptt = np.asarray(examples, np.int64), self.params["bptt"]
+        return self._chunks_at(examples, examples * bptt, np.full(len(examples), bptt))
 
     def make_training_batch(self, examples: np.ndarray, epoch: int) -> dict[str, Any]:
         start = int(np.random.default_rng([self.seed, epoch]).integers(self._shifts))
-        return self._chunks_at(examples, start)
+        examples, bptt = np.asarray(examples, np.int64), self.params["bptt"]
+        if not self._has_random_lengths:
+            return self._chunks_at(examples, start + examples * bptt, np.full(len(examples), bptt))
+        chunks_per_row, tokens_per_row = (size // self.training_rows for size in (self._chunks, self._shifted_size))
+        rows, positions = np.divmod(examples, chunks_per_row)
+        offsets = chunk_offsets(chunks_per_row, bptt, tokens_per_row, self.seed, epoch)
+        begins = start + rows * tokens_per_row + offsets[positions]
+        return self._chunks_at(examples, begins, np.diff(offsets)[positions])
 
-    def _chunks_at(self, examples: np.ndarray, start: int) -> dict[str, Any]:
-        """Returns the batch of some chunks, of which the first begins at the token ``start``."""
+    def rate_factor(self, batch: dict[str, Any]) -> float | None:
+        """Returns the length of the chunks divided by ``bptt`` if it is random, else None."""
+        if not self._has_random_lengths:
+            return None
+        return float(batch["source_tensors"][1].max()) / self.params["bptt"]
+
+    def _chunks_at(self, examples: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> dict[str, Any]:
+        """Returns the batch of some chunks, which begin at the tokens ``begins``."""
         assert self._corpus is not None
-        bptt = self.params["bptt"]
-        examples = np.asarray(examples, np.int64)
-        begins = start + examples * bptt
-        places = begins[:, np.newaxis] + np.arange(-1, bptt)
+        places = begins[:, np.newaxis] + np.arange(-1, int(lengths.max()))
         tokens = self._corpus.tokens_at(np.clip(places, 0, self._size - 1).reshape(-1)).reshape(places.shape)
         tokens = np.where(places < 0, self.end_id, tokens).astype(np.int32)
-        lengths = np.minimum(bptt, self._size - begins).astype(np.int32)
+        lengths = np.minimum(lengths, self._size - begins).astype(np.int32)
         return {"source_tensors": [tokens[:, :-1], lengths], "target_tensors": [tokens[:, 1:], lengths],
                 "ids": examples}
 
@@ -219,12 +257,16 @@ class WKTDataLayer(DataLayer):
         lengths, ids = Field(tf.int32, (None,)), Field(tf.int64, (None,))
         if self.mode in ("infer", "interactive_infer"):
             return {"source_tensors": [Field(tf.int32, (None, None), time=1, lengths=1), lengths], "ids": ids}
-        side = [Field(tf.int32, (None, self.params["bptt"])), lengths]
+        fixed = Field(tf.int32, (None, self.params["bptt"]))
+        side = [Field(tf.int32, (None, None), time=1, lengths=1) if self._has_random_lengths else fixed, lengths]
         return {"source_tensors": side, "target_tensors": side, "ids": ids}
 
     def describe_example(self, example: int) -> str:
         if self._prompts is not None:
             return f"{self.params['text_file'] or 'seed_tokens'}:{example + 1}"
+        if self._has_random_lengths:
+            row, position = divmod(example, self._chunks // self.training_rows)
+            return f"Chunk {position + 1:,} of row {row + 1:,} of {self._text_path(self.mode)}"
         begin = example * self.params["bptt"]
         return f"Tokens {begin:,} to {begin + self.params['bptt']:,} of {self._text_path(self.mode)}"
 
@@ -233,16 +275,16 @@ class WKTDataLayer(DataLayer):
         return self.tokenizer.decode(ids)
 
     def prompt_text(self, example: int) -> str:
-        """Returns a line of inference as it is in the file."""
+        """Returns the text of an example in inference, as it is in the file or in ``seed_tokens``."""
         assert self._prompts is not None
         if self.params["text_file"] is None:
             return self.params["seed_tokens"].split()[example] if self.params["seed_tokens"].split() else ""
         return self._prompts.line(example)
 
     def text_size(self) -> tuple[int, int] | None:
-        """Returns the numbers of words (white space between, and one for each line end) and bytes of the text.
+        """Returns the number of words in the text, and its number of bytes; None if only a part of the text is read.
 
-        None if only a part of the text is read.
+        Words are separated by white space; each line end counts as a word, too.
         """
         if self._corpus is None or self.params["small"] or (self._shifts > 1):
             return None

@@ -187,7 +187,7 @@ def _problems(values: Mapping[str, Any], num_features: int, path: str) -> list[s
         found.append(f"'{path}/noise_level_min' is {low}, but must be below noise_level_max, which is {high}.")
     if values["n_freq_mask"] and values["width_freq_mask"] > num_features:
         found.append(f"'{path}/width_freq_mask' is {values['width_freq_mask']}, but there are only {num_features} "
-                     "features.")
+                     "features: lower width_freq_mask.")
     return found
 
 

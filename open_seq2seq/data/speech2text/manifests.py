@@ -50,8 +50,8 @@ def read_manifests(entries: Sequence[str], audio_root: str | None, needs_text: b
     Args:
       entries: CSV files, JSON-lines files or LibriSpeech folders; if no transcripts are needed, also audio files and
         folders of audio files.
-      audio_root: folder to which relative names refer; by default the folder of the list or, for recordings that exist
-        only relative to it, the working directory.
+      audio_root: folder to which relative names refer; by default the folder of the list, or the working directory for
+        recordings that exist only there.
       needs_text: whether rows need a transcript.
 
     Raises:

@@ -39,7 +39,7 @@ def _data_params() -> dict[str, Any]:
                                "(audio_filepath, text) or LibriSpeech folders; in inference also audio files, or "
                                "folders of audio files.", file=LIST),
         "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
-                            "the list or, for recordings that exist only relative to it, the working directory.",
+                            "the list, or the working directory for recordings that exist only there.",
                             on_change=FREE),
         "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: utterances, "
                                  "or frames or seconds of audio, padding included."),
@@ -49,8 +49,9 @@ def _data_params() -> dict[str, Any]:
                               "limit.", "seconds"),
         "augmentation": Param((dict, type(None)), None, "Random speed, noise and masks for training audio, drawn anew "
                               "in each epoch; see docs/speech-recognition.md."),
-        "on_bad_example": Param(["stop", "skip"], "stop", "Whether a recording or transcript that cannot be used stops "
-                                "the run or is skipped. Bad examples are reported with file and line."),
+        "on_bad_example": Param(["stop", "skip"], "stop", "What to do with an example whose recording or transcript "
+                                "cannot be used: stop the run, or skip the example. Bad examples are reported with "
+                                "file and line."),
         "convert_audio": Param(bool, True, "Whether to resample recordings of another rate and average several "
                                "channels; if False, such recordings are bad examples."),
         "encoder_stride": Param((int, type(None)), None, "Number of frames per encoder step; by default taken from the "

@@ -298,7 +298,7 @@ class Speech2TextDataLayer(DataLayer):
         if len(bad) == len(rows):
             raise DataError("No recording can be used. " + describe_problems(bad))
         hours = float(np.sum(found.samples[found.rows])) / self.settings.sample_freq / 3600
-        lines = [f"all {len(rows):,} recordings were decoded: {hours:.2f} hours"]
+        lines = [f"{len(rows) - len(bad):,} of {len(rows):,} recordings were decoded: {hours:.2f} hours in all"]
         return lines + (["to be skipped: " + describe_problems(bad)] if bad else [])
 
     def describe_example(self, example: int) -> str:

@@ -33,9 +33,9 @@ class Changes(NamedTuple):
 
 
 def draw_changes(draw: Draw) -> Changes:
-    """Draws a shift of up to two semitones, a change of length of up to 20 %, and noise from -90 to -46 dB.
+    """Draws a shift of pitch by up to two semitones, a change of length by up to 20 %, and noise from -90 to -46 dB.
 
-    Shifts are multiples of a quarter of a semitone, so that the filters for each can be kept.
+    Shifts are multiples of a quarter of a semitone, so that the mel filters of every shift can be cached.
     """
     random = draw.stream(_CHANGES)
     quarters = int(random.integers(-4 * _SEMITONES, 4 * _SEMITONES + 1))
@@ -79,10 +79,10 @@ def fitted(features: np.ndarray, frames: int, draw: Draw | None) -> np.ndarray:
     """Returns features ``[frames, num_features]`` of fixed length.
 
     Args:
-      features: ``[time, num_features]``; if it is longer, a span of it is taken, and if it is shorter, zeros are added
-        on both sides.
-      frames: the length.
-      draw: draws the place of the span; None for the span in the middle.
+      features: ``[time, num_features]``; if ``time`` exceeds ``frames``, a span of ``frames`` frames is taken; if it is
+        smaller, zeros are added on both sides.
+      frames: number of frames of the result.
+      draw: random numbers for the position of the span; None for the span in the middle.
     """
     missing = frames - len(features)
     if missing < 0:

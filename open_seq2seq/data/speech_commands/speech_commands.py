@@ -1,4 +1,4 @@
-"""Spoken commands: the classes of short recordings."""
+"""The data layer for the classification of short recordings, such as spoken commands."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SpeechCommandsDataLayer(DataLayer):
         return {
             **DataLayer.get_required_params(),
             "dataset_files": Param(list, doc="CSV files without header, whose rows are label,wav_filename; labels are "
-                                   "numbers from 0 or names of class_file.", file="list"),
+                                   "class indices from 0, or names in class_file.", file="list"),
             "dataset_location": Param(str, doc="Folder that the recordings' paths are relative to."),
             "num_audio_features": Param(int, doc="Number of mel filters.", minimum=1, maximum=4096, on_change=REFUSE),
             "audio_length": Param(int, doc="Number of frames, each 256 samples after the one before; longer "
@@ -80,8 +80,8 @@ class SpeechCommandsDataLayer(DataLayer):
                                   "semitones, their length changed by up to 20 %, and noise of -90 to -46 dB added."),
             "sample_freq": Param(int, 16000, "Sampling rate to which recordings are converted.", "Hz", minimum=1000,
                                  maximum=10**6, on_change=REFUSE),
-            "class_file": Param((str, type(None)), None, "Text file with the name of a class in each line; by default, "
-                                "classes have numbers.", file="asset", on_change=REFUSE),
+            "class_file": Param((str, type(None)), None, "Text file with the name of one class per line; by default, "
+                                "the names are the class indices.", file="asset", on_change=REFUSE),
             "on_bad_example": Param(["stop", "skip"], "stop", "What to do with a recording that cannot be decoded: "
                                     "stop with an error that names it, or leave it out and report it."),
             "files": Param(list, [], "Recordings without labels, for inference; --infer_files sets it.",
@@ -91,7 +91,7 @@ class SpeechCommandsDataLayer(DataLayer):
         }
 
     def _listed(self) -> list[tuple[str, int, str]]:
-        """Returns (path, number of the class, place in the list) of all recordings."""
+        """Returns (path, class index, file and line of the row) of all recordings."""
         numbers = {str(number): number for number in range(self.num_classes)}
         numbers.update({name: number for number, name in enumerate(self.class_names)})
         found = []
@@ -99,13 +99,14 @@ class SpeechCommandsDataLayer(DataLayer):
             for row in read_rows(path, "The list of recordings", ("label", "file")):
                 name = os.path.join(self.params["dataset_location"], row.path)
                 if not os.path.isfile(name):
-                    raise DataError(f"{row.place}: the recording {shown(name)} does not exist.")
+                    raise DataError(f"{row.place}: the recording {shown(name)} does not exist: correct the "
+                                    "line or dataset_location.")
                 found.append((name, number_of(row.label, numbers, row.place), row.place))
         return found
 
     @functools.cached_property
     def class_names(self) -> list[str]:
-        """Names of the classes, in the order of their numbers."""
+        """Names of the classes, in the order of their indices."""
         path, count = self.params["class_file"], self.num_classes
         return [str(number) for number in range(count)] if path is None else read_class_file(path, "num_labels", count)
 
@@ -246,6 +247,7 @@ class SpeechCommandsDataLayer(DataLayer):
                 os.path.join(name, other) for other in sorted(os.listdir(name))
                 if other.lower().endswith(AUDIO_SUFFIXES)]
             if not inside:
-                raise UserError(f"--infer_files names {shown(name)}, a folder without recordings.")
+                raise UserError(f"--infer_files names {shown(name)}, a folder without recordings "
+                                f"({', '.join(AUDIO_SUFFIXES)}): give recordings, or folders that contain some.")
             found += inside
         return {"files": [spooled_input("standard-input.wav") if name == STANDARD_INPUT else name for name in found]}

@@ -34,7 +34,7 @@ class LabelledTextDataLayer(DataLayer):
     A batch has ``source_tensors`` ``[ids [batch, time], lengths [batch]]`` and ``target_tensors`` ``[labels [batch]]``.
 
     Attributes:
-      labels: names of the classes, in the order of their numbers.
+      labels: names of the classes, in the order of their indices.
       needs_all_classes: whether training needs an example of each class.
 
     Raises:
@@ -53,7 +53,7 @@ class LabelledTextDataLayer(DataLayer):
         self.labels = self._checked_labels()
         self._tokenizer = self._make_tokenizer()
         self._corpus: TokenCorpus | None = None
-        self._num_empty = 0
+        self._num_empty = self._num_empty_sources = 0
         if self.mode != "interactive_infer":
             self._load()
 
@@ -88,9 +88,9 @@ class LabelledTextDataLayer(DataLayer):
         """Returns a message for each invalid column or length."""
         params, path = self.params, self.params_path
         problems = column_problems(path, {name: params[name] for name in ("label_column", "text_column")})
-        if params["max_length"] < 2 + params["use_start_token"]:
+        if params["max_length"] <= self.num_special:
             problems.append(f"'{path}/max_length' is {params['max_length']}, but must be at least "
-                            f"{2 + params['use_start_token']}, special tokens included.")
+                            f"{self.num_special + 1}, special tokens included.")
         if self._reads_labels and (params["text_column"] is None or params["label_column"] is None):
             problems.append(f"'{path}/text_column' and '{path}/label_column' must not be None in training and "
                             "evaluation: give the columns of the text and its label.")
@@ -100,8 +100,8 @@ class LabelledTextDataLayer(DataLayer):
         """Returns the names of the classes; raises ConfigError if they or other parameters are invalid."""
         params, path, problems = self.params, self.params_path, self._param_problems()
         if (params["labels"] is None) == (params["label_file"] is None):
-            problems.append(f"'{path}' must have either 'labels', the list of the classes, or 'label_file', a file "
-                            "with one class per line.")
+            problems.append(f"'{path}' must have exactly one of 'labels', a list of the classes, and 'label_file', a "
+                            "file with one class per line.")
         if problems:
             raise ConfigError(problems)
         where = f"'{path}/labels'"
@@ -130,11 +130,16 @@ class LabelledTextDataLayer(DataLayer):
         return self.mode in ("train", "eval")
 
     @property
+    def num_special(self) -> int:
+        """Number of special tokens in each text: EOS, and S if ``use_start_token`` is True."""
+        return 1 + int(self.params["use_start_token"])
+
+    @property
     def _max_tokens(self) -> int:
-        return self.params["max_length"] - 1 - int(self.params["use_start_token"])
+        return self.params["max_length"] - self.num_special
 
     def _read_rows(self) -> list[tuple[int, list[str]]]:
-        """Returns (number from 1, [text, label], or only [text] in inference) for each example."""
+        """Returns (line number from 1, [text, label] or, in inference, [text]) for each example."""
         params = self.params
         if params["text_column"] is None:
             return [(number, [line]) for number, line in enumerate(read_lines(params["text_file"], "The file"), 1)]
@@ -145,7 +150,7 @@ class LabelledTextDataLayer(DataLayer):
         _ = self.fingerprints  # taken before the file is read
         rows = self._read_rows()
         if not rows:
-            raise DataError(f"The file {shown(self._source_name)} has no examples.")
+            raise DataError(f"{shown(self._source_name)} contains no examples: name a file or folder with texts.")
         numbers = [number for number, _ in rows]
         corpus = corpus_of_lines([" ".join(row[0].split("\n")) for _, row in rows], self._tokenizer)
         labels = self._numbered([(number, row[1]) for number, row in rows] if self._reads_labels else [])
@@ -166,6 +171,7 @@ class LabelledTextDataLayer(DataLayer):
         counts = corpus.counts
         self._rows = np.arange(len(counts)) if self.mode != "train" else np.flatnonzero(counts)
         self._num_empty, self._num_cut = len(counts) - len(self._rows), int((counts > self._max_tokens).sum())
+        self._num_empty_sources = int((counts == 0).sum())
         file = shown(self._source_name)
         if not len(self._rows):
             raise DataError(f"All {len(counts)} texts of {file} are empty.")
@@ -177,7 +183,7 @@ class LabelledTextDataLayer(DataLayer):
                 missing = self.labels[int(found.argmin())]
                 raise DataError(f"{file} has no example of the class '{missing}', which therefore cannot be learned: "
                                 f"add examples, or remove the class in '{self.params_path}'.")
-        lengths = np.minimum(counts[self._rows], self._max_tokens) + 1 + int(self.params["use_start_token"])
+        lengths = np.minimum(counts[self._rows], self._max_tokens) + self.num_special
         self._lengths = lengths.astype(np.int32)
 
     @property
@@ -218,12 +224,12 @@ class LabelledTextDataLayer(DataLayer):
           DataError: there are no texts, or one is not a string.
         """
         corpus = self._typed(inputs)
+        self._num_empty_sources += int((corpus.counts == 0).sum())
         rows = np.arange(len(corpus))
         return {"source_tensors": self._padded(corpus, rows), "ids": rows}
 
     def interactive_lengths(self, inputs: Sequence[str]) -> np.ndarray:
-        special = 1 + int(self.params["use_start_token"])
-        return np.minimum(self._typed(inputs).counts, self._max_tokens) + special
+        return np.minimum(self._typed(inputs).counts, self._max_tokens) + self.num_special
 
     def _typed(self, inputs: Sequence[str]) -> TokenCorpus:
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
@@ -252,6 +258,11 @@ class LabelledTextDataLayer(DataLayer):
     def num_cut(self) -> int:
         """Number of texts that are truncated to ``max_length``."""
         return self._num_cut
+
+    @property
+    def num_empty_sources(self) -> int:
+        """Number of texts without a token; in interactive inference, of those passed so far."""
+        return self._num_empty_sources
 
     def examine(self) -> list[str]:
         """Returns the number of examples of each class; the examples were checked when they were read."""

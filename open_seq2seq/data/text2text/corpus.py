@@ -1,7 +1,7 @@
 """Text files, tokenised once into flat arrays of token ids.
 
-The arrays of a large file are stored in an *index* beside the file: the tokens, the start of each sentence in the
-tokens, and the start of each line in the text. An index is memory-mapped, so that it loads instantly and several
+The arrays of a large file are stored in an *index*, by default beside the file: the tokens, the start of each sentence
+in the tokens, and the start of each line in the text. An index is memory-mapped, so that it loads instantly and several
 processes share one copy.
 """
 
@@ -51,7 +51,7 @@ class SpecialIds(NamedTuple):
 
 
 SPECIAL_IDS = SpecialIds(int(SpecialTextTokens.PAD_ID), int(SpecialTextTokens.S_ID), int(SpecialTextTokens.EOS_ID))
-"""Those of the toolkit's own vocabularies."""
+"""The special ids of the toolkit's own vocabularies."""
 
 
 class TokenCorpus:
@@ -119,7 +119,7 @@ class TokenCorpus:
         """Gathers sentences, appends EOS to each, and pads them to a common length.
 
         Args:
-          sentences: numbers of the sentences ``[batch]``.
+          sentences: indices of the sentences ``[batch]``.
           max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
           start_token: whether to put the start token before each sentence.
           multiple: the padded length is a multiple of this value.
@@ -147,7 +147,7 @@ class TokenCorpus:
         return ids, lengths
 
     def tokens_at(self, places: np.ndarray) -> np.ndarray:
-        """Returns the tokens at some positions ``[n]`` in ``tokens``, after verifying those of an index."""
+        """Returns the tokens at some positions ``[n]`` in ``tokens``; tokens from an index are verified first."""
         return self._source.tokens[places] if isinstance(self._source, IndexArrays) else self._source.tokens_at(places)
 
 
@@ -230,8 +230,9 @@ def _index_of(path: str, tokenizer: Tokenizer, index_dir: str | None, threads: i
                 _write_index(index, path, tokenizer, threads)
                 found = read_index(index, path, tokenizer.vocab_size)
     except OSError as error:
-        raise DataError(f"The index of {path} cannot be written to {index_dir} ({error.strerror}): set index_dir to a "
-                        "writable folder with enough space.") from error
+        raise DataError(f"The index of {path} cannot be written to {index_dir} ({error.strerror}): name a "
+                        "writable folder with enough space as index_dir or, for a language model, "
+                        "processed_data_folder.") from error
     except UnfitIndexError:
         found = None
     if found is None:
@@ -325,8 +326,8 @@ def _locked(path: str) -> Iterator[None]:
     try:
         file = disk.open_lock(path, disk.always)
     except disk.ForeignError as error:
-        raise DataError(f"The lock file {path} of an index is a symbolic link or not a regular file: remove it, or set "
-                        "another index_dir.") from error
+        raise DataError(f"The lock file {path} of an index is a symbolic link or not a regular file: remove it, or "
+                        "name another folder as index_dir or, for a language model, processed_data_folder.") from error
     with file:
         with contextlib.suppress(ImportError, OSError):
             import fcntl

@@ -22,7 +22,7 @@ def given_target_params() -> dict[str, Any]:
     """Returns the parameters that name texts of the target side for inference."""
     return with_change(FREE, {
         "prefix_file": Param(_PATH, None, "For inference: text file with the beginning of each translation, one line "
-                             "for each source sentence; empty lines force nothing.", file=DATA),
+                             "for each source sentence; with an empty line, the translation is free.", file=DATA),
         "prefix_column": Param(bool, False, "For inference: whether each line of source_file may have a second column, "
                                "after a tab, with the beginning of the translation."),
         "score_file": Param(_PATH, None, "For inference: text file with a translation of each source sentence. "
@@ -32,11 +32,11 @@ def given_target_params() -> dict[str, Any]:
 
 
 def given_target_problems(params: Mapping[str, Any], path: str) -> list[str]:
-    """Returns what is wrong with the combination of these parameters, one sentence each."""
+    """Returns one sentence for each contradiction among the parameters of ``given_target_params``."""
     problems = []
     if params["prefix_file"] and params["prefix_column"]:
-        problems.append(f"'{path}/prefix_file' is set, but with prefix_column prefixes are read from source_file: "
-                        "leave out one of them.")
+        problems.append(f"'{path}/prefix_file' is set, but prefix_column is True, so prefixes are read from "
+                        "source_file: leave out prefix_file or prefix_column.")
     if params["score_file"] and (params["prefix_file"] or params["prefix_column"]):
         problems.append(f"'{path}/score_file' is set, so inference scores translations, and prefixes have no "
                         "meaning: leave out score_file, or prefix_file and prefix_column.")
@@ -48,7 +48,7 @@ class ColumnTokenizer:
 
     Args:
       tokenizer: tokenizer of the column's text.
-      column: number of the column, from 0.
+      column: index of the column, from 0.
     """
 
     def __init__(self, tokenizer: Tokenizer, column: int) -> None:
@@ -121,7 +121,7 @@ def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int
 
 
 def prefixes(corpus: TokenCorpus, lines: np.ndarray) -> list[np.ndarray]:
-    """Returns the ids ``[batch, time]`` of prefixes without special tokens, and their numbers ``[batch]``."""
+    """Returns the ids of prefixes ``[batch, time]``, without special tokens, and their lengths ``[batch]``."""
     ids, lengths = corpus.padded(lines, int(corpus.counts[lines].max(initial=0)), start_token=False)
     ids[np.arange(len(lines)), lengths - 1] = SpecialTextTokens.PAD_ID  # in the place of EOS
     return [ids[:, :-1] if ids.shape[1] > 1 else ids, lengths - 1]

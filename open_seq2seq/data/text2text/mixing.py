@@ -1,4 +1,4 @@
-"""How often the examples of each corpus occur in an epoch, so that the corpora have given shares of it."""
+"""Computes how often an epoch reads each of several corpora, so that they have given shares of the examples."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def temperature_shares(sizes: Sequence[int], temperature: float) -> np.ndarray:
 def repetitions(sizes: Sequence[int], shares: Sequence[float]) -> list[int]:
     """Returns how many times each corpus is read in one epoch.
 
-    The numbers are whole, so that all examples of a corpus occur equally often. They are the smallest ones for which
-    each corpus has its share of the examples to within 1 %, if those exist with at most 50 passes over the corpus
-    that is read least often; otherwise the closest of these.
+    All examples of a corpus occur equally often. The corpus that is read least often is read 1, 2, … or at most 50
+    times: the smallest number for which the shares of all corpora are correct to within 1 %. If no number reaches this,
+    the one with the smallest error is used.
 
     Args:
       sizes: number of examples of each corpus, at least 1.

@@ -14,10 +14,12 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
-_SHORT = 20  # characters from which the ratio of lengths says something
+_SHORT = 20  # number of characters up to which the ratio of lengths is not checked
 _MOST_BAD_ROWS = 0.05  # share of the rows of a table that may lack a column
-_MOST_WITHOUT_LETTERS = 0.5  # share of the rows without letters from which a column may not be one of sentences
-_SURE = 10.0  # difference of log-probabilities from which a pair counts as swapped
+_MOST_WITHOUT_LETTERS = 0.5  # share of rows without letters above which a column is reported
+# A pair counts as swapped if exchanging its sides raises the log-probability by more than both of these: a constant,
+# and a number for each character.
+_SURE = 10.0
 _SURE_PER_CHARACTER = 0.2
 
 
@@ -32,11 +34,11 @@ class Pair:
 
 @dataclass
 class Kept:
-    """Sentence pairs that are left, and those that were left out.
+    """Sentence pairs that are kept, and those that were left out.
 
     Attributes:
       pairs: the pairs for training and evaluation.
-      dropped: the others, by the reason for which they were left out.
+      dropped: dict of reason → pairs that were left out.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -83,7 +85,7 @@ def read_table(path: str, columns: tuple[int, int]) -> Iterator[Pair]:
 
 
 def clean(pairs: Iterable[Pair], max_words: int, max_ratio: float) -> Kept:
-    """Leaves out empty, too long, unequally long, untranslated and repeated pairs, and those in the wrong order.
+    """Leaves out pairs that are empty, too long, unequally long, untranslated, repeated, or in the wrong order.
 
     White space is normalised, and so is Unicode (NFC).
 
@@ -128,9 +130,10 @@ def _fault(pair: Pair, max_words: int, max_ratio: float) -> str:
 
 
 def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Returns the pairs whose source looks like the other pairs' targets, and whose target like their sources.
+    """Returns the pairs whose source looks like a target, and whose target looks like a source.
 
-    Compares trigrams of characters: a pair is swapped if it is far more probable with its sides exchanged.
+    Compares trigrams of characters with those of the other pairs: a pair is swapped if it is far more probable with its
+    sides exchanged.
     """
     sides = [Counter[str](), Counter[str]()]
     grams = [(_trigrams(pair.source), _trigrams(pair.target)) for pair in pairs]
@@ -141,7 +144,7 @@ def swapped_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     totals = [math.log(sum(side.values()) + kinds) for side in sides]
 
     def favour(found: Sequence[str], own: tuple[Counter[str], Counter[str]]) -> float:
-        """Returns the log-probability as a source minus that as a target, without the pair's own trigrams."""
+        """Returns the log-probability of trigrams as a source minus that as a target, estimated without their pair."""
         return sum(math.log(sides[0][gram] - own[0][gram] + 1) - math.log(sides[1][gram] - own[1][gram] + 1)
                    for gram in found) - len(found) * (totals[0] - totals[1])
 
@@ -188,8 +191,8 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
     largest = [index for number in queue for index in groups[number]]
     if len(largest) < sum(sizes) or any(len(part) < size for part, size in zip(parts, sizes, strict=True)):
         wanted = " and ".join(f"{size:,}" for size in sizes)
-        raise DataError(f"{len(pairs):,} usable pairs, of which {len(groups):,} have no sentence in common, are too "
-                        f"few for parts of {wanted} pairs: give smaller --dev_size and --test_size, or more pairs.")
+        raise DataError(f"{len(pairs):,} usable pairs ({len(groups):,} groups without a common sentence) are too few "
+                        f"to hold out {wanted} pairs: give smaller --dev_size and --test_size, or more pairs.")
     return [[pairs[index] for index in sorted(part)] for part in (largest, *parts)]
 
 

@@ -45,14 +45,15 @@ class MultiCorpusDataLayer(DataLayer):
     * ``language``: the target language; by default the corpus's name;
     * ``tgt_vocab_file``, or ``target_model`` for SentencePiece: the vocabulary of that language; by default the one
       that the layer's own parameters name;
-    * ``ratio``: the corpus's share of the training examples, relative to those of the others.
+    * ``ratio``: the corpus's share of the training examples, relative to the ratios of the other corpora.
 
     In training, a corpus is read a whole number of times per epoch: once without ``ratio`` and ``temperature``,
-    otherwise as often as its share requires, to within 1 %. Every batch is drawn from all corpora. Evaluation reads
-    each corpus once. Inference reads the sentences of ``source_file``, in the source language that all corpora share.
+    otherwise as often as its share requires (see ``mixing.repetitions``). A batch can contain examples of all corpora.
+    Evaluation reads each corpus once. Inference reads the sentences of ``source_file``, in the source language that all
+    corpora share.
 
-    Batches are those of ``ParallelTextDataLayer``, but with a third target tensor: the number of the language of each
-    row ``[batch]``, in the order of ``languages``.
+    Batches are those of ``ParallelTextDataLayer``, but with a third target tensor: the index in ``languages`` of the
+    language of each row ``[batch]``.
 
     Attributes:
       languages: the target languages, in the order in which the corpora first name them.
@@ -97,7 +98,7 @@ class MultiCorpusDataLayer(DataLayer):
             **{name: own[name] for name in ("pad_lengths_to_eight", "use_start_token")},
             "temperature": Param((float, type(None)), None, "If set, the share of a corpus in training is proportional "
                                  "to (number of examples)^(1 / temperature), so that small corpora occur more often; "
-                                 "excludes ratios.", minimum=1.0, maximum=1000.0),
+                                 "cannot be combined with ratio.", minimum=1.0, maximum=1000.0),
             "source_file": Param(PATH, None, "Text file with one source sentence per line, for inference.", file=DATA),
         }
 
@@ -121,8 +122,8 @@ class MultiCorpusDataLayer(DataLayer):
             checked[name]["language"] = checked[name].get("language") or name
             problems += found
         problems += [f"'{path}/corpora' has the language {entry['language']!r}, but the names of languages must "
-                     "consist of letters, digits, '_' and '-'." for entry in checked.values()
-                     if not _NAME.fullmatch(str(entry["language"]))]
+                     "consist of letters, digits, '_' and '-', and begin with a letter or digit."
+                     for entry in checked.values() if not _NAME.fullmatch(str(entry["language"]))]
         problems += self._ratio_problems(checked) or self._vocabulary_problems(checked)
         if problems:
             raise ConfigError(problems)
@@ -143,12 +144,13 @@ class MultiCorpusDataLayer(DataLayer):
         for name, entry in corpora.items():
             first = next(other for other in corpora if corpora[other]["language"] == entry["language"])
             problems += [f"'{self._path(name)}/{key}' is {entry[key]!r}, but the corpus '{first}' of the same language "
-                         f"has {corpora[first][key]!r}: give both the same, or different languages."
+                         f"has {corpora[first][key]!r}: give both corpora the same {key}, or different "
+                         "languages."
                          for key in _ASSETS if entry[key] != corpora[first][key]]
         return problems
 
     def _vocabulary_of(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the parameters that name the vocabularies, with those of a corpus filled in."""
+        """Returns the parameters of vocabularies and tokenizers for a corpus: its own, or else those of the layer."""
         params = {name: self.params[name] for name in shared_params()}
         if entry["target_model"]:
             params["tokenizer"] = {**(params["tokenizer"] or {"type": "sentencepiece"}),
@@ -186,7 +188,7 @@ class MultiCorpusDataLayer(DataLayer):
         return next(iter(self._parts.values()))
 
     def _count(self) -> None:
-        """Numbers the examples: those of the first corpus as often as it is read, then those of the second."""
+        """Numbers examples: those of the first corpus as often as it is read, then those of the second, and so on."""
         sizes = [part.num_examples for part in self._parts.values()]
         times = [1] * len(sizes)
         if self.mode == "train":
@@ -208,7 +210,7 @@ class MultiCorpusDataLayer(DataLayer):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Numbers of ids of source and target ``[num_examples, 2]``; in inference, those of the source."""
+        """Numbers of ids of source and target ``[num_examples, 2]``; in inference, of the source ``[num_examples]``."""
         if self.mode == "interactive_infer":
             raise DataError("Interactive inference has no data set: pass sentences to make_interactive_batch.")
         return self._lengths
@@ -245,7 +247,7 @@ class MultiCorpusDataLayer(DataLayer):
                                "MultiDecoderModel, or one vocabulary for all."])
 
     def _located(self, example: int) -> tuple[_Corpus, int, int]:
-        """Returns (corpus, number of the example in it, number of the corpus)."""
+        """Returns (corpus, index of the example in the corpus, index of the corpus)."""
         number = int(np.searchsorted(self._ends, example, side="right"))
         begin = int(self._ends[number - 1]) if number else 0
         return list(self._parts.values())[number], (int(example) - begin) % int(self._sizes[number]), number
@@ -315,7 +317,7 @@ class MultiCorpusDataLayer(DataLayer):
         return part.reference_text(inside)
 
     def ids_to_text(self, ids: Any, language: str | None = None) -> str:
-        """Returns the text of target ids ``[time]`` up to EOS; without a language, all must share a vocabulary."""
+        """Returns the text of target ids ``[time]`` up to EOS; ``language`` is needed if vocabularies differ."""
         return self._tokenizers[language or self.languages[0]].decode(ids)
 
     def source_to_text(self, ids: Any) -> str:
@@ -384,7 +386,7 @@ class MultiCorpusDataLayer(DataLayer):
 
 
 def _joined(pieces: list[tuple[np.ndarray, list[np.ndarray]]], count: int) -> list[np.ndarray]:
-    """Joins one side, ``[ids, lengths]``, of batches with some rows each to a batch with all ``count`` rows."""
+    """Joins pairs of (row indices, ``[ids, lengths]`` of these rows) to ``[ids, lengths]`` of all ``count`` rows."""
     ids = np.zeros((count, max(part[0].shape[1] for _, part in pieces)), np.int32)
     lengths = np.zeros(count, np.int32)
     for rows, (some_ids, some_lengths) in pieces:

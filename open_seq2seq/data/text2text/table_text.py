@@ -73,8 +73,8 @@ class TableTextDataLayer(ParallelTextDataLayer):
             problems.append(f"'{path}/source_column' is {params['source_column']!r}, but columns must be numbers or "
                             "names.")
         if params["only_sources"] and self._reads_targets:
-            problems.append(f"'{path}/only_sources' is True, but training and evaluation need targets: set it to "
-                            "False.")
+            problems.append(f"'{path}/only_sources' is True, but training and evaluation need targets: set "
+                            "only_sources to False.")
         if problems:
             raise ConfigError(problems)
 
@@ -114,7 +114,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         return Table(params["source_file"], columns, params["format"], params["has_header"]).rows()
 
     def _split(self, line: str, where: str) -> list[str]:
-        """Returns the sources in a line, which are all empty if the line is."""
+        """Returns the sources in a line; an empty line gives empty sources."""
         if not line.strip():
             return [""] * self.num_sources
         sources = line.split("\t") if self.num_sources > 1 else [line]
@@ -134,7 +134,7 @@ class TableTextDataLayer(ParallelTextDataLayer):
         """Returns a batch of sources, truncated to ``max_length``; several sources are separated by tabs.
 
         Raises:
-          DataError: there are no lines, one is not a string, or one has another number of sources.
+          DataError: there are no lines, a line is not a string, or a line does not have ``num_sources`` sources.
         """
         if self.num_sources == 1:
             return super().make_interactive_batch(inputs)

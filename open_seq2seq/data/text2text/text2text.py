@@ -287,7 +287,7 @@ class ParallelTextDataLayer(DataLayer):
         return fields
 
     def _line(self, example: int) -> int:
-        """Returns the number of an example's sentences in the corpora, from 0."""
+        """Returns the index, in the source and target corpora, of an example's sentences."""
         return int(example if self._lines is None else self._lines[example])
 
     def line_number(self, example: int) -> int:
@@ -306,12 +306,12 @@ class ParallelTextDataLayer(DataLayer):
         return self._source_tokenizer.decode(ids)
 
     def source_tokens(self, example: int, row: int) -> list[str]:
-        """Returns the tokens of a source sentence as they stand in its line, as many as ``max_length`` allows.
+        """Returns the tokens of a source sentence as they stand in the text, as many as ``max_length`` allows.
 
         Tokens that the vocabulary does not contain are returned too.
 
         Args:
-          example: number of the example.
+          example: index of the example; not used in interactive inference.
           row: for interactive inference, the row in the newest batch.
         """
         line = self._newest_lines[row] if self._source is None else self._source.line(self._line(example))

@@ -26,7 +26,7 @@ def shared_params() -> dict[str, Any]:
                                 file=ASSET),
         "tokenizer": Param((dict, type(None)), None, "Tokenizer: {'type': 'delimiter'} (the default) for tokenised "
                            "text; {'type': 'sentencepiece', 'model': path} for raw text, with source_model and "
-                           "target_model instead of model if they differ.",
+                           "target_model instead of model if the two sides have different models.",
                            file={"model": ASSET, "source_model": ASSET, "target_model": ASSET}, on_change=REFUSE),
         "delimiter": Param(str, " ", "Separator of tokens in a line.", on_change=REFUSE),
         "detokenize": Param(bool, False, "Whether to join SentencePiece pieces to plain text in results.",

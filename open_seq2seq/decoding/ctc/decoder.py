@@ -79,11 +79,11 @@ class CtcDecoder:
         scorer = WordScorer(model, self.symbols, params["alpha"], params["beta"], params["oov_penalty"],
                             params["lm_case"], params["lm_sentence_end"])
         if scorer.lexicon.outside <= 1:
-            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: if they differ only in "
-                            "case, set lm_case.")
+            raise DataError(f"No word of {name} can be spelled in the alphabet's characters: set lm_case if they "
+                            "differ only in case, otherwise use a language model of this alphabet's words.")
         if not self.symbols.starts_word.any():
             raise DataError("The alphabet has neither a space nor pieces that begin words, so a model of words cannot "
-                            "be used: set lm_type='character'.")
+                            "be used: use a model of characters with lm_type='character'.")
         return scorer
 
     def with_weights(self, alpha: float, beta: float) -> CtcDecoder:

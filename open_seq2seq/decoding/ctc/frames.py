@@ -39,8 +39,8 @@ class Frames(NamedTuple):
       new_symbols: the likeliest symbols that differ from the likeliest symbol of the frame before, without blanks.
       new_begins: ``[time + 1]``: number of symbols in ``new_symbols`` that belong to earlier frames.
       single: ``[time]`` bool: whether only the likeliest symbol is considered.
-      run_end: ``[time]``: the first frame, from this frame on, that is not single; the number of frames if there is
-        none.
+      run_end: ``[time]``: index of the first frame, at or after this frame, that is not single; the number of frames if
+        there is none.
     """
 
     log_probs: np.ndarray
@@ -62,7 +62,7 @@ def says_nothing(logits: np.ndarray) -> np.ndarray:
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the log-softmax of ``[…, vocabulary]`` in float64, which leaves log probabilities unchanged.
+    """Returns the log-softmax of logits ``[…, vocabulary]`` in float64; log probabilities stay unchanged.
 
     Invalid frames (see ``says_nothing``) become blanks, so that one bad utterance does not end a run.
     """

@@ -1,26 +1,18 @@
-"""N-best lists: reading, writing, and rescoring with another language model."""
+"""Files with the n-best lists of recordings."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from open_seq2seq.decoding.ctc.decoder import Transcript
+from open_seq2seq.decoding.n_best import Candidate
 from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 from open_seq2seq.utils.output_file import OutputFiles
 
 HEADER = ("wav_filename", "rank", "score", "acoustic", "lm", "transcript")
-
-
-class Candidate(NamedTuple):
-    """One hypothesis of an n-best list, with scores in nats: ``score`` = ``acoustic`` + ``lm``."""
-
-    text: str
-    score: float
-    acoustic: float
-    lm: float
 
 
 def rows_of(name: str, transcripts: Sequence[Transcript | Candidate]) -> Iterator[tuple[Any, ...]]:
@@ -59,21 +51,3 @@ def read_n_best(path: str) -> dict[str, list[Candidate]]:
     except csv.Error as error:
         raise DataError(f"The n-best list {path} cannot be read: {error}.") from error
     return found
-
-
-def rescore(n_best: Mapping[str, Sequence[Candidate]], log_prob: Callable[[str], float], alpha: float,
-            beta: float = 0.0) -> dict[str, list[Candidate]]:
-    """Adds alpha · log_prob(text) + beta · words to all scores and sorts each list, best first.
-
-    Args:
-      n_best: the lists.
-      log_prob: function that returns the natural log probability of a text under any model.
-      alpha: weight of ``log_prob``.
-      beta: bonus for each word.
-    """
-    result = {}
-    for name, candidates in n_best.items():
-        gains = [alpha * log_prob(candidate.text) + beta * len(candidate.text.split()) for candidate in candidates]
-        changed = [c._replace(score=c.score + gain, lm=c.lm + gain) for c, gain in zip(candidates, gains, strict=True)]
-        result[name] = sorted(changed, key=lambda candidate: -candidate.score)
-    return result

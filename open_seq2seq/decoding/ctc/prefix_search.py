@@ -156,7 +156,8 @@ class PrefixSearch:
     def _step(self, frames: Frames, time: int) -> None:
         symbols = frames.symbols[frames.begins[time]:frames.begins[time + 1]]
         if not self._try_step(frames.considered[time], frames.blanks[time], symbols):
-            # The scorer forbids all considered symbols, so consider all symbols. The blank is never forbidden.
+            # The scorer forbids every symbol that pruning has left, and pruning has excluded the blank. With all
+            # symbols, the step succeeds, because the blank is never forbidden.
             everything = frames.log_probs[time].copy()
             everything[self._blank] = -_INFINITY
             self._try_step(everything, float(frames.log_probs[time, self._blank]), np.arange(self._blank))
@@ -264,10 +265,11 @@ class PrefixSearch:
                     old.scorer_floats, old.scorer_ints, extended, symbols)
         return Beam(nodes, ends_blank, ends_symbol, totals, extras, scorer_floats, scorer_ints)
 
-    # Processing of runs of frames, in each of which only one symbol is considered.
+    # Processing of runs of consecutive frames. In each frame of a run, only one symbol is considered, which may differ
+    # from frame to frame.
 
     def _take_run(self, frames: Frames, start: int, end: int) -> bool:
-        """Processes the frames from ``start`` to ``end`` (exclusive), in each of which only one symbol is considered.
+        """Processes the run of frames from ``start`` to ``end`` (exclusive).
 
         Returns False, and leaves the beam unchanged, if the first symbol is a repetition for some of the paths only, or
         if the scorer forbids all extensions.

@@ -18,8 +18,8 @@ _SPECIAL = {"<s>", "</s>", "<unk>", "<UNK>"}
 class WordScorer:
     """Adds alpha · ln P(word | preceding words) + beta when a word is complete.
 
-    A prefix's state has one float: the gain if the current word ended here, or NaN if not computed yet. It has three
-    integers: the language model's state before the current word, the word's node in the lexicon, and the language
+    A prefix's state has one float: the gain if its last word were complete, or NaN if not computed yet. It has three
+    integers: the language model's state before the last word, the word's node in the lexicon, and the language
     model's state after the word, or 0 if not computed yet.
 
     Args:

@@ -11,6 +11,7 @@ from open_seq2seq.config.params import FREE, Param
 from open_seq2seq.data.static_batches import without_empty_rows
 from open_seq2seq.encoders.speech_encoder import TimeWindows
 from open_seq2seq.metrics.classification import confusion_matrix, in_top, most_confused
+from open_seq2seq.models.confusion import report_confusion
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.image2label.mistakes import mistakes_picture
 from open_seq2seq.models.image2label.prediction_files import PredictionWriter
@@ -20,13 +21,14 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.errors import ConfigError
 
 TOP = 5
+_MOST_CLASSES = 1000  # of a confusion matrix
 
 
 class Prediction(NamedTuple):
     """The most probable classes of one example.
 
     Attributes:
-      classes: numbers of the classes, most probable first.
+      classes: indices of the classes, most probable first.
       probabilities: probabilities of these classes.
     """
 
@@ -37,7 +39,7 @@ class Prediction(NamedTuple):
 class Image2Label(EncoderDecoderModel):
     """Classification, evaluated by top-1 and top-5 accuracy; results are written as CSV.
 
-    The data layer has ``class_names``; batches have the probabilities of the classes, or their numbers, as targets.
+    The data layer must have ``class_names``; the targets of a batch are class probabilities or class indices.
     """
 
     object_name = "images"
@@ -110,14 +112,22 @@ class Image2Label(EncoderDecoderModel):
         self._print_mistakes(rows)
         return metrics
 
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        """Shows a picture of the confusion matrix."""
+        rows = np.concatenate(results_per_batch)
+        if len(rows) and (matrix := self._confusion(rows)) is not None:
+            report_confusion(matrix, [self._class_name(number) for number in range(len(matrix))], reporter)
+
+    def _confusion(self, rows: np.ndarray) -> np.ndarray | None:
+        """Returns the confusion matrix of the rows of ``evaluate``; None if there are too many classes."""
+        size = max(len(self.data_layer.class_names), int(rows[:, 1:3].max()) + 1)
+        return confusion_matrix(rows[:, 1], rows[:, 2], size) if size <= _MOST_CLASSES else None
+
     def _print_mistakes(self, rows: np.ndarray) -> None:
-        names = self.data_layer.class_names
-        size = max(len(names), int(rows[:, 1:3].max()) + 1)
-        if size > 1000:
+        if (matrix := self._confusion(rows)) is None:
             return
-        matrix = confusion_matrix(rows[:, 1], rows[:, 2], size)
         for label, prediction, count in most_confused(matrix, 5):
-            deco_print(f"{count:,} of {matrix[label].sum():,} {self._class_name(label)} taken for "
+            deco_print(f"{count:,} of {matrix[label].sum():,} examples of {self._class_name(label)} taken for "
                        f"{self._class_name(prediction)}", offset=1)
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Prediction]]:
@@ -140,6 +150,6 @@ class Image2Label(EncoderDecoderModel):
 
 
 def _labels(batch: dict[str, Any]) -> np.ndarray:
-    """Returns the numbers of the classes, int64 ``[batch]``; of mixed images, the more probable one."""
+    """Returns the index of each example's class, int64 ``[batch]``; for mixed images, of the more probable class."""
     targets = np.asarray(batch["target_tensors"][0])
     return np.asarray(targets.argmax(axis=1) if targets.ndim > 1 else targets, np.int64)

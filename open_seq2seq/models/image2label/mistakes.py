@@ -11,9 +11,9 @@ def mistakes_picture(images: np.ndarray) -> np.ndarray:
     """Returns images in a square grid, FP32 ``[height, width, channels]`` from 0 to 1.
 
     Args:
-      images: ``[images, height, width, channels]`` of any range, which is stretched for each image. Features
-        ``[images, time, 1, features]`` are shown as grey images. Of other images with a number of channels other than
-        1 and 3, only the first channel is shown.
+      images: ``[images, height, width, channels]``. The values of each image are stretched to the range from 0 to 1.
+        Audio features ``[images, time, 1, features]`` are shown as grey images. Of other images, only the first
+        channel is shown, unless they have 1 or 3 channels.
     """
     if images.shape[2] == 1:
         images = images.transpose(0, 3, 1, 2)[:, ::-1]

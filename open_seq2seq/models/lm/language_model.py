@@ -39,15 +39,16 @@ class LanguageModel(EncoderDecoderModel):
     def get_optional_params() -> dict[str, Any]:
         return {
             **EncoderDecoderModel.get_optional_params(),
-            "lm_vocab_file": Param(_PATH, None, "Default of the data layer's parameter of this name.", on_change=FREE),
-            "processed_data_folder": Param(_PATH, None, "Default of the data layer's parameter of this name.",
+            "lm_vocab_file": Param(_PATH, None, "Default of data_layer_params/lm_vocab_file.", on_change=FREE),
+            "processed_data_folder": Param(_PATH, None, "Default of data_layer_params/processed_data_folder.",
                                            on_change=FREE),
             "infer_task": Param(["generate", "score"], "generate", "What inference does with each line: generate "
                                 "(continue it), or score (write its log probability in nats, its number of tokens, and "
                                 "the line).", on_change=FREE),
-            "neural_cache": Param((dict, type(None)), None, "Settings of the neural cache, with which evaluation mixes "
-                                  "the model's probabilities with those of recent tokens: size (tokens), weight and "
-                                  "scale. None disables it. Needs carry_state.", on_change=FREE),
+            "neural_cache": Param((dict, type(None)), None, "Settings of the neural cache: size (in tokens), weight "
+                                  "and scale. In evaluation, the cache mixes the model's probabilities with those of "
+                                  "recent tokens. None disables the cache. Needs data_layer_params/carry_state.",
+                                  on_change=FREE),
             "activation_regularization": Param(float, 0.0, "Weight of the mean square of the encoder's outputs in the "
                                                "training loss (AR).", minimum=0.0, on_change=SAY),
             "temporal_activation_regularization": Param(float, 0.0, "Weight of the mean square of the differences "
@@ -70,12 +71,15 @@ class LanguageModel(EncoderDecoderModel):
         if getattr(getattr(self, "loss", None), "offsets_targets", False):
             problems.append("'loss_params/offset_target_by_one' is True, but the targets of language models are "
                             "already the next tokens: set it to False.")
+        if self.mode == "train" and self.params["use_xla_jit"] and self.data_layer.params.get("random_bptt"):
+            problems.append("'data_layer_params/random_bptt' and 'use_xla_jit' exclude each other: XLA would compile "
+                            "the model for every length. Set one of them to False.")
         self.neural_cache = None
         if self.params["neural_cache"] is not None and self.mode == "eval":
             settings, found = check_params(self.params["neural_cache"], {}, cache_params(), "neural_cache")
             problems += found
             if not self.data_layer.contiguous:
-                problems.append("'neural_cache' needs a text whose chunks continue one another: set "
+                problems.append("'neural_cache' needs a text in which each chunk continues the previous one: set "
                                 "'data_layer_params/carry_state' to True.")
         if problems:
             raise ConfigError(problems)
@@ -91,7 +95,7 @@ class LanguageModel(EncoderDecoderModel):
         if training and params["temporal_activation_regularization"]:
             terms.append(temporal_penalty(decoded["raw_outputs"], lengths,
                                           params["temporal_activation_regularization"]))
-        # ``predict`` needs the same surprise when it evaluates this batch, and must not compute it again.
+        # Kept for ``predict``, which returns the same sum when it evaluates this batch.
         self._evaluated = (batch, self._surprise(batch, terms, decoded)) if self.mode == "eval" else None
         return terms, decoded
 
@@ -107,9 +111,10 @@ class LanguageModel(EncoderDecoderModel):
         return total_surprise(decoded, batch["target_tensors"])
 
     def predict(self, batch: dict[str, Any]) -> list[tf.Tensor]:
-        """Returns, in evaluation, the surprise and the number of tokens of the batch, ``[1]`` FP32 each.
+        """Returns, in evaluation, minus the log likelihood and the number of tokens of the batch, ``[1]`` FP32 each.
 
-        In inference, the generated ids ``[batch, tokens]``, or log probabilities and numbers of tokens ``[batch]``.
+        In inference, returns the generated ids ``[batch, tokens]``, or the log probability and the number of tokens of
+        each line, ``[batch]`` FP32 each.
         """
         if self.mode == "eval":
             if self._evaluated is None or self._evaluated[0] is not batch:
@@ -121,7 +126,7 @@ class LanguageModel(EncoderDecoderModel):
         if self.params["infer_task"] == "generate":
             return [self.encoder.generate(ids, lengths, batch["ids"])]
         end = tf.fill([tf.shape(ids)[0], 1], self.encoder.params["end_token"])
-        following = tf.concat([ids[:, 1:], end], 1)  # the ids after a line's end are end tokens, too
+        following = tf.concat([ids[:, 1:], end], 1)  # ids are padded with end tokens, too
         decoded = self.encoder.encode({"source_tensors": [ids, lengths]}, False)
         return [-surprises(decoded, [following, lengths]), tf.cast(lengths, tf.float32)]
 
@@ -136,7 +141,7 @@ class LanguageModel(EncoderDecoderModel):
                         "train_prediction": _one_line(layer.ids_to_text(outputs[0][0][:length]))})
 
     def evaluate(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> tuple[float, float]:
-        """Returns the surprise of a batch in nats, and its number of tokens."""
+        """Returns minus the log likelihood of a batch's targets in nats, and their number."""
         return float(output_values[0][0]), float(output_values[1][0])
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:

@@ -10,18 +10,16 @@ import tensorflow as tf
 
 from open_seq2seq.decoders.fake_decoder import FakeDecoder
 from open_seq2seq.losses.loss import LossTerm
-from open_seq2seq.metrics.classification import confusion_matrix
 from open_seq2seq.models.encoder_decoder import EncoderDecoderModel
 from open_seq2seq.models.lm.language_model import LanguageModel
 from open_seq2seq.models.lm.transfer import rows_by_token
 from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.models.text2label import Text2Label
-from open_seq2seq.utils.console import deco_print
 
 
 class LSTMLM(LanguageModel, Text2Label):
-    """A language model, or a classifier on the encoder of one, if the data layer has classes.
+    """A language model or, if the data layer has classes, a classifier on a language model's encoder.
 
     With ``load_model``, training starts from the weights of a language model; embeddings are matched by token.
     """
@@ -62,18 +60,10 @@ class LSTMLM(LanguageModel, Text2Label):
         return self._task.evaluate(self, input_values, output_values)
 
     def finalize_evaluation(self, results_per_batch: list[Any], training_step: int | None = None) -> dict[str, float]:
-        if self._classifies:
-            self._print_confusion([pair for batch in results_per_batch for pair in batch])
         return self._task.finalize_evaluation(self, results_per_batch, training_step)
 
-    def _print_confusion(self, pairs: list[tuple[int, int]]) -> None:
-        labels = self.data_layer.labels  # type: ignore[attr-defined]
-        found, correct = (np.array(numbers) for numbers in zip(*pairs, strict=True))
-        matrix = confusion_matrix(correct, found, len(labels))
-        width = max(6, *(len(label) for label in labels))
-        deco_print("Confusion matrix (rows: label, columns: prediction):", offset=1)
-        for name, row in (("", labels), *zip(labels, matrix.tolist(), strict=True)):
-            deco_print(" ".join(f"{cell!s:>{width}}" for cell in (name, *row)), offset=2)
+    def report_evaluation(self, results_per_batch: list[Any], reporter: Reporter) -> None:
+        self._task.report_evaluation(self, results_per_batch, reporter)
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
         return self._task.infer(self, input_values, output_values)

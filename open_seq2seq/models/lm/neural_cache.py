@@ -11,11 +11,11 @@ from open_seq2seq.parts.component import Module
 
 
 def cache_params() -> dict[str, Param]:
-    """Returns the declarations of the settings."""
+    """Returns the declarations of the cache's settings."""
     return {
         "size": Param(int, 500, "Number of recent tokens in the cache.", "tokens", minimum=1, maximum=10**6),
         "weight": Param(float, 0.1, "Weight of the cache's probabilities.", minimum=0.0, below=1.0),
-        "scale": Param(float, 0.3, "Factor of the products of hidden states.", minimum=0.0),
+        "scale": Param(float, 0.3, "Factor of the dot products of hidden states.", minimum=0.0),
     }
 
 
@@ -23,14 +23,14 @@ class NeuralCache(Module):
     """Mixes a model's probabilities with those of the tokens that followed similar hidden states.
 
     P(w) = (1 - weight) · P_model(w) + weight · Σ softmax(scale · h · h_i) [w_i = w], over the last ``size`` tokens w_i
-    of the same row, whose hidden states are h_i. The cache is carried over from chunk to chunk, so results do not
-    depend on how a text is cut into chunks.
+    of the same row and the hidden states h_i from which they were predicted. The cache is carried over from chunk to
+    chunk, so results do not depend on how a text is cut into chunks.
 
     Args:
       hidden_size: number of channels of the hidden states.
       size: number of recent tokens.
       weight: weight of the cache's probabilities.
-      scale: factor of the products of hidden states.
+      scale: factor of the dot products of hidden states.
     """
 
     def __init__(self, hidden_size: int, size: int, weight: float, scale: float) -> None:
@@ -53,7 +53,7 @@ class NeuralCache(Module):
         count, time = self.count.read(), tf.shape(ids)[1]
         keys = tf.concat([self.hidden.read(), hidden], 1)
         labels = tf.concat([self.ids.read(), ids], 1)
-        # Token t of the chunk is at the place size + t; the cache holds the places from t to size + t - 1.
+        # In ``labels``, token t of the chunk has the index size + t, and its cache the indices t to size + t - 1.
         place, step = tf.range(self._size + time), tf.range(time)[:, tf.newaxis]
         recent = (place >= step) & (place < self._size + step)
         held = recent & (place >= self._size - count[:, tf.newaxis, tf.newaxis])
@@ -62,7 +62,7 @@ class NeuralCache(Module):
         cached = tf.reduce_sum(tf.nn.softmax(scores) * same, -1)
         mixed = (1.0 - self._weight) * tf.exp(-surprises) + self._weight * cached
         self._remember(keys, labels, tf.minimum(count + lengths, self._size), lengths)
-        # The bound, which holds in exact arithmetic, matters if the model's probability is 0 in FP32.
+        # The upper bound always holds in exact arithmetic; it is needed where the model's probability is 0 in FP32.
         by_mixture = tf.minimum(-tf.math.log(mixed), surprises - math.log1p(-self._weight))
         return tf.where(tf.reduce_any(held, -1), by_mixture, surprises)
 

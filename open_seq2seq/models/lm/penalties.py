@@ -21,7 +21,7 @@ def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) ->
 
 
 def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
-    """Returns TAR: ``weight`` times the mean square of the difference between consecutive outputs before dropout.
+    """Returns the temporal activation regularisation (TAR): the term of the differences between consecutive outputs.
 
     The arguments are those of ``activation_penalty``.
     """

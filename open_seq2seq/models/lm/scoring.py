@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from open_seq2seq.parts.cross_entropy import SoftTargets, projected_cross_entropy
+from open_seq2seq.parts.cross_entropy import SoftTargets
 
 
 def token_surprises(logits: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -33,12 +33,14 @@ def surprises(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) ->
 
 
 def total_surprise(output: Mapping[str, Any], target_tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the sum of ``surprises``, without keeping all logits in memory if the output has their factors."""
+    """Returns the sum of ``surprises``.
+
+    If the output has a ``projection`` (see ``OutputProjection``), the logits are computed in chunks, to save memory.
+    """
     projection = output.get("projection")
     if projection is None:
         return tf.reduce_sum(surprises(output, target_tensors))
     ids, lengths = target_tensors[:2]
     held = tf.sequence_mask(lengths, tf.shape(ids)[1], tf.float32)
     rows = tf.reshape(projection.hidden, [-1, projection.hidden.shape[-1]])
-    return projected_cross_entropy(rows, projection.table, tf.reshape(ids, [-1]), tf.reshape(held, [-1]),
-                                   SoftTargets(1.0, 0.0), False)
+    return projection.cross_entropy(rows, tf.reshape(ids, [-1]), tf.reshape(held, [-1]), SoftTargets(1.0, 0.0))

@@ -1,4 +1,4 @@
-"""Weights of a language model for a model with another vocabulary: the rows of tables are matched by token."""
+"""Adapts the weights of a language model to another vocabulary: the rows of tables are matched by token."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _TABLES = ("encoder/embedding", "encoder/output_layer/kernel", "encoder/output_l
 
 def rows_by_token(data_layer: Any, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
                   current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
-    """Returns weights in which the rows of tables over the vocabulary are in the order of this model's tokens.
+    """Returns weights in which the rows of tables over the vocabulary have the order of this model's tokens.
 
     Rows of tokens that the language model did not know keep their current, random values.
 
     Args:
       data_layer: the data layer, with ``tokens``.
       weights: the language model's weights by name.
-      assets: paths of the files in its checkpoint, by name.
+      assets: paths of the files in the language model's checkpoint, by name.
       current: this model's variables by name.
     """
     if VOCABULARY not in assets or not hasattr(data_layer, "tokens"):

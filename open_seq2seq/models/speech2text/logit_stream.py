@@ -52,7 +52,7 @@ def streaming_field(model: object) -> ReceptiveField:
     field = time_windows_of(model.encoder).receptive_field()
     if field is None and not hasattr(model.encoder, "receptive_field"):
         raise ConfigError([f"{encoder} does not declare its receptive field, so the model cannot be streamed: derive "
-                           "it from SpeechEncoder, and implement receptive_field()."])
+                           "the class from SpeechEncoder, and implement receptive_field()."])
     if field is None:
         raise ConfigError([f"{encoder}, as configured, needs the whole utterance, so the model cannot be streamed: "
                            "train a model with TDNNEncoder (without instance_norm), or with DeepSpeech2Encoder and "
@@ -93,7 +93,7 @@ class LogitStream:
         # Complete outputs after the settled ones.
         self._complete = np.zeros([0, self._model.decoder.params["tgt_vocab_size"]], np.float32)
         self._used = np.zeros([0, self._columns], np.float32)  # features from which the logits were computed
-        self._first = 0  # number of the first frame of ``_used``
+        self._first = 0  # index of the first frame of ``_used``
 
     def warm_up(self) -> None:
         """Traces the graph, so that the first call of ``advance`` does not have to."""
@@ -102,11 +102,11 @@ class LogitStream:
 
     @property
     def first_needed(self) -> int:
-        """Number of the first frame whose features later calls of ``advance`` may need."""
+        """Index of the first frame whose features later calls of ``advance`` may need."""
         return self._begin(self._settled)
 
     def _begin(self, output: int) -> int:
-        """Returns the first frame on which an output depends."""
+        """Returns the index of the first frame on which an output depends."""
         stride = self.field.stride
         return max(0, (output * stride - self._before) // stride * stride)
 
@@ -115,7 +115,7 @@ class LogitStream:
 
         Args:
           features: ``[frames, num_features]``: the features of frame ``first`` and all later frames.
-          first: number of the first frame of ``features``, at most ``first_needed``.
+          first: index of the first frame of ``features``, at most ``first_needed``.
           ended: whether the utterance ends with these features.
         """
         end, known = first + len(features), self._settled + len(self._complete)
@@ -150,7 +150,7 @@ class LogitStream:
         """Returns the logits ``[time, vocabulary]`` of the frames from ``start`` to ``end``."""
         if end - start < self.field.least:
             return np.zeros([0, self._complete.shape[1]], np.float32)
-        # Padded like the whole utterance, because with use_conv_mask: False padding changes results.
+        # Padded as a whole utterance would be, because padding changes the results if use_conv_mask is False.
         padded = np.pad(features, [(0, -end % self._pad_to), (0, 0)])
         logits, lengths = self._run(padded[np.newaxis], np.array([end - start], np.int32))
         return logits[0, :int(lengths[0])].numpy()

@@ -46,9 +46,9 @@ class Recognition(NamedTuple):
 class Speech2Text(EncoderDecoderModel):
     """Speech recognition with CTC or attention, evaluated by WER and CER; results are written as CSV.
 
-    With a ``FullyConnectedCTCDecoder``, evaluation and inference decode greedily in the graph or, if the decoder's
-    parameter ``use_language_model`` is True, by prefix beam search. If the decoder is the ``ctc_decoder`` of a
-    ``JointCTCAttentionDecoder``, the prefix beam search uses only CTC's output.
+    A ``FullyConnectedCTCDecoder`` decodes greedily in the graph or, if its parameter ``use_language_model`` is True, by
+    prefix beam search. A ``JointCTCAttentionDecoder`` gives the results of its attention decoder, except that with
+    ``use_language_model`` in its ``ctc_decoder_params``, they are those of the prefix beam search over CTC's output.
     """
 
     object_name = "audio frames"
@@ -82,8 +82,8 @@ class Speech2Text(EncoderDecoderModel):
 
     def connect(self) -> None:
         self._check_fit()
-        # CTC, also beside attention, cannot output more symbols than the encoder has outputs. Attention alone, whose
-        # alphabet has <S>, can.
+        # CTC, alone or joint with attention, cannot output more symbols than the encoder has outputs. Attention alone,
+        # whose alphabet has <S>, can.
         if self.data_layer.alphabet.start_id is None or self._ctc is not self.decoder:
             windows = time_windows_of(self.encoder)
             self.data_layer.limit_labels(windows.time_stride, windows.output_lengths)
@@ -153,7 +153,7 @@ class Speech2Text(EncoderDecoderModel):
     def num_objects(self, batch: dict[str, Any]) -> int:
         """Counts the frames of the features, without padding."""
         lengths = np.asarray(batch["source_tensors"][1])
-        if len(self.data_layer.input_signature["source_tensors"][0].shape) == 2:  # samples, for the back-end tf
+        if len(self.data_layer.input_signature["source_tensors"][0].shape) == 2:  # samples, with the backend tf
             lengths = np.where(lengths > 0, self.data_layer.settings.num_frames(lengths), 0)
         return int(lengths.sum())
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from open_seq2seq.models.results import ResultWriter
+from open_seq2seq.decoding.n_best import Candidate, scored_candidate
+from open_seq2seq.models.matrix_figure import has_matplotlib, matrix_figure, without_font_warnings
+from open_seq2seq.models.results import ResultWriter, report_empty
 from open_seq2seq.models.text2text.translations import Alignment, TargetScore, Translations
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
-from open_seq2seq.utils.errors import UserError
+from open_seq2seq.utils.data_files import read_lines, shown
+from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.output_file import beside
 
 _ALIGNMENTS = "alignments.jsonl"
-_INCHES_PER_TOKEN, _MARGIN, _LARGEST = 0.28, 1.6, 40.0  # of a picture
+_SCORES_HEADER = ("line", "rank", "score", "tokens", "text")
 
 
 class TranslationWriter(ResultWriter):
@@ -24,7 +25,8 @@ class TranslationWriter(ResultWriter):
 
     Args:
       output_file: path of the file.
-      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only.
+      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only;
+        ``number`` is the index of the sentence, from 0.
       scores: whether to write ``<output>.scores.tsv``.
       pictures: number of alignments to draw; None for no alignments at all. They are written to a folder,
         ``<output>.alignments``.
@@ -42,12 +44,12 @@ class TranslationWriter(ResultWriter):
         self._file = self.outputs.open(self._name)
         if self._with_scores:
             self._scores = self.outputs.open(beside(self._name, ".scores.tsv"), newline="\n")
-            self._scores.write("line\trank\tscore\ttokens\ttext\n")
+            self._scores.write("\t".join(_SCORES_HEADER) + "\n")
         if self._pictures is not None:
             self._folder = self.outputs.folder(beside(self._name, ".alignments"))
             self._alignments = disk.new_file(self._folder / _ALIGNMENTS, "x")
             if self._pictures:
-                _figure_class()
+                check_pictures()
 
     def write(self, example: int, result: Translations) -> None:
         self._line = example + 1
@@ -73,42 +75,48 @@ class TranslationWriter(ResultWriter):
     def finish(self) -> None:
         if self._pictures is not None:
             self._alignments.close()
-        if count := self._count_empty():
-            deco_print(f"Empty lines, whose results are empty too: {count:,}")
+        report_empty(self._count_empty())
 
 
-def _figure_class() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
+def read_scores(path: str) -> dict[int, list[Candidate]]:
+    """Reads a file ``<output>.scores.tsv``: the hypotheses for each line of the source, numbered from 1.
+
+    Raises:
+      DataError: the file cannot be read, a line of it is invalid, or a line of the source is missing.
+    """
+    found: dict[int, list[Candidate]] = {}
+    for number, row in enumerate(read_lines(path, "The table of scores"), 1):
+        fields = tuple(row.split("\t"))
+        if number == 1:
+            if fields != _SCORES_HEADER:
+                raise DataError(f"{shown(path)} is not a table of scores: its first line has to contain "
+                                f"{', '.join(_SCORES_HEADER)}, separated by tabs, as save_scores writes it.")
+            continue
+        try:
+            line, _, score, _, text = fields
+            found.setdefault(int(line), []).append(scored_candidate(score, text))
+        except ValueError:
+            raise DataError(f"{shown(path)}:{number}: expected line, rank, score, tokens and text, separated by "
+                            "tabs.") from None
+    if list(found) != list(range(1, len(found) + 1)):
+        raise DataError(f"{shown(path)} lacks lines of the source, or is not in their order: give the table that "
+                        "inference has written.")
+    return found
+
+
+def check_pictures() -> None:
+    """Raises UserError if matplotlib is missing."""
+    if not has_matplotlib():
         raise UserError("Pictures of alignments need matplotlib: run `pip install matplotlib`, or set "
-                        "alignment_pictures to 0.") from None
-    return Figure
+                        "alignment_pictures to 0.")
 
 
 def draw_alignment(alignment: Alignment, path: Path) -> None:
-    """Draws an alignment as a PNG: target tokens from top to bottom, darker cells for more attention.
-
-    Raises:
-      UserError: matplotlib is missing.
-    """
-    source, target = alignment.source, alignment.target
-    size = [min(_MARGIN + _INCHES_PER_TOKEN * len(tokens), _LARGEST) for tokens in (source, target)]
-    figure = _figure_class()(figsize=size, layout="constrained")
-    axes = figure.add_subplot()
-    axes.imshow(alignment.attention, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(len(source)), [_escaped(token) for token in source], rotation=90)
-    axes.set_yticks(range(len(target)), [_escaped(token) for token in target])
+    """Draws an alignment as a PNG: target tokens from top to bottom, darker cells for more attention."""
+    figure, axes = matrix_figure(alignment.attention, alignment.target, alignment.source, ("target", "source"))
     axes.scatter(alignment.hard, range(len(alignment.hard)), s=9, c="tab:red")
-    axes.set_xlabel("source")
-    axes.set_ylabel("target")
-    with warnings.catch_warnings(), disk.new_file(path, "xb") as file:
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # such characters are drawn as boxes
+    with without_font_warnings(), disk.new_file(path, "xb") as file:
         figure.savefig(file, format="png", dpi=72)
-
-
-def _escaped(token: str) -> str:
-    return token.replace("$", r"\$")  # which would start a formula
 
 
 class ScoreWriter(ResultWriter):

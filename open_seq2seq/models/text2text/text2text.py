@@ -41,7 +41,8 @@ class Text2Text(EncoderDecoderModel):
             "eval_using_bleu": Param(bool, True, "Whether evaluation decodes the data and prints BLEU and chrF.",
                                      on_change=FREE),
             "write_scores": Param(bool, False, "Whether inference writes 'number<TAB>score<TAB>text' for each of "
-                                  "the decoder's n_best hypotheses, instead of only the best text.", on_change=FREE),
+                                  "the decoder's n_best hypotheses, instead of only the best text; number is the "
+                                  "index of the sentence, from 0.", on_change=FREE),
             **_inference_params(),
         }
 
@@ -60,10 +61,10 @@ class Text2Text(EncoderDecoderModel):
             raise ConfigError(problems)
 
     def option_problems(self) -> list[str]:
-        """Returns which options need another encoder or decoder, one sentence each."""
+        """Returns one sentence for each option that the encoder or the decoder does not support."""
         needed = [name for name in ("save_alignments", "replace_unknowns") if self.params[name]]
-        problems = [f"'{name}' needs an encoder with one output for each source token, but "
-                    f"{type(self.encoder).__name__} with these encoder_params has others: leave it out."
+        problems = [f"'{name}' needs an encoder with one output for each source token, which "
+                    f"{type(self.encoder).__name__} with these encoder_params is not: remove '{name}'."
                     for name in needed if not self.encoder.aligns_outputs]
         if getattr(self.data_layer, "num_sources", 1) > 1 and not self.encoder.reads_all_sources:
             problems.append("'data_layer_params/source_column' has several columns, but "
@@ -72,8 +73,8 @@ class Text2Text(EncoderDecoderModel):
         needed += ["data_layer_params/score_file"] if self._scores_targets else []
         if isinstance(self.decoder, AutoregressiveDecoder):
             return problems
-        return problems + [f"'{name}' needs a decoder derived from AutoregressiveDecoder, but "
-                           f"{type(self.decoder).__name__} is not: leave it out." for name in needed]
+        return problems + [f"'{name}' needs a decoder derived from AutoregressiveDecoder, which "
+                           f"{type(self.decoder).__name__} is not: remove '{name}'." for name in needed]
 
     @property
     def _scores_targets(self) -> bool:
@@ -114,7 +115,7 @@ class Text2Text(EncoderDecoderModel):
         return [TargetScore(float(total), int(tokens)) for total, tokens in zip(*output_values, strict=True)]
 
     def _attention(self, encoded: dict[str, Any], decoded: dict[str, Any]) -> tf.Tensor:
-        """Returns the attention of the best hypothesis, or of all if their unknowns are replaced."""
+        """Returns the attention of the best hypothesis or, with ``replace_unknowns``, of all hypotheses."""
         ids, lengths, decoder = decoded["beam_ids"], decoded["beam_lengths"], self.decoder
         assert isinstance(decoder, AutoregressiveDecoder)
 
@@ -162,8 +163,13 @@ class Text2Text(EncoderDecoderModel):
         rows = [(sentence_chrf(found, reference), example, found, reference)
                 for batch in results_per_batch for example, *_, found, reference in batch if reference]
         layer: Any = self.data_layer
-        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "target": reference,
-                 "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
+
+        def source(example: int) -> str:
+            ids, *_ = layer.make_batch(np.array([example]))["source_tensors"]
+            return layer.source_to_text(ids[0])
+
+        return [{"example": layer.describe_example(example), "chrF": f"{score:.1f}", "source": source(example),
+                 "target": reference, "prediction": found} for score, example, found, reference in sorted(rows)[:count]]
 
     def infer(self, input_values: dict[str, Any], output_values: list[np.ndarray]) -> list[tuple[int, Any]]:
         """Returns (example, ``Translations``) for each sentence, or (example, ``TargetScore``).
@@ -242,10 +248,10 @@ def _inference_params() -> dict[str, Any]:
                              "score, number of tokens and text of each of the n_best hypotheses."),
         "save_alignments": Param(bool, False, "Whether inference also writes the folder <output>.alignments, with the "
                                  "attention and the hard alignment of each translation as JSON."),
-        "alignment_layer": Param((int, type(None)), None, "Number of the decoder layer, from 0, whose attention gives "
-                                 "the alignment; negative numbers count from the last layer. None for the mean of all "
+        "alignment_layer": Param((int, type(None)), None, "Index of the decoder layer, from 0, whose attention gives "
+                                 "the alignment; negative indices count from the last layer. None for the mean of all "
                                  "layers."),
-        "alignment_heads": Param(numbers, None, "Numbers of the attention heads, from 0, whose mean gives the "
+        "alignment_heads": Param(numbers, None, "Indices of the attention heads, from 0, whose mean gives the "
                                  "alignment; None for all heads."),
         "alignment_pictures": Param(int, 10, "With save_alignments: number of alignments that are also drawn as PNG, "
                                     "from the first line on.", "sentences", minimum=0),

@@ -22,8 +22,8 @@ class Alignment:
       source: the source tokens, special tokens included.
       target: the tokens of the translation, without special tokens.
       attention: ``[target, source]`` FP32.
-      hard: for each target token, the number of the source token with the most attention, special tokens excluded;
-        empty if the source has no other tokens.
+      hard: for each target token, the index of the source token with the most attention, special tokens excluded; empty
+        if the source consists of special tokens.
     """
 
     source: list[str]

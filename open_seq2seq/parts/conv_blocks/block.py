@@ -41,7 +41,7 @@ class BlockShape(NamedTuple):
     """Shape of the layers of a block.
 
     Attributes:
-      kind: kind of convolution, one of ``KINDS``.
+      kind: kind of convolution, one of ``convolution.KINDS``.
       repeat: number of layers.
       windows: window over time and, for ``conv2d``, window over frequency.
       channels: number of output channels.

@@ -72,6 +72,6 @@ def _of_kernel(x: tf.Tensor, dy: tf.Tensor, shape: tf.TensorShape, steps: Steps)
         return _convolve(tf.transpose(x, [2, 1, 0]), tf.transpose(dy, [1, 0, 2]),
                          Steps(steps.dilation, steps.stride, steps.pads))[:, :shape[0]]
 
-    # In by_channel, dy takes the place of the kernel. It may be empty, but TensorFlow does not support empty kernels.
+    # In by_channel, dy is the kernel. TensorFlow does not support empty kernels, but dy may be empty.
     sums = tf.cond(tf.size(dy) > 0, by_channel, lambda: tf.zeros([shape[1], shape[0], shape[2]], x.dtype))
     return tf.transpose(sums, [1, 0, 2])

@@ -1,4 +1,4 @@
-"""The attention to the source that each layer of the convolutional decoder has."""
+"""Attention from a layer of the convolutional decoder to the source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from open_seq2seq.parts.transformer.attention import attend
 
 
 class SourceMemory(NamedTuple):
-    """What is attended to.
+    """Keys and values of the source, which all layers of a decoder attend to.
 
     Attributes:
       keys: ``[batch, source time, size]``.
@@ -32,12 +32,14 @@ class SourceAttention(Module):
     """Dot-product attention from a decoder layer to the source (Gehring et al. 2017, §3.3).
 
     The query is the layer's state, projected to the embedding's size, plus the target's embedding. The weighted mean of
-    the values is multiplied by the square root of the source's length, which keeps its variance, and projected back.
+    the values is multiplied by the square root of the source's length, because averaging reduces the variance, and
+    projected back to ``channels``.
 
     Args:
       channels: number of channels of the layer.
       size: number of channels of embeddings, keys and values.
-      scaling: factor after each sum.
+      settings: normalisation, initialisation and regularisation of the projections.
+      scaling: factor by which both sums (query plus target embedding, and the residual connection) are multiplied.
     """
 
     def __init__(self, channels: int, size: int, settings: LayerSettings, scaling: float) -> None:
@@ -52,7 +54,7 @@ class SourceAttention(Module):
 
     def __call__(self, x: tf.Tensor, embedded: tf.Tensor, memory: SourceMemory, mask: tf.Tensor | None = None,
                  training: bool = False, kernels: Mapping[str, Any] | None = None) -> tf.Tensor:
-        """Adds what is attended to.
+        """Attends to the source and adds the result to the layer's state.
 
         The second axis is either time or the hypotheses of a beam, which share the memory of their sentence.
 
@@ -62,7 +64,7 @@ class SourceAttention(Module):
           memory: the source.
           mask: boolean ``[batch, time]``, False at padding, for batch statistics.
           training: whether to use batch statistics.
-          kernels: the result of ``kernels``, if it was computed before.
+          kernels: the result of the method ``kernels``; None to compute the kernels in this call.
         """
         known = kernels or {}
         scaling = tf.cast(self.scaling, x.dtype)

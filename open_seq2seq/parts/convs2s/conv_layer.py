@@ -15,15 +15,15 @@ from open_seq2seq.parts.dropout import keep_mask, keep_scale
 
 
 class ConvSettings(NamedTuple):
-    """What all convolutions of an encoder or decoder have in common.
+    """Settings that all convolutions of an encoder or decoder share.
 
     Attributes:
       layer: settings of linear layers and convolutions.
       activation: function of ``[…, inputs_per_output · channels]`` that returns ``[…, channels]``, or None.
       inputs_per_output: number of the activation's inputs for each output, 1 or 2.
       keep_prob: keep probability of dropout before each convolution.
-      scaling: factor after each residual connection.
-      is_causal: whether a position sees no later positions.
+      scaling: factor by which the sum of each residual connection is multiplied.
+      is_causal: whether an output does not depend on later positions.
     """
 
     layer: LayerSettings
@@ -54,6 +54,7 @@ class ConvLayer(Module):
       in_channels: number of input channels.
       channels: number of output channels.
       width: number of filter taps.
+      settings: settings that all convolutions share.
     """
 
     def __init__(self, in_channels: int, channels: int, width: int, settings: ConvSettings) -> None:
@@ -69,10 +70,10 @@ class ConvLayer(Module):
             in_channels, channels, settings.layer, in_channels ** -0.5)
 
     def convolve(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
-        """Returns the activation of ``[batch, time, in_channels]``, ``[batch, time, channels]``, without residual.
+        """Returns the layer's output before the residual connection, ``[batch, time, channels]``.
 
         Args:
-          x: the layer's input.
+          x: the layer's input, ``[batch, time, in_channels]``.
           mask: boolean ``[batch, time]``, False at padding, which does not affect other positions.
           training: whether to apply dropout.
         """
@@ -82,7 +83,7 @@ class ConvLayer(Module):
 
     def residual(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
                  kernel: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the layer's input with the layer's number of channels; see ``NormalizedLayer``."""
+        """Returns the input, projected to the layer's number of channels if it differs; see ``NormalizedLayer``."""
         return x if self.projection is None else self.projection(x, mask, training, kernel)
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
@@ -100,11 +101,11 @@ class ConvLayer(Module):
         return tf.zeros(tf.stack([batch, beam, self.width - 1, self.in_channels]), dtype)
 
     def convolve_step(self, x: tf.Tensor, cache: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Convolves the newest position of each hypothesis with those before it, as ``convolve`` does.
+        """Computes what ``convolve`` does, for the newest position of each hypothesis.
 
         Args:
           x: the newest inputs, ``[batch, beam, in_channels]``.
-          cache: the inputs before, ``[batch, beam, width - 1, in_channels]``.
+          cache: the previous inputs, ``[batch, beam, width - 1, in_channels]``.
           kernel: the convolution's normalised kernel.
 
         Returns:

@@ -17,7 +17,7 @@ NORMALIZATIONS = ["weight_norm", "batch_norm", "layer_norm", None]
 
 
 class LayerSettings(NamedTuple):
-    """What all layers of an encoder or decoder have in common.
+    """Settings that all linear layers and convolutions of an encoder or decoder share.
 
     Attributes:
       normalization: one of ``NORMALIZATIONS``.
@@ -33,15 +33,18 @@ class LayerSettings(NamedTuple):
 
 
 class NormalizedLayer(Module):
-    """Linear function of a window of inputs.
+    """Linear layer or convolution over time, with an optional normalisation of its weights or outputs.
 
     With ``weight_norm``, the kernel of each output channel is ``gain · kernel / ‖kernel‖``, and initially equal to
     ``kernel`` (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868). Otherwise outputs are normalised over the
     batch or over channels, or not at all.
 
     Args:
+      in_channels: number of input channels.
+      out_channels: number of output channels.
+      settings: normalisation, initialisation and regularisation.
+      deviation: standard deviation of the kernel's initial values, unless the settings give one.
       width: number of filter taps; 1 is a linear layer.
-      deviation: standard deviation of the kernel's initial values, if the settings have none.
       is_causal: whether a window ends at its output's position; otherwise it is centred.
     """
 
@@ -74,9 +77,9 @@ class NormalizedLayer(Module):
 
         Args:
           x: ``[batch, time, in_channels]``; for centred windows, zeros at padding.
-          mask: boolean ``[batch, time]``; positions where it is False do not count in batch statistics.
+          mask: boolean ``[batch, time]``; positions where it is False are excluded from batch statistics.
           training: whether to use batch statistics.
-          kernel: the result of ``normalized_kernel``, if it was computed before.
+          kernel: the result of ``normalized_kernel``; None to compute it in this call.
 
         Returns:
           ``[batch, time, out_channels]``.

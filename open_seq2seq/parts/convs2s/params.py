@@ -1,4 +1,4 @@
-"""Parameters that the convolutional encoder and decoder have in common, and what follows from them."""
+"""Parameters that the convolutional encoder and decoder share, and the settings derived from them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def required_conv_params() -> dict[str, Any]:
 def optional_conv_params() -> dict[str, Any]:
     """Returns the declarations of the optional parameters."""
     return {
-        "max_input_length": Param(int, 128, "Number of position embeddings; positions from there on share the last "
-                                  "one.", "tokens", minimum=1, maximum=10**6),
+        "max_input_length": Param(int, 128, "Number of position embeddings; all later positions share the last "
+                                  "embedding.", "tokens", minimum=1, maximum=10**6),
         "PAD_SYMBOL": Param(int, 0, "Id of padding; must be 0."),
         "conv_activation": Param((callable, str, type(None)), gated_linear_units, "Function after each convolution. It "
                                  "may halve the number of channels, as gated_linear_units does; the convolution then "
-                                 "has twice as many.", names="convs2s_activation", on_change=REFUSE),
-        "normalization_type": Param(NORMALIZATIONS, "weight_norm", "weight_norm: of all kernels but embeddings. "
-                                    "batch_norm, layer_norm: of the outputs of all linear layers and convolutions.",
-                                    on_change=REFUSE),
-        "scaling_factor": Param(float, math.sqrt(0.5), "Factor after each residual connection and other sum of two "
-                                "activations.", above=0.0, on_change=REFUSE),
-        "init_var": Param((float, type(None)), None, "Standard deviation of the initial values of all kernels but "
-                          "embeddings; by default it depends on the size of each.", above=0.0),
+                                 "computes twice as many channels.", names="convs2s_activation", on_change=REFUSE),
+        "normalization_type": Param(NORMALIZATIONS, "weight_norm", "weight_norm normalises all kernels except "
+                                    "embeddings; batch_norm and layer_norm normalise the outputs of all linear "
+                                    "layers and convolutions.", on_change=REFUSE),
+        "scaling_factor": Param(float, math.sqrt(0.5), "Factor by which the sum of each residual connection, and each "
+                                "other sum of two activations, is multiplied.", above=0.0, on_change=REFUSE),
+        "init_var": Param((float, type(None)), None, "Standard deviation of the initial values of all kernels except "
+                          "embeddings; by default it depends on each kernel's size.", above=0.0),
     }
 
 
@@ -60,7 +60,7 @@ def conv_settings(params: Mapping[str, Any], path: str, initializer: Any, regula
       path: their path in the config, for messages.
       initializer: the configured initialiser of kernels, or None.
       regularizer: the configured regulariser of kernels, or None.
-      is_causal: whether a position sees no later positions.
+      is_causal: whether an output does not depend on later positions.
 
     Raises:
       ConfigError: the activation is invalid.

@@ -8,9 +8,11 @@ from open_seq2seq.parts.component import Module
 
 
 class PositionEmbedding(Module):
-    """Table ``[positions, channels]``; positions beyond it share its last row.
+    """Table ``[positions, channels]``, whose last row is also used for all later positions.
 
     Args:
+      positions: number of rows.
+      channels: number of channels.
       deviation: standard deviation of the initial values.
     """
 

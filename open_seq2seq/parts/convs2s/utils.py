@@ -1,4 +1,4 @@
-"""Activations of convolutions that may gate their channels, and the list of layers in a config."""
+"""Activations that may halve the number of channels, and the check of the list of convolutions in a config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 Activation = Callable[[tf.Tensor], tf.Tensor]
 
-_TRIED = 4  # channels with which an activation is tried
+_TRIED = 4  # number of channels of the tensor on which an activation is tested
 
 
 def gated_linear_units(inputs: tf.Tensor) -> tf.Tensor:
@@ -33,14 +33,14 @@ def gated_linear_units(inputs: tf.Tensor) -> tf.Tensor:
 
 
 def inputs_per_output(activation: Activation | None, path: str) -> int:
-    """Returns 2 if an activation halves the number of channels, as gates do, and 1 if it keeps it.
+    """Returns 2 if an activation halves the number of channels, as gates do, and 1 if it keeps the number.
 
     Args:
       activation: a function of ``[batch, time, channels]``, or None for the identity.
       path: path of the activation in the config, for messages.
 
     Raises:
-      ConfigError: the activation fails, or returns another number of channels.
+      ConfigError: the activation fails, or neither keeps nor halves the number of channels.
     """
     if activation is None:
         return 1

@@ -13,18 +13,18 @@ from open_seq2seq.parts.dense import add_bias
 from open_seq2seq.parts.precision import cast_weight
 
 PADDINGS = ("SAME", "VALID", "FIXED")
-"""SAME: as many outputs as inputs / stride, rounded up. VALID: no padding. FIXED: padding as for a stride of 1, which
-does not depend on the size of the image."""
+"""SAME: the number of outputs is inputs / stride, rounded up. VALID: no padding. FIXED: padding as for a stride of 1,
+which does not depend on the size of the image."""
 
 
 def pair(value: int | Sequence[int]) -> tuple[int, int]:
-    """Returns (height, width) of a value that gives both, or one number for both."""
+    """Returns (height, width) for a pair, or for a single number that is used for both."""
     height, width = (value, value) if isinstance(value, int) else value
     return int(height), int(width)
 
 
 def outputs_of(size: int, window: int, stride: int, padding: str) -> int:
-    """Returns the number of outputs along one axis with ``size`` inputs, for a padding of ``PADDINGS``."""
+    """Returns the number of outputs along one axis with ``size`` inputs; ``padding`` is one of ``PADDINGS``."""
     if padding == "SAME":
         return -(-size // stride)
     padded = size + window - 1 if padding == "FIXED" else size
@@ -82,7 +82,7 @@ def max_pool(x: tf.Tensor, size: int | Sequence[int], stride: int | Sequence[int
 
 def average_pool(x: tf.Tensor, size: int | Sequence[int], stride: int | Sequence[int],
                  padding: str = "SAME") -> tf.Tensor:
-    """Returns the mean of each channel over windows of images, without padding; arguments as in ``max_pool``."""
+    """Returns the mean of each channel over windows of images, excluding padding; arguments as in ``max_pool``."""
     return _pooled(tf.nn.avg_pool2d, x, size, stride, padding)
 
 

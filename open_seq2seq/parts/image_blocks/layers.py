@@ -1,4 +1,4 @@
-"""Layers of a list of layers: convolution, pooling, batch norm, dropout, dense and activations."""
+"""Layers that a config can list: convolution, pooling, batch norm, dropout, dense and activations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAIR = (int, list, tuple)
 
 
 class Kernels(NamedTuple):
-    """How kernels are made.
+    """Initialisation and regularisation of kernels.
 
     Attributes:
       initializer: initialiser of kernels.
@@ -36,7 +36,7 @@ class Kernels(NamedTuple):
 
 
 class Layer(Module):
-    """One layer of the list.
+    """Base of the layers that a config can list.
 
     Attributes:
       out_shape: shape of the results without the batch axis.
@@ -49,7 +49,7 @@ class Layer(Module):
 
         Args:
           x: ``[batch, …]`` in the compute dtype.
-          held: boolean ``[batch]``, False at rows that do not count in statistics, or None.
+          held: boolean ``[batch]``, False at rows to exclude from statistics, or None.
           training: whether this is a training step.
         """
         raise NotImplementedError
@@ -132,7 +132,7 @@ _STRIDES = Param(_PAIR, 1, minimum=1, maximum=10**4)
 _PADDING = Param(["SAME", "VALID", "same", "valid"], "VALID")
 _ACTIVATION = Param((callable, str, type(None)), None, names="activation")
 _CHANNELS = Param(int, minimum=1)
-# The parameters of each kind of layer: required and optional. Names and layouts are accepted, but have no effect.
+# The parameters of each kind of layer: (required, optional).
 _POOL = ({"pool_size": _SIZE, "strides": _SIZE}, {"padding": _PADDING})
 _SPECS: dict[str, tuple[dict[str, Param], dict[str, Param]]] = {
     "conv2d": ({"filters": _CHANNELS, "kernel_size": _SIZE},
@@ -144,6 +144,7 @@ _SPECS: dict[str, tuple[dict[str, Param], dict[str, Param]]] = {
     "dropout": ({}, {"rate": Param(float, 0.5, minimum=0.0, below=1.0)}),
     "dense": ({"units": _CHANNELS}, {"activation": _ACTIVATION, "use_bias": Param(bool, True)}),
 }
+# Parameters that all layers accept for old configs, without effect.
 _IGNORED = {"name": Param(object, None), "data_format": Param(object, None)}
 KINDS = tuple(_SPECS)
 """Names of the layers, besides those of activations."""
@@ -156,7 +157,7 @@ def make_layer(entry: Any, shape: Shape, kernels: Kernels, path: str) -> Layer:
       entry: (layer, parameters): the layer is one of ``KINDS``, optionally with the prefix ``tf.layers.``, or an
         activation function or its name, without parameters.
       shape: shape of the layer's input without the batch axis.
-      kernels: how kernels are made.
+      kernels: initialisation and regularisation of kernels.
       path: path of the entry in the config, for messages.
 
     Raises:
@@ -170,11 +171,12 @@ def make_layer(entry: Any, shape: Shape, kernels: Kernels, path: str) -> Layer:
         return _make_activation(kind, entry[1], shape, path)
     required, optional = _SPECS[kind]
     params, problems = check_params(entry[1], required, {**optional, **_IGNORED}, path)
-    problems += [f"'{path}/{name}' must be one number or two, for height and width, got {value!r}."
+    problems += [f"'{path}/{name}' must be one number or a pair (height, width), got {value!r}."
                  for name, value in params.items() if required.get(name, optional.get(name)) in (_SIZE, _STRIDES)
                  and not isinstance(value, int) and len(value) != 2]
     if len(shape) != 3 and kind in ("conv2d", "max_pooling2d", "average_pooling2d"):
-        problems.append(f"'{path}' is {kind}, which needs images, but the layers before it make vectors.")
+        problems.append(f"'{path}' is {kind}, which needs images, but a dense layer before it returns vectors: move it "
+                        "before the first dense layer.")
     if problems:
         raise ConfigError(problems)
     if "activation" in params:
@@ -201,7 +203,7 @@ def _make(kind: str, params: Mapping[str, Any], shape: Shape, kernels: Kernels) 
 def _make_activation(kind: Any, params: Mapping[str, Any], shape: Shape, path: str) -> Layer:
     if params:
         raise ConfigError([f"'{path}' is {kind!r:.100}, which is not a layer with parameters: use one of "
-                           f"{', '.join(KINDS)}.{did_you_mean(str(kind), KINDS)}"])
+                           f"{', '.join(KINDS)}, or an activation with an empty dict.{did_you_mean(str(kind), KINDS)}"])
     try:
         return _Activation(shape, resolve_activation(kind, path))
     except ConfigError as error:

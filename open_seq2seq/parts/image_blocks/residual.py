@@ -84,7 +84,7 @@ class ResidualBlock(Module):
 
         Args:
           x: ``[batch, height, width, channels]`` in the compute dtype.
-          held: boolean ``[batch]``, False at rows that do not count in statistics, or None.
+          held: boolean ``[batch]``, False at rows to exclude from statistics, or None.
           training: whether to normalise by batch statistics.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Attention for recurrent decoders: additive, location-aware, or by a product of query and key."""
+"""Attention for recurrent decoders, with additive, location-aware or dot-product scores."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class AdditiveAttention(Module):
 def additive_scores(queries: tf.Tensor, keys: tf.Tensor, vector: tf.Tensor) -> Any:
     """Returns ``vector · tanh(query + key)`` for each query and key.
 
-    The sums inside the tanh are computed for one query of each example at a time, again in the backward pass, so that
-    no tensor ``[batch, queries, source, units]`` is ever in memory.
+    The tanh is computed for one query of each example at a time, and recomputed in the backward pass, so that no
+    tensor ``[batch, queries, source, units]`` is ever in memory.
 
     Args:
       queries: ``[batch, queries, units]``, projected and with the bias, in the compute dtype.
@@ -181,21 +181,25 @@ def additive_gradient(squashed: tf.Tensor, vector: tf.Tensor, d_scores: tf.Tenso
 
 
 class GlobalAttention(Module):
-    """Attention over the whole source, with additive scores or scores by a product.
+    """Attention over the whole source, with additive or dot-product scores.
 
-    * ``bahdanau``: ``v · tanh(key + query)`` (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473). Normalised, ``v``
-      has a learned norm and there is a bias inside the tanh (Salimans and Kingma 2016,
+    * ``bahdanau``: ``v · tanh(key + query)`` (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473). With
+      ``normalized``, ``v`` has a learned norm and there is a bias inside the tanh (Salimans and Kingma 2016,
       https://arxiv.org/abs/1602.07868).
-    * ``luong``: ``query · key`` (Luong et al. 2015, https://arxiv.org/abs/1508.04025). Scaled, it is multiplied by a
-      learned scalar.
+    * ``luong``: ``query · key`` (Luong et al. 2015, https://arxiv.org/abs/1508.04025). With
+      ``normalized``, the scores are multiplied by a learned scalar.
 
     Args:
       kind: ``bahdanau`` or ``luong``.
-      units: size of the space in which keys and queries are compared; for ``luong``, ``query_size``.
+      memory_size: number of channels of the source.
+      query_size: number of channels of the query.
+      units: size of the space in which keys and queries are compared; for ``luong``, must be ``query_size``.
       normalized: whether ``bahdanau`` is normalised or ``luong`` scaled.
+      initializer: initialiser of the matrices and of ``v``.
+      regularizer: regulariser of the matrices.
 
     Attributes:
-      is_monotonic: whether the weights of a step depend on those of the step before; see ``monotonic``.
+      is_monotonic: whether the weights of a step depend on those of the previous step; see ``monotonic``.
     """
 
     is_monotonic = False
@@ -228,14 +232,14 @@ class GlobalAttention(Module):
         return vector * (self.score_scale / tf.norm(vector)) if self.normalized else vector
 
     def project(self, queries: tf.Tensor) -> tf.Tensor:
-        """Returns queries ``[…, query_size]`` as they are compared with the keys, ``[…, units]``."""
+        """Projects queries ``[…, query_size]`` to ``[…, units]``; for ``luong``, returns them unchanged."""
         if not self.is_additive:
             return queries
         projected = times_matrix(queries, cast_weight(self.query_kernel, queries.dtype))
         return projected + tf.cast(self.bias, queries.dtype) if self.normalized else projected
 
     def weights(self, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
-        """Returns the weights that ``fed_recurrence.FedWeights`` has as ``attention``."""
+        """Returns the value of ``attention`` in ``fed_recurrence.FedWeights``."""
         if not self.is_additive:
             return ()
         bias = tf.convert_to_tensor(self.bias) if self.normalized else tf.zeros([self.units])
@@ -254,7 +258,7 @@ class GlobalAttention(Module):
         Args:
           queries: one query for each hypothesis, ``[batch, queries, query_size]`` in the compute dtype.
           memory: the source.
-          before: the weights of the step before, if ``is_monotonic``.
+          before: the weights of the previous step, ``[batch, queries, source]``; used only if ``is_monotonic``.
         """
         return masked_softmax(self.scores(queries, memory), memory.held[:, tf.newaxis])
 
@@ -270,7 +274,7 @@ class GlobalAttention(Module):
           queries: ``[batch, queries, query_size]`` in the compute dtype.
           memory: the source.
           training: whether this is a training step.
-          before: if the queries belong to hypotheses instead of steps, the weights of the step before,
+          before: if the queries belong to hypotheses instead of steps, the weights of the previous step,
             ``[batch, queries, source]`` FP32.
 
         Returns:
@@ -281,5 +285,5 @@ class GlobalAttention(Module):
 
 
 def masked_softmax(scores: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
-    """Returns the softmax over the places where ``held`` is True, and zeros elsewhere, even if there are none."""
+    """Returns the softmax over the positions where ``held`` is True, if there are any, and zeros elsewhere."""
     return tf.where(held, tf.nn.softmax(tf.where(held, scores, -1e9)), 0.0)

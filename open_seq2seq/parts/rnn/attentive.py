@@ -25,7 +25,7 @@ class AttentiveState(NamedTuple):
       cells: the states of each layer's cell, ``[batch, beam, size]`` FP32 each.
       context: the context of the step, ``[batch, beam, memory_size]`` in the compute dtype.
       weights: the attention weights of the step, ``[batch, beam, source]`` FP32, if the attention is monotonic;
-        otherwise without columns.
+        otherwise ``[batch, beam, 0]``.
     """
 
     cells: list[list[tf.Tensor]]
@@ -36,18 +36,19 @@ class AttentiveState(NamedTuple):
 class AttentiveStack(Module):
     """Recurrent layers, some of which attend to the source, with residual connections.
 
-    The first ``num_inner`` layers give the query. With ``input_feeding`` they read, besides the embedded symbol, the
-    context of the step before, and so have to be computed step by step. Without it, whole layers run over time, and all
-    steps attend at once. The layers above, if any, read the output of the layer below and the context of the same step,
-    or with ``delayed`` that of the step before; they always run over time as whole layers.
+    The first ``num_inner`` layers compute the query. With ``input_feeding``, the first layer reads the context of the
+    previous step besides the embedded symbol, so these layers have to be computed step by step. Without it, each layer
+    runs over all given symbols at once, and all steps attend at once. The layers above the attention, if any, read the
+    output of the layer below and the context of the same step or, with ``delayed``, of the previous step. Each of them
+    runs over all given symbols at once.
 
     Args:
-      layers: the layers, whose inputs have the sizes just described.
+      layers: the layers from the bottom up; the sizes of their inputs include the context where they read it.
       attention: the attention; its query is the output of layer ``num_inner``.
-      num_inner: number of layers before the attention.
+      num_inner: number of layers below the attention.
       memory_size: number of channels of the source.
-      input_feeding: whether the first layer also reads the context of the step before.
-      delayed: whether the layers above the attention read the context of the step before.
+      input_feeding: whether the first layer also reads the context of the previous step.
+      delayed: whether the layers above the attention read the context of the previous step.
     """
 
     def __init__(self, layers: Sequence[ResidualLayer], attention: GlobalAttention, num_inner: int, memory_size: int,
@@ -74,7 +75,7 @@ class AttentiveStack(Module):
 
         Args:
           embedded: embedded symbols, ``[time, batch, input]`` in the compute dtype.
-          lengths: their number, ``[batch]``; outputs after it are arbitrary.
+          lengths: numbers of symbols, ``[batch]``; outputs after an example's end are arbitrary.
           memory: the source.
           training: whether to apply dropout.
           states: initial states of each layer's cell, ``[batch, size]`` FP32; zeros by default.
@@ -103,7 +104,7 @@ class AttentiveStack(Module):
 
     def _fed(self, embedded: tf.Tensor, memory: Memory, training: bool,
              states: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Runs the layers before the attention, and the attention, step by step."""
+        """Runs the layers below the attention, and the attention, step by step."""
         dtype, inner = embedded.dtype, self.layers[:self.num_inner]
         directions = [layer.direction for layer in inner]
         size = embedded.shape[-1]
@@ -128,7 +129,7 @@ class AttentiveStack(Module):
                               noise)
 
     def _loop_layers(self, embedded: tf.Tensor, training: bool) -> list[FedLayer]:
-        """Returns the layers before the attention with the random numbers of this forward pass."""
+        """Returns the layers below the attention with the random numbers of this forward pass."""
         layers, size = [], self.memory_size
         for layer in self.layers[:self.num_inner]:
             cell, masks = layer.direction.cell_and_masks(embedded, training)
@@ -156,7 +157,7 @@ class AttentiveStack(Module):
         return AttentiveState(cells, tf.zeros([batch, beam_size, self.memory_size], source.dtype), weights)
 
     def prepare(self, dtype: tf.DType) -> list[tuple[tf.Tensor, list[tf.Tensor]]]:
-        """Returns each layer's matrix of the input and weights for ``step``, computed once for all steps."""
+        """Returns each layer's input matrix and recurrent weights for ``step``, computed once for all steps."""
         return [(layer.direction.input_kernel(dtype), layer.direction.step_weights(dtype)) for layer in self.layers]
 
     def step(self, embedded: tf.Tensor, state: AttentiveState, memory: Memory,

@@ -1,4 +1,4 @@
-"""What leads from the final states of a recurrent encoder to the initial states of a decoder."""
+"""Computes the initial states of a recurrent decoder from the final states of an encoder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def encoder_state_sizes(model: Any, path: str) -> Sizes:
 
     Args:
       model: the model, whose encoder is already built.
-      path: path of the parameter that asks for the states, for messages.
+      path: path of the parameter that requires the states, for messages.
 
     Raises:
       ConfigError: the encoder has no states.
@@ -28,7 +28,7 @@ def encoder_state_sizes(model: Any, path: str) -> Sizes:
     encoder: Any = getattr(model, "encoder", None)
     if not hasattr(encoder, "returns_state"):
         raise ConfigError([f"'{path}' needs the final states of a recurrent encoder, but {type(encoder).__name__} has "
-                           "none: leave it out, or choose another encoder."])
+                           "none: remove this parameter, or choose a recurrent encoder."])
     encoder.returns_state = True
     return encoder.state_sizes
 
@@ -36,13 +36,13 @@ def encoder_state_sizes(model: Any, path: str) -> Sizes:
 class StateBridge(Module):
     """Copies states, or computes linear functions of them.
 
-    The last layer of the decoder gets the states of the encoder's last layer, and so on downwards; further layers get
-    those of the encoder's first layer.
+    The last layer of the decoder gets the states of the encoder's last layer, and so on downwards. If the decoder
+    has more layers, its lowest layers get the states of the encoder's first layer.
 
     Args:
       kind: ``copy`` or ``dense``.
       source: number of columns of each state of each layer of the encoder.
-      target: the same of the decoder.
+      target: number of columns of each state of each layer of the decoder.
       path: path of the parameter that gives ``kind``, for messages.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
@@ -59,7 +59,7 @@ class StateBridge(Module):
         chosen = [list(source[number]) for number in self._layers]
         if kind == "copy" and chosen != self._target:
             raise ConfigError([f"'{path}' is copy, but the encoder's states have the sizes {chosen} and the decoder's "
-                               f"{self._target}: choose equal sizes, or dense."])
+                               f"{self._target}: make the sizes equal, or set this parameter to dense."])
         self.kernels = [] if kind == "copy" else [
             self.weight([sum(before), sum(after)], initializer, regularizer=regularizer)
             for before, after in zip(chosen, self._target, strict=True)]

@@ -19,8 +19,8 @@ class LayerDropout(NamedTuple):
     """Dropout rates of one layer.
 
     Attributes:
-      before: rate of the layer's input.
-      after: rate of the layer's output.
+      before: dropout rate of the layer's input.
+      after: dropout rate of the layer's output.
     """
 
     before: float
@@ -33,7 +33,7 @@ class CarriedStack(Module):
     Args:
       layers: the layers.
       rates: dropout rates of each layer.
-      residual: whether layers whose input and output have the same size add the input.
+      residual: whether layers whose input and output have the same size add the input to the output.
       locked: whether a dropout mask is the same at all steps (variational dropout).
       carry: whether states are carried over.
     """
@@ -57,8 +57,8 @@ class CarriedStack(Module):
           training: whether to apply dropout.
 
         Returns:
-          (outputs ``[time, batch, hidden]``, the same before the last dropout, final states ``[batch, hidden]`` FP32
-          of each layer, the output first).
+          (outputs ``[time, batch, hidden]``, outputs before the last dropout, final states ``[batch, hidden]`` FP32 of
+          each layer, the output first).
         """
         found: States = []
         raw = x

@@ -25,7 +25,7 @@ class StepGradient(NamedTuple):
       x: gradient of the projected input, ``[batch, columns]`` FP32.
       states: gradients of the states before the step, ``[batch, hidden]`` FP32 each.
       rows: further values ``[batch, …]`` from which the gradients of the weights are computed.
-      sums: gradients of the last weights, which are vectors, summed over the batch.
+      sums: gradients of the last ``num_sums`` weights, which are vectors, summed over the batch.
     """
 
     x: tf.Tensor

@@ -13,15 +13,16 @@ from open_seq2seq.parts.rnn.weight_drop import WeightDropDirection
 
 _UNITS = Param(int, doc="Number of units.", minimum=1, maximum=10**6)
 _FORGET = Param(float, 1.0, "Initial bias of the forget gate, which is trained like all biases.")
-_PROJECTION = Param((int, type(None)), None, "Number of output channels; without it, num_units and no projection.",
+_PROJECTION = Param((int, type(None)), None, "Number of output channels of a projection; by default, there is no "
+                    "projection, and num_units output channels.",
                     minimum=1, maximum=10**6)
 
 
 def weight_drop_params() -> dict[str, Any]:
     """Returns the keep probabilities of weight drop and of recurrent dropout."""
     return {name: Param(float, 1.0, doc, above=0.0, maximum=1.0) for name, doc in (
-        ("recurrent_keep_prob", "Keep probability of what an LSTM adds to its inner state at each step."),
-        ("input_weight_keep_prob", "Keep probability of the elements of the input's matrices (weight drop)."),
+        ("recurrent_keep_prob", "Keep probability of the values that an LSTM adds to its inner state at each step."),
+        ("input_weight_keep_prob", "Keep probability of the elements of the input matrices (weight drop)."),
         ("recurrent_weight_keep_prob", "Keep probability of the elements of the recurrent matrices (weight drop)."))}
 
 
@@ -33,11 +34,11 @@ def weight_drop_rates(params: Mapping[str, Any]) -> dict[str, float]:
 
 
 class CoreCell:
-    """Base of the cells: the parameters of ``core_cell_params`` and the kind of layer that they make.
+    """Base of the cells: declares the parameters in ``core_cell_params`` and creates layers.
 
     Attributes:
       kind: name of the cell in ``parts.rnn.lstm_variants.CELLS``.
-      gate_bias: initial bias of the gates that keep the state, if ``core_cell_params`` has no ``forget_bias``.
+      gate_bias: see ``Direction``; used if the cell has no parameter ``forget_bias``.
     """
 
     kind: ClassVar[str] = ""
@@ -51,8 +52,8 @@ class CoreCell:
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         """Returns the specs of the optional parameters by name."""
-        return {"zoneout_prob": Param(float, 0.0, "Probability with which an element of a state keeps its value of the "
-                                      "step before (zoneout).", minimum=0.0, below=1.0)}
+        return {"zoneout_prob": Param(float, 0.0, "Probability with which an element of a state keeps its value from "
+                                      "the previous step (zoneout).", minimum=0.0, below=1.0)}
 
     @classmethod
     def declared_params(cls) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -71,7 +72,7 @@ class CoreCell:
 
     @classmethod
     def with_output_size(cls, params: Mapping[str, Any], size: int) -> dict[str, Any]:
-        """Returns the parameters of the same cell with another number of output channels."""
+        """Returns the parameters of the same cell with ``size`` output channels."""
         return {**params, "num_proj" if params.get("num_proj") else "num_units": size}
 
     @classmethod
@@ -136,7 +137,8 @@ class GLSTMCell(LSTMCell):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {**LSTMCell.get_optional_params(),
-                "number_of_groups": Param(int, 1, "Number of groups; they divide the sizes of input, units and output.",
+                "number_of_groups": Param(int, 1, "Number of groups; must divide the numbers of input channels, units "
+                                          "and output channels.",
                                           minimum=1, maximum=10**6)}
 
     @classmethod
@@ -157,7 +159,8 @@ class FLSTMCell(LSTMCell):
     @staticmethod
     def get_required_params() -> dict[str, Any]:
         return {**LSTMCell.get_required_params(),
-                "fact_size": Param(int, doc="Number of channels between the two matrices.", minimum=1, maximum=10**6)}
+                "fact_size": Param(int, doc="Number of channels between the two factors of each matrix.", minimum=1,
+                                   maximum=10**6)}
 
     @classmethod
     def _direction(cls, params: Mapping[str, Any], input_size: int, **kwargs: Any) -> Direction:
@@ -228,8 +231,8 @@ def old_layer_params() -> dict[str, Any]:
     return {name: Param(kind, default, f"{old}{reason}.", on_change=FREE) for name, kind, default, reason in (
         ("time_major", bool, False, ", because the layout does not change the results"),
         ("use_swap_memory", bool, False, ", because the loop keeps little in memory"),
-        ("proj_size", (int, type(None)), None, "; core_cell_params may have num_proj"),
-        ("num_groups", (int, type(None)), None, "; core_cell_params of GLSTMCell have number_of_groups"))}
+        ("proj_size", (int, type(None)), None, "; set num_proj in core_cell_params instead"),
+        ("num_groups", (int, type(None)), None, "; set number_of_groups in core_cell_params of GLSTMCell instead"))}
 
 
 def core_cell_params() -> dict[str, Any]:

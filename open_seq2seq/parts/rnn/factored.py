@@ -1,4 +1,4 @@
-"""LSTMs whose matrices have fewer parameters: in blocks, or as a product of two narrow matrices.
+"""LSTMs whose matrices have fewer parameters: block-diagonal matrices, or products of two narrow matrices.
 
 See Kuchaiev and Ginsburg 2017, https://arxiv.org/abs/1703.10722. The full matrices are computed once for each forward
 pass, and everything else is the same as for other LSTMs. There are fewer parameters, but no fewer multiplications.
@@ -16,7 +16,7 @@ from open_seq2seq.utils.errors import ConfigError
 
 
 def block_diagonal(blocks: tf.Tensor, gates: int) -> tf.Tensor:
-    """Returns the matrix whose group of outputs of each gate depends on the group of inputs of the same number.
+    """Returns the matrix with which group i of each gate's outputs depends only on group i of the inputs.
 
     Args:
       blocks: ``[groups, rows, gates · columns]``.
@@ -33,7 +33,7 @@ def block_diagonal(blocks: tf.Tensor, gates: int) -> tf.Tensor:
 
 
 class GroupedDirection(Direction):
-    """An LSTM whose inputs, states and gates are divided into groups that do not affect one another.
+    """An LSTM whose inputs, states and gates are divided into groups; only a projection of the output combines groups.
 
     Args:
       input_size: number of input channels, a multiple of ``groups``.
@@ -42,13 +42,14 @@ class GroupedDirection(Direction):
       kwargs: see ``Direction``.
 
     Raises:
-      ConfigError: the groups do not divide the input.
+      ConfigError: ``input_size`` is not a multiple of ``groups``.
     """
 
     def __init__(self, input_size: int, hidden_size: int, groups: int, **kwargs: Any) -> None:
         if input_size % groups:
-            raise ConfigError([f"'core_cell_params/number_of_groups' is {groups}, but a layer's input has {input_size} "
-                               "channels, which must be a multiple: choose other groups or sizes."])
+            raise ConfigError([f"'core_cell_params/number_of_groups' is {groups}, but this does not divide the "
+                               f"{input_size} channels of a layer's input: change the number of groups, or the size "
+                               "of the input."])
         self._groups = groups
         super().__init__(input_size, hidden_size, **kwargs)
 
@@ -69,7 +70,7 @@ class GroupedDirection(Direction):
 
 
 class FactoredDirection(Direction):
-    """An LSTM whose matrices of input and state are products with a second matrix that both share.
+    """An LSTM whose input and recurrent matrices are products of a narrow matrix and a second one that both share.
 
     Args:
       input_size: number of input channels.

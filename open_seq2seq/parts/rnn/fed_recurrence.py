@@ -1,7 +1,7 @@
-"""The loop of recurrent layers whose input contains the context of the step before, with a custom gradient.
+"""The loop of recurrent layers whose input contains the context of the previous step, with a custom gradient.
 
-The loop contains only what depends on the step before. It keeps the gates, states, contexts and attention weights of
-each step; the sums inside additive attention, which are as large as the source for each step, are computed again in the
+The loop contains only what depends on the previous step. It keeps the gates, states, contexts and attention weights of
+each step; the sums inside additive attention, which are as large as the source for each step, are recomputed in the
 backward pass. The gradients of the weights are one product over all steps.
 """
 
@@ -28,7 +28,7 @@ class FedLayer(NamedTuple):
       keep_input: dropout factors of the input (for the first layer, of the context), ``[time, batch, channels]``, or
         None.
       keep_output: dropout factors of the output, ``[time, batch, output]``, or None.
-      masks: what the cell wants behind the projected input, ``[time, batch, columns]``, or None.
+      masks: further columns that the cell expects after the projected input, ``[time, batch, columns]``, or None.
     """
 
     cell: Cell
@@ -45,13 +45,13 @@ class FedWeights(NamedTuple):
       x: the projected input of the first layer without the context, ``[time, batch, columns]``.
       keys: ``[batch, source, units]``.
       values: ``[batch, source, memory_size]``.
-      attention: of additive attention the query's matrix ``[output, units]``, its bias and the score vector
+      attention: for additive attention, the query's matrix ``[output, units]``, its bias and the score vector
         ``[units]``; otherwise empty.
-      kernels: for each layer, the matrix of its input; of the first layer, the rows that the context is multiplied by.
+      kernels: for each layer, the matrix of its input; for the first layer, only the rows for the context.
       biases: for each layer but the first, the bias ``[columns]``.
       cells: for each layer, the weights of its cell.
       states: for each layer, the initial states of its cell, ``[batch, size]`` FP32, the output first.
-      score_bias: of monotonic attention, what is added to all scores, ``[]`` FP32; otherwise empty.
+      score_bias: for monotonic attention, a number that is added to all scores, ``[]`` FP32; otherwise empty.
     """
 
     x: tf.Tensor
@@ -66,7 +66,7 @@ class FedWeights(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What the forward pass keeps: histories begin with the initial value.
+    """Tensors that the forward pass keeps for the backward pass; histories begin with the initial value.
 
     Attributes:
       states: for each layer, the histories of its states, ``[time + 1, batch, size]``.
@@ -87,9 +87,9 @@ def fed_recurrence(layers: Sequence[FedLayer], weights: FedWeights, held: tf.Ten
 
     Args:
       layers: the layers; the output of the last is the query.
-      weights: the weights.
+      weights: the weights, the projected input and the source.
       held: boolean ``[batch, source]``, False at padding.
-      noise: what is added to the scores of monotonic attention, ``[time, batch, source]`` FP32, or None.
+      noise: noise to add to the scores of monotonic attention, ``[time, batch, source]`` FP32, or None.
 
     Returns:
       (outputs of the last layer ``[time, batch, output]`` and contexts ``[time, batch, memory_size]`` in the compute
@@ -176,7 +176,7 @@ class _Loop:
         return tuple(new), tuple(kept), y
 
     def first_weights(self, given: FedWeights) -> tf.Tensor:
-        """Returns the attention weights before the first step: at the first place of the source."""
+        """Returns the attention weights before the first step: 1 at the first position of the source, else 0."""
         return tf.one_hot(tf.zeros([tf.shape(given.keys)[0]], tf.int32), tf.shape(given.keys)[1])
 
     def _attend(self, given: FedWeights, query: tf.Tensor, before: tf.Tensor,
@@ -248,15 +248,15 @@ class _Found(NamedTuple):
     """Gradients of all steps.
 
     Attributes:
-      sums: for each layer, of the sums inside the gates and of the masks (zeros), ``[time, batch, columns]``.
+      sums: for each layer, gradients of the sums inside the gates, and zeros for masks, ``[time, batch, columns]``.
       rows: for each layer, the ``rows`` of ``cells.StepGradient``.
-      contexts: ``[time, batch, memory_size]``.
-      queries: of the projected queries, ``[time, batch, units]``.
-      scores: ``[time, batch, source]``.
-      keys: of additive attention, ``[batch, source, units]`` FP32.
-      vector: of additive attention's score vector, ``[units]`` FP32.
+      contexts: gradients of the contexts, ``[time, batch, memory_size]``.
+      queries: gradients of the projected queries, ``[time, batch, units]``.
+      scores: gradients of the scores, ``[time, batch, source]``.
+      keys: for additive attention, the gradient of the keys, ``[batch, source, units]`` FP32.
+      vector: for additive attention, the gradient of the score vector, ``[units]`` FP32.
       vectors: for each layer, the ``sums`` of ``cells.StepGradient``.
-      score_bias: of monotonic attention, ``[]`` FP32; otherwise empty.
+      score_bias: for monotonic attention, the gradient of its bias, ``[]`` FP32; otherwise empty.
     """
 
     sums: Any
@@ -279,7 +279,7 @@ class _Backward:
         self.d_outputs, self.d_contexts, self.first = d_outputs, d_contexts, loop.first_weights(given)
 
     def run(self) -> tuple[Any, _Found]:
-        """Returns the gradients of the initial states, and all others."""
+        """Returns the gradients of the initial states, and all other gradients."""
         steps = tf.shape(self.given.x)[0]
 
         def body(turn: tf.Tensor, carried: Any) -> Any:
@@ -294,7 +294,7 @@ class _Backward:
         return d_states, _Found(*stacked, *found[5:])
 
     def _nothing(self, steps: tf.Tensor) -> _Found:
-        """Returns empty arrays and zeros."""
+        """Returns empty arrays for gradients of single steps, and zeros for sums over steps."""
         given, dtype, rows = self.given, self.given.x.dtype, self.given.x.shape[1]
         sums, by_row, vectors = [], [], []
         for layer, weights, states, kernel in zip(self.loop.layers, given.cells, given.states, given.kernels,
@@ -331,7 +331,7 @@ class _Backward:
 
     def _through_weights(self, step: tf.Tensor, d_context: tf.Tensor,
                          d_weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the gradients of the scores and of the weights of the step before, FP32."""
+        """Returns the gradients of the scores, and of the attention weights of the previous step, FP32."""
         given = self.given
         own = tf.cast(tf.matmul(given.values, d_context[:, :, tf.newaxis])[..., 0], tf.float32)
         if not given.score_bias:
@@ -347,7 +347,7 @@ class _Backward:
         return d_scores, d_before
 
     def _scores(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the scores of a step, ``[batch, source]`` FP32, computed again."""
+        """Recomputes the scores of a step, ``[batch, source]`` FP32."""
         given, query = self.given, self.queries[step]
         if not given.attention:
             return tf.cast(tf.matmul(given.keys, query[:, :, tf.newaxis])[..., 0], tf.float32)

@@ -59,7 +59,7 @@ class Direction(Module):
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: whether to use cuDNN if it supports the cell; the weights are the same.
-      gate_bias: initial bias of an LSTM's forget gate or of a GRU's update and reset gates; by default 1 and 0.
+      gate_bias: initial bias of an LSTM's forget gate (default: 1) or of a GRU's update and reset gates (default: 0).
       output_size: number of output channels of ``projected_lstm``; by default, and for other cells, ``hidden_size``.
 
     Attributes:
@@ -79,7 +79,7 @@ class Direction(Module):
         is_lstm = self.cell.num_states == 2
         opened = float(is_lstm) if gate_bias is None else gate_bias
 
-        def start(shape: Sequence[int]) -> tf.Tensor:  # an LSTM's forget gate is open initially
+        def start(shape: Sequence[int]) -> tf.Tensor:  # the gate bias where it applies, else 0
             first = 0.0 if is_lstm else opened
             parts = [tf.fill([hidden_size], first), tf.fill([hidden_size], opened),
                      tf.zeros([shape[0] - 2 * hidden_size])]
@@ -146,14 +146,14 @@ class Direction(Module):
         return weights
 
     def cell_and_masks(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
-        """Returns the cell for ``recurrence``, and what its projected input has behind the projection, if anything.
+        """Returns the cell for ``recurrence``, and masks to append to the columns of the projected input, if any.
 
         Args:
-          like: ``[time, batch, …]`` in the compute dtype.
+          like: tensor ``[time, batch, …]`` that gives the size and dtype of the masks.
           training: whether to apply the cell's own dropout and zoneout.
 
         Returns:
-          (cell, ``[time, batch, columns]`` without gradient or None).
+          (cell; masks ``[time, batch, columns]``, which have no gradient, or None).
         """
         cell, masks = self.own_cell(like, training)
         if not self.zoneout_rate:
@@ -164,7 +164,7 @@ class Direction(Module):
         return cell, masks
 
     def own_cell(self, like: tf.Tensor, training: bool) -> tuple[Cell, tf.Tensor | None]:
-        """Returns what ``cell_and_masks`` returns, without zoneout; for subclasses whose cells have masks."""
+        """Returns the cell and its masks without zoneout; overridden by classes whose cells need masks."""
         return self.cell, None
 
     def step_cell(self) -> Cell:
@@ -186,7 +186,7 @@ class Direction(Module):
           training: whether to apply the cell's own dropout and zoneout.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
-        # cuDNN returns only the outputs of all steps, which are all states of a GRU but not of an LSTM.
+        # cuDNN does not return the inner state of an LSTM after every step; the output is the only state of a GRU.
         if self._uses_cudnn(training) and self.cell.num_states == 1:
             return [cudnn_outputs(self, x, lengths, states)]
         rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.input_kernel(x.dtype, training)))
@@ -196,11 +196,11 @@ class Direction(Module):
         return recurrence(cell, projected, states, self.step_weights(x.dtype, training))
 
     def _uses_cudnn(self, training: bool) -> bool:
-        """Returns whether cuDNN computes what this layer computes."""
+        """Returns whether this layer runs in cuDNN."""
         return self.use_cudnn and not self.zoneout_rate and cudnn_serves(self.cell)
 
     def outputs(self, x: tf.Tensor, lengths: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the outputs ``[time, batch, output_size]`` alone, which cuDNN computes for LSTMs too.
+        """Returns only the outputs ``[time, batch, output_size]``, for which LSTMs can also run in cuDNN.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.
@@ -213,7 +213,7 @@ class Direction(Module):
 
 
 class RecurrentLayer(Module):
-    """A unidirectional or bidirectional recurrent layer (Schuster and Paliwal 1997), exact on padded batches.
+    """A unidirectional or bidirectional recurrent layer (Schuster and Paliwal 1997); padding does not affect results.
 
     Args:
       input_size: number of input channels.
@@ -223,7 +223,8 @@ class RecurrentLayer(Module):
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: see ``Direction``.
-      make_direction: function that makes each direction, instead of the arguments above.
+      make_direction: function that creates each direction; all other arguments except ``bidirectional`` are then
+        ignored.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, bidirectional: bool = False,

@@ -1,4 +1,4 @@
-"""LSTMs that use their output in another way: projected, or not at all; and the table of all cells."""
+"""LSTMs with a projected output or without recurrent weights, and the table of all cells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from open_seq2seq.parts.rnn.cells import (
 
 
 class ProjectedLstm(UnitsCell):
-    """LSTM whose output is a linear function of what the output gate lets through (Sak et al. 2014).
+    """LSTM with a linear projection after the output gate (Sak et al. 2014).
 
     See https://arxiv.org/abs/1402.1128. The gates are input, forget, output and cell. The weights are the recurrent
     matrix ``[outputs, 4 · hidden]`` and the projection ``[hidden, outputs]``. The states are the output
@@ -42,7 +42,7 @@ class ProjectedLstm(UnitsCell):
 
     def step_gradient(self, d_states: Tensors, saved: Tensors, before: Tensors, after: Tensors,
                       weights: Sequence[tf.Tensor]) -> StepGradient:
-        """Returns the gradients; ``rows`` contains that of the output. See ``Cell``."""
+        """Returns the gradients; ``rows`` contains the gradient of the output. See ``Cell``."""
         dy = product(d_states[0], weights[1], True)
         dx, d_inner = _through_gates(dy, d_states[1], saved, before[1], after[1])
         return StepGradient(dx, (product(dx, weights[0], True), d_inner), (d_states[0],))
@@ -90,7 +90,7 @@ def _through_gates(dy: tf.Tensor, d_inner: tf.Tensor, saved: Tensors, before: tf
     Args:
       dy: gradient of o · tanh(c'), ``[batch, hidden]`` FP32.
       d_inner: gradient of c'.
-      saved: (i, f, o) and g, first.
+      saved: saved tensors, of which the first two are (i, f, o) and g.
       before: inner state before the step.
       after: inner state after the step.
     """

@@ -1,4 +1,4 @@
-"""Monotonic attention: each step attends to where the step before did, or further on."""
+"""Monotonic attention: from step to step, the attended position never moves backwards along the source."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from open_seq2seq.parts.rnn.attention import GlobalAttention, Memory
 
 
 def monotonic_weights(scores: tf.Tensor, before: tf.Tensor, held: tf.Tensor) -> tf.Tensor:
-    """Returns the expected attention of a process that moves along the source and stops at each place by chance.
+    """Returns the expected attention of a process that moves along the source and stops at each position at random.
 
     With the probability p = sigmoid(score) of stopping, the attention is ``p_j · Σ_{i ≤ j} before_i · Π_{i ≤ k < j}
     (1 - p_k)`` (Raffel et al. 2017, https://arxiv.org/abs/1704.00784, equation 8), computed in logarithms.
 
     Args:
       scores: ``[…, source]`` FP32.
-      before: attention of the step before, ``[…, source]`` FP32.
+      before: attention of the previous step, ``[…, source]`` FP32.
       held: boolean ``[…, source]``, False at padding.
 
     Returns:
@@ -54,7 +54,7 @@ class MonotonicAttention(GlobalAttention):
         return self._noise * tf.random.stateless_normal(shape, next_seed())
 
     def first_weights(self, leading: Any, memory_size: tf.Tensor) -> tf.Tensor:
-        """Returns the attention before the first step, ``[*leading, source]`` FP32: at the first place."""
+        """Returns the attention before the first step, ``[*leading, source]`` FP32: 1 at the first position, else 0."""
         return tf.one_hot(tf.zeros(leading, tf.int32), memory_size)
 
     def step(self, queries: tf.Tensor, memory: Memory, before: tf.Tensor) -> tf.Tensor:

@@ -66,7 +66,7 @@ def turns(steps: tf.Tensor, body: Callable[[tf.Tensor, Any], Any], carried: Any)
 
 
 def step_array(dtype: tf.DType, steps: tf.Tensor, like: Sequence[int | None]) -> tf.TensorArray:
-    """Returns an array for a tensor of the shape ``like`` from each of ``steps`` steps."""
+    """Returns an array with room for one tensor of the shape ``like`` per step."""
     return tf.TensorArray(dtype, steps, element_shape=tf.TensorShape(like), clear_after_read=False)
 
 

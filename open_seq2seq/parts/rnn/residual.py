@@ -20,7 +20,7 @@ class ResidualLayer(Module):
       direction: the cell with its weights.
       residual: whether to add the input to the output.
       drop_input: dropout rate of the input.
-      drop_output: dropout rate of the sum.
+      drop_output: dropout rate of the output, after the residual connection.
     """
 
     def __init__(self, direction: Direction, residual: bool, drop_input: float = 0.0,

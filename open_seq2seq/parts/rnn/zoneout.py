@@ -1,4 +1,4 @@
-"""Zoneout: states that keep random elements from the step before."""
+"""Zoneout: random elements of the states keep their values from the previous step."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from open_seq2seq.parts.rnn.cells import Cell, StepGradient, Tensors
 
 
 class Zoneout:
-    """A cell each of whose new states is, with some probability, the one before (Krueger et al. 2017).
+    """Wraps a cell so that elements of its states keep their previous values with some probability (zoneout).
 
-    See https://arxiv.org/abs/1606.01305. Elements are chosen one by one, at random in training; otherwise the new state
-    is the mean of both, weighted by their probabilities. The output is a state and treated like the others.
+    See Krueger et al. 2017, https://arxiv.org/abs/1606.01305. In training, elements are chosen at random, independently
+    of one another. Outside of training, the new state is the mean of the previous and the computed one, weighted by
+    their probabilities. The output is a state and treated like the others.
 
-    In training, the projected input is followed by the masks of ``masks``, one after another.
+    In training, the columns of the projected input are followed by those of the result of ``masks``.
 
     Args:
       cell: the cell.
-      rate: probability of the state before.
+      rate: probability of keeping the previous value.
       sizes: number of columns of each state.
       training: whether elements are chosen at random.
     """
@@ -33,7 +34,7 @@ class Zoneout:
     def masks(self, like: tf.Tensor) -> tf.Tensor:
         """Returns random masks ``[time, batch, sum of sizes]`` in the dtype of ``like`` ``[time, batch, …]``.
 
-        They are 1 where the state before is kept.
+        The masks are 1 where the previous value is kept.
         """
         width = sum(self._sizes)
         renewed = keep_mask(tf.concat([tf.shape(like)[:2], [width]], 0), self._rate)
@@ -54,7 +55,7 @@ class Zoneout:
         return mixed, (*saved, *new, *masks)
 
     def _shares(self, masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns, for each state, the share of the state before, FP32."""
+        """Returns, for each state, the share of the previous value in the new one, FP32."""
         if self._training:
             return [tf.cast(mask, tf.float32) for mask in masks]
         return [tf.constant(self._rate) for _ in self._sizes]

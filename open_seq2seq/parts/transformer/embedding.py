@@ -1,4 +1,4 @@
-"""The embedding table that is shared by source, target and output projection."""
+"""An embedding table that the source, the target and the output projection can share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SharedEmbedding(Module):
         are faster.
       regularizer: regulariser of the table.
       deviation: standard deviation of the initial values; 1/√hidden by default.
-      scale: factor of looked up embeddings; √hidden by default.
+      scale: factor that ``lookup`` multiplies embeddings by; √hidden by default.
     """
 
     def __init__(self, vocab_size: int, hidden_size: int, pad_to_eight: bool = False, regularizer: Any = None,
@@ -54,7 +54,7 @@ class SharedEmbedding(Module):
         self.table = self.weight([self.rows, hidden_size], initializer, regularizer=regularizer)
 
     def lookup(self, ids: tf.Tensor) -> tf.Tensor:
-        """Looks up the embeddings of ids and multiplies them by the table's scale.
+        """Looks up the embeddings of ids and multiplies them by ``scale``.
 
         Args:
           ids: int32 tensor of any shape; the embedding of 0 (padding) and of ids outside the table is zeros.

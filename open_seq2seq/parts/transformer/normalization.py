@@ -39,8 +39,8 @@ _NORM_PARAMS = {
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> Any:
     """Applies layer normalisation to rows (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
 
-    The gradient is ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` with ``g = γ · dy``. The mean of each row is computed
-    as a matrix product of ``dy`` or ``dy · x̂`` with the column γ / hidden.
+    The gradient is ``dx = (g − mean(g) − x̂ · mean(g · x̂)) / σ`` with ``g = γ · dy``. The means of a row are computed
+    as matrix products of ``dy`` and ``dy · x̂`` with the column γ / hidden.
 
     Args:
       x: ``[rows, hidden]`` of any floating-point dtype.

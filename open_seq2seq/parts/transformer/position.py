@@ -32,6 +32,38 @@ def position_signal(positions: tf.Tensor, hidden_size: int, max_timescale: float
     return tf.pad(signal, [[0, 0], [0, hidden_size % 2]])
 
 
+def alibi_slopes(num_heads: int) -> list[float]:
+    """Returns each head's slope of attention with linear biases (Press et al. 2022, https://arxiv.org/abs/2108.12409).
+
+    For a power of 2, the slopes are 2^(-8 / heads), 2^(-16 / heads), …, 2^-8. For other numbers of heads, those of the
+    next smaller power of 2 are followed by every other one of twice that power.
+    """
+    power = 1 << (num_heads.bit_length() - 1)
+    slopes = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
+    between = [2.0 ** (-4.0 * (head + 1) / power) for head in range(0, 2 * power, 2)]
+    return slopes + between[:num_heads - power]
+
+
+def distance_bias(num_heads: int, queries: tf.Tensor, keys: tf.Tensor, window: int | None = None) -> tf.Tensor:
+    """Returns the attention bias of linear biases: minus the head's slope times the distance from query to key.
+
+    Later keys are hidden, and those that are more than ``window`` positions earlier, too.
+
+    Args:
+      num_heads: number of attention heads.
+      queries: positions of the queries, ``[query time]`` int32.
+      keys: positions of the keys, ``[time]`` int32.
+      window: greatest distance; None for any.
+
+    Returns:
+      ``[1, heads, query time, time]`` FP32.
+    """
+    distance = queries[:, tf.newaxis] - keys
+    held = distance >= 0 if window is None else (distance >= 0) & (distance <= window)
+    slopes = tf.constant(alibi_slopes(num_heads))[:, tf.newaxis, tf.newaxis]
+    return tf.where(held, -slopes * tf.cast(distance, tf.float32), MASKED)[tf.newaxis]
+
+
 def padding_bias(mask: tf.Tensor) -> tf.Tensor:
     """Returns the attention bias, ``[batch, 1, 1, time]`` FP32, for a boolean mask ``[batch, time]``."""
     return tf.where(mask, 0.0, MASKED)[:, None, None, :]

@@ -76,8 +76,8 @@ class Membership:
         """Handles the failure of another process; called by the watchdog.
 
         If the other process reported an error, this process ends. If the other process was lost, the job continues: the
-        main thread may be waiting for the lost process, so Horovod's connections are shut down, which makes its
-        operations fail here and in the processes that wait for this one.
+        main thread may be waiting for the lost process, so Horovod's connections are shut down. Horovod's operations
+        then fail in this process and in the processes that wait for it.
         """
         if failure.kind == FAILED:
             end_here(failure)
@@ -110,7 +110,7 @@ class Membership:
         """
         if lost:
             self._connections.cut()
-        # If no process was lost, Horovod may reuse the remaining connections.
+        # Otherwise the connections stay open, because Horovod may reuse them; they are only no longer tracked.
         self._connections.forget()
         self._hvd.shutdown()
 
@@ -147,7 +147,7 @@ class ElasticRunner(HorovodRunner):
     Args:
       hvd: the module ``horovod.tensorflow``, which the constructor initialises.
       compression: dtype in which gradients are sent.
-      membership: membership in the job, which knows of lost processes.
+      membership: membership in the job; it raises RanksLost after a loss of processes.
       connections: records the connections that Horovod opens.
     """
 
@@ -182,7 +182,8 @@ def join(params: Mapping[str, Any], what: str) -> Membership:
       UserError: the process was not started by an elastic launcher, or the run cannot be elastic.
     """
     if what not in ("the mode train", "the mode train_eval"):
-        raise UserError(f"--elastic works only with the modes train and train_eval, not with {what}: leave it out.")
+        raise UserError(f"--elastic works only with the modes train and train_eval, not with {what}: leave --elastic "
+                        "out.")
     if not params.get("use_horovod"):
         raise UserError("--elastic needs Horovod, but 'use_horovod' is False: add --use_horovod=True.")
     if os.environ.get("HOROVOD_ELASTIC") != "1":
@@ -191,7 +192,7 @@ def join(params: Mapping[str, Any], what: str) -> Membership:
         raise UserError(f"--elastic was given, but the process was started {by}. Start it like this: {EXAMPLE}.")
     if params.get("watchdog_seconds") is None:
         raise ConfigError(["'watchdog_seconds' is None, but --elastic needs the watchdog to detect lost processes: "
-                           "leave it out, or give a number of seconds."])
+                           "leave watchdog_seconds out, or set it to a number of seconds."])
     check_params(params, _SeveralProcesses())
     hvd = load_horovod()
     if not hvd.gloo_built():

@@ -26,7 +26,7 @@ class Reduction:
     With ``fp16``, a tensor is sent in 16 bits, multiplied by its own power of two. This scale is computed from the sum
     over ranks of the tensor's largest absolute values, which bounds all sums. With up to 1,400 ranks, finite gradients
     therefore never overflow, regardless of rounding, and only bits below 2⁻¹¹ of a value or 2⁻³⁹ of that bound are
-    lost. If a value is inf or NaN, so is the sum. Scalars (the loss, its units, tallies) are sent in FP32.
+    lost. If a value is inf or NaN, so is the sum. Scalars, such as the loss, are sent in FP32.
 
     Args:
       hvd: the module ``horovod.tensorflow``.

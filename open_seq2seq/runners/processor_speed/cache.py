@@ -83,7 +83,8 @@ def _read_file(path: Path) -> bytes:
     """Returns the content of a file, if it is a small regular file owned by this user.
 
     Raises:
-      OSError: the file is another one (reading a pipe or a device might never end), is missing, or cannot be read.
+      OSError: the file is missing, cannot be read, is too large, belongs to another user, or is not a regular file
+        (reading a pipe or a device might never end).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:

@@ -25,12 +25,12 @@ _PROBE = 1
 _ROWS, _WIDTH, _COLUMNS = 256, 512, 2048
 _BATCH, _HIDDEN, _GATES, _STEPS = 32, 512, 1536, 6
 _EXAMPLES, _FRAMES, _CHANNELS, _TAPS = 2, 160, 256, 11
-# FLOP of each kind: those of the forward pass, and as many for each factor's gradient. Recurrent steps have no weight
-# gradient.
+# FLOP of each kind: those of the forward pass, and as many for the gradient of each factor. The recurrence is timed
+# without a gradient of its weights.
 _FLOPS = {"product": 6.0 * _ROWS * _WIDTH * _COLUMNS, "recurrence": 4.0 * _STEPS * _BATCH * _HIDDEN * _GATES,
           "convolution": 6.0 * _EXAMPLES * _FRAMES * _TAPS * _CHANNELS * _CHANNELS}
-_SECONDS, _MOST_ROUNDS = 0.12, 12  # no new round of a kind starts after this time or number
-_CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured again, as other load may change the choice
+_SECONDS, _MOST_ROUNDS = 0.12, 12  # per kind: no new round starts after this time or number
+_CLOSE = (0.8, 1.4)  # kinds with a ratio in this range are measured twice, because other load could decide
 
 
 def machine_speeds() -> Speeds:

@@ -102,8 +102,8 @@ def listen() -> socket.socket:
 class Network:
     """A process's links to its neighbours; used from one thread.
 
-    Of two neighbours, the one with the higher rank connects to the other one, whose addresses it tries one after the
-    other. Both use the token to prove that they belong to the run.
+    Of two neighbours, the one with the higher rank opens the connection; it tries the addresses of the other one in
+    order. Both use the token to prove that they belong to the run.
 
     Args:
       listener: this process's listening socket; see ``listen``.
@@ -239,7 +239,7 @@ class Network:
             rank, proof = messages[0].get("rank"), str(messages[0].get("proof"))
             if isinstance(rank, int) and rank in self.missing and hmac.compare_digest(
                     proof.encode(), self._proof(rank, self._rank).encode()):
-                link.rank, link.closed = rank, False  # if it has ended since, the next ``receive`` notices
+                link.rank, link.closed = rank, False  # if the connection has ended, ``receive`` notices
                 link.put_back(messages[1:])
                 self.links[rank] = link
                 self.missing.discard(rank)

@@ -55,7 +55,7 @@ class Member:
         return self.machine == other.machine and bool(self.started) and start_time(self.pid) != self.started
 
     def kill_from(self, other: Member) -> bool:
-        """Kills this process if the calling process, ``other``, is on the same machine; returns whether it did."""
+        """Kills this process if ``other``, the calling process, is on its machine; returns whether it was killed."""
         if self.machine != other.machine or not self.started or start_time(self.pid) != self.started:
             return False
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from open_seq2seq.utils.trail import TRAIL, Trail
 if TYPE_CHECKING:
     from open_seq2seq.runners.runner import Runner
 
-# Seconds between two checks of the thread; a process reports its place at most this often.
+# Seconds between two checks by the thread; a process reports what it is working on at most this often.
 _TICK_SECONDS = 0.1
 _HEARTBEAT_SECONDS = 1.0
 # Seconds that each process in the queue waits for the one before it to print the message.
@@ -44,8 +44,9 @@ class Watchdog:
     rank 0 failed or does not print, a neighbour of the failed rank, lowest rank first. Each process then kills the
     silent process if both run on the same machine, and calls ``on_failure``.
 
-    The thread sends heartbeats independently of the main thread. Time in which this thread could not run (a suspended
-    machine, a long call that holds Python's GIL) hardly counts as silence of other processes.
+    The thread sends heartbeats independently of the main thread. If this thread could not run for some time (a
+    suspended machine, a long call that holds Python's GIL), at most a quarter of ``seconds`` counts as silence of
+    other processes.
 
     Args:
       members: all processes of the run, by rank.

@@ -18,7 +18,7 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] = lambda first, last: False) -> int:
-    """Returns how many of the checkpoints, from the newest back, belong to a stretch without a change of the rate.
+    """Returns how many of the newest checkpoints were written without a change of the learning rate between them.
 
     The average of weights from before and after a change of the learning rate is often worse than the newest weights.
 

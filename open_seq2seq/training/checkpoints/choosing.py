@@ -53,7 +53,8 @@ def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
 
     With ``restore_best_checkpoint``, these are the best ones. Otherwise, the newest, the best and, with
     ``average_checkpoints``, the averaged checkpoint of the same run are compared by ``best_metric``. If the newest or
-    the averaged checkpoint has not been evaluated, the averaged one is used if it is as new as the newest.
+    the averaged checkpoint has no such metric, the averaged one is used if it is as new as the newest; otherwise, the
+    newest one is used.
 
     Args:
       folder: folder of the checkpoints, or a checkpoint itself.
@@ -74,7 +75,12 @@ def offered(folder: Path, params: Mapping[str, Any]) -> Offer:
 
 
 def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offer:
-    """Returns the kind with the best metric, of those whose checkpoint is intact and of the newest one's run."""
+    """Returns the checkpoints of the kind with the best metric.
+
+    A kind is compared only if its first checkpoint is readable and was written by the same run as the newest one. If
+    the metric of the newest or of the averaged checkpoint is unknown, no kind is compared: the averaged checkpoint is
+    returned if the run has not continued since it was made, and the newest one otherwise.
+    """
     run = next((state.get(RUN, "") for path in kinds["latest"] if (state := _state(path))), None)
     states = {kind: state for kind, paths in kinds.items() if (state := _state(paths[0])).get(RUN, "") == run}
     values = {kind: float(state[METRICS][metric]) for kind, state in states.items()
@@ -82,9 +88,9 @@ def _by_metric(kinds: dict[str, list[Path]], metric: str, largest: bool) -> Offe
     unknown = [kind for kind in ("latest", "averaged") if kind in states and kind not in values]
     if unknown or "latest" not in states:
         usual = "averaged" if _is_last(kinds, states) else "latest"
-        reason = f"Not compared with others, because the {' and the '.join(unknown)} checkpoint was not evaluated"
+        reason = f"Not compared with others, because no {metric} is known for: {', '.join(unknown)}"
         return Offer(usual, kinds[usual], reason if unknown else "")
-    # Of equal values the first counts, so that the newest is preferred to the best if they are the same.
+    # If values are equal, the first one is chosen, so that the newest checkpoint is preferred to the best one.
     order = [kind for kind in ("latest", "averaged", "best") if kind in values]
     chosen = (max if largest else min)(order, key=lambda kind: values[kind])
     shown = ", ".join(f"{kind} {values[kind]:.4f}" for kind in order)

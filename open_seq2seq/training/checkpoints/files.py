@@ -23,7 +23,7 @@ RUN = "run"
 # Keys, in a checkpoint's state, of the metrics of its evaluation, and of a checksum of the learning-rate schedule.
 METRICS = "metrics"
 RATES = "rates"
-# Prefix by which older versions renamed a checkpoint while they replaced it.
+# Prefix that older versions gave to the name of a checkpoint while they replaced it.
 REPLACED = ".tmp-replaced-"
 STATE_CHECKSUM = "state_sha256"
 FORMAT_VERSION = 1

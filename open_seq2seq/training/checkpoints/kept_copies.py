@@ -86,7 +86,7 @@ class KeptCopies:
                     self._listed.adopt(name, checksum)
 
     def _link(self, name: str, source: Path) -> bool:
-        """Hard-links an earlier copy of the source, if there is one; returns whether it did.
+        """Hard-links an earlier copy of the source, if there is one; returns whether a link was made.
 
         The source itself is never linked, because it may be changed in place.
         """

@@ -43,7 +43,7 @@ def check_assets(model: Model, checkpoint: Checkpoint) -> None:
         kept = checkpoint.assets.get(name)
         if kept is not None and sha256(kept) != sha256(path):
             raise CheckpointError(f"{path} is not the file that {checkpoint.path} was trained with: its content "
-                                  f"differs from {kept}. Use that file in the config.")
+                                  f"differs from {kept}. Use the latter in the config.")
 
 
 def keep_files(folder: Path, base_model: Any, params_of: Mapping[str, Mapping[str, Any]]) -> None:
@@ -138,7 +138,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[
 
 
 def model_files(base_model: Any, params: Mapping[str, Any]) -> list[NamedFile]:
-    """Returns the files, other than data, that are named in the parameters of a model and of all its parts."""
+    """Returns the files, other than data, that the parameters of a model and its components are declared to name."""
     model_class = part_class(base_model, "model")
     found = named_files_below(model_class, params, part_class) if isinstance(model_class, type) else ()
     return [file for file in found if file.kind in (ASSET, LARGE)]

@@ -36,7 +36,7 @@ class MatchReport:
     def lines(self) -> list[str]:
         """Returns one line for each name that did not match."""
         return [*(f"Not restoring {name}: not in the checkpoint" for name in self.missing),
-                *(f"Not restoring {name}: its shape is {here} here but {there} in the checkpoint"
+                *(f"Not restoring {name}: its shape is {here} in the model but {there} in the checkpoint"
                   for name, (here, there) in self.shapes.items()),
                 *(f"Not used from the checkpoint: {name}" for name in self.unused)]
 
@@ -66,8 +66,8 @@ def assign_matching(variables: Mapping[str, tf.Variable], values: Mapping[str, n
 def _vocabulary_hint(report: MatchReport) -> str:
     for name, (here, there) in report.shapes.items():
         if "embedding" in name and len(here) == len(there) == 2 and here[0] != there[0]:
-            return (f" The embedding table has {here[0]} rows here but {there[0]} in the checkpoint: the vocabularies "
-                    "differ.")
+            return (f" The embedding table has {here[0]} rows in the model but {there[0]} in the checkpoint: the "
+                    "vocabularies differ.")
     return ""
 
 

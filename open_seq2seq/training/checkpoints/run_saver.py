@@ -20,7 +20,7 @@ from open_seq2seq.training.checkpoints import (
     read_state,
     write_snapshot,
 )
-from open_seq2seq.training.checkpoints.files import CARRIED, RUN
+from open_seq2seq.training.checkpoints.files import CARRIED, METRICS, RUN
 from open_seq2seq.training.checkpoints.folders import (
     AVERAGED,
     best_name,
@@ -41,7 +41,7 @@ def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
     """Returns the value of the metric that determines the best checkpoints.
 
     Raises:
-      ConfigError: it is not among the metrics.
+      ConfigError: ``best_metric`` is not among the metrics.
     """
     if best_metric not in metrics:
         raise ConfigError([f"'best_metric' is {best_metric!r}, but evaluation returns {', '.join(metrics)}."
@@ -79,6 +79,7 @@ class RunSaver:
         self._regular = Checkpointer(directory, max(keep, params["average_checkpoints"] or 0), regular_step, run)
         self._best = Checkpointer(best_dir, keep, self._best_order, run)
         self._saved_step = -1
+        self._evaluated: tuple[int, dict[str, float]] = (-1, {})  # step and metrics of the last evaluation
 
     @property
     def averaged_dir(self) -> Path:
@@ -94,7 +95,9 @@ class RunSaver:
           carried: the states that the model carries from batch to batch, from ``RunStates.gather``.
         """
         if position.step != self._saved_step:
-            self._regular.save(regular_name(position.step), self._snapshot(position, variables, {}, carried))
+            step, metrics = self._evaluated  # the last step may be evaluated before it is saved
+            more = {METRICS: metrics} if step == position.step else {}
+            self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried))
             self._saved_step = position.step
 
     def regular(self) -> list[tuple[int, Path]]:
@@ -128,14 +131,15 @@ class RunSaver:
         self._best.wait()
 
     def offer_best(self, position: RunPosition, variables: RunVariables, metrics: Mapping[str, float]) -> bool:
-        """Saves the weights if their metric is better than that of every kept best model; returns whether it saved.
+        """Saves the weights if their metric is better than that of every kept best model; returns whether they were.
 
-        The metrics are also added to the regular checkpoint of this step, if there is one.
+        The metrics are also added to the regular checkpoint of this step, even if it is saved later.
 
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
         """
         value = value_of(self._metric, metrics)
+        self._evaluated = position.step, {name: float(number) for name, number in metrics.items()}
         if position.step == self._saved_step:
             self._regular.wait()
             self._note(self.directory / regular_name(position.step), metrics)
@@ -147,7 +151,7 @@ class RunSaver:
         if value != value or self._sign * value <= max(self._kept_scores(), default=float("-inf")):
             return False
         self._best.save(best_name(self._metric, value, position.step),
-                        self._snapshot(position, variables, {"metrics": {k: float(v) for k, v in metrics.items()}}))
+                        self._snapshot(position, variables, {METRICS: self._evaluated[1]}))
         return True
 
     def average(self, count: int, has_jump: Callable[[int, int], bool]) -> Snapshot:
@@ -172,14 +176,17 @@ class RunSaver:
         return average
 
     def note_average(self, average: Snapshot, metrics: Mapping[str, float]) -> None:
-        """Adds the metrics of the averaged weights to their checkpoint, by which inference chooses a checkpoint."""
+        """Adds the metrics of the averaged weights to their checkpoint.
+
+        Inference uses these metrics to choose a checkpoint.
+        """
         self._note(self.averaged_dir / regular_name(average.state["step"]), metrics)
 
     def _note(self, folder: Path, metrics: Mapping[str, float]) -> None:
         try:
             note_metrics(folder, {name: float(value) for name, value in metrics.items()})
         except CheckpointError as error:
-            deco_print(f"WARNING: {error} Inference chooses a checkpoint without them.")
+            deco_print(f"WARNING: {error} Inference chooses a checkpoint without these metrics.")
 
     def _may_be_own(self, path: Path) -> bool:
         """Returns whether a checkpoint is of this run; True if its state is damaged, which is reported later."""

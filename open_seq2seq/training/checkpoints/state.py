@@ -39,7 +39,8 @@ def read_state(path: Path) -> dict[str, Any]:
     """
     state = _load(path)
     if not isinstance(state, dict) or type(state.get("format")) is not int:
-        raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has another format.")
+        raise CheckpointError(f"The folder {path} is not a checkpoint of this package: its {STATE} has no format "
+                              "number.")
     if state["format"] > FORMAT_VERSION:
         raise CheckpointError(f"The checkpoint {path} was written by a newer version: update this package.")
     if state.pop(STATE_CHECKSUM, None) != state_checksum(state):

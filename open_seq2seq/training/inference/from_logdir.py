@@ -1,4 +1,4 @@
-"""Prepares the use of a log directory: a checkpoint's config, the files kept there, and ``--infer_files``."""
+"""Prepares the use of a log directory: a checkpoint's config, the files kept beside it, and ``--infer_files``."""
 
 from __future__ import annotations
 

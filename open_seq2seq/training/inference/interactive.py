@@ -20,15 +20,15 @@ from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError, UserError
 from open_seq2seq.utils.given_files import arriving_lines
 
-_MOST_LINES = 4096  # that are processed together; enough for sorting by length to save nearly all padding
+_MOST_LINES = 4096  # processed together; sorting so many lines by length avoids nearly all padding
 
 
 class InteractiveModel:
-    """A restored model that can be called with inputs of any number, from any thread.
+    """A restored model that can be called with any number of inputs, from any thread.
 
     Inputs are sorted by length and divided into batches as in evaluation. The result of an input does not depend on
-    the other inputs; only random samples depend on its number. Calls from several threads are computed one after the
-    other, because each of them uses all processors, or the whole GPU.
+    the other inputs, except that random samples depend on the input's index. Calls from several threads are computed
+    one after the other, because each of them uses all processors, or the whole GPU.
 
     Args:
       model: a model that was built for ``interactive_infer`` and whose weights have been restored.
@@ -48,10 +48,10 @@ class InteractiveModel:
 
         Args:
           inputs: inputs for the data layer's ``make_interactive_batch``.
-          first: number of the first input, on which random samples depend.
+          first: index of the first input; random samples depend on the index of their input.
 
         Raises:
-          DataError: the inputs are no list, or one of them cannot be used.
+          DataError: ``inputs`` is not a list, or an element cannot be used.
         """
         _check_listed(inputs)
         if not len(inputs):
@@ -76,7 +76,7 @@ class InteractiveModel:
 
         Raises:
           UserError: the model or its data layer cannot score targets.
-          DataError: inputs or targets are no list, one of them cannot be used, or their numbers differ.
+          DataError: ``inputs`` or ``targets`` is not a list, an element cannot be used, or their lengths differ.
         """
         _check_listed(inputs)
         _check_listed(targets)
@@ -110,7 +110,7 @@ class InteractiveModel:
         return results
 
     def _batches(self, lengths: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields the numbers of the examples in each batch, for examples of these lengths."""
+        """Yields the indices of the examples in each batch, for examples of these lengths."""
         layer = self.model.data_layer
         costs = np.ones_like(lengths) if layer.counts_examples else lengths
         plan = WindowedPlan(lengths, batch_size=layer.batch_budget, costs=costs)
@@ -119,10 +119,10 @@ class InteractiveModel:
 
 
 def _check_listed(inputs: Any) -> None:
-    """Raises DataError unless the inputs have a number; a single string would be taken for a list of characters."""
+    """Raises DataError unless ``inputs`` has a length; a string would be taken for a list of characters."""
     if isinstance(inputs, (str, bytes)) or not hasattr(inputs, "__len__"):
-        raise DataError(f"Inputs must be given as a list, but they are of type {type(inputs).__name__}: put a single "
-                        "input into a list, too.")
+        raise DataError(f"Inputs and targets must be lists, but got a value of type {type(inputs).__name__}: put a "
+                        "single input or target into a list.")
 
 
 def prompt(interactive: InteractiveModel) -> None:

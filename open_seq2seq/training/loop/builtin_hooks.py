@@ -85,8 +85,8 @@ class SamplesHook(Hook):
 class SummaryHook(Hook):
     """Writes TensorBoard summaries and the table of metrics every ``save_summaries_steps`` updates.
 
-    ``train_loss`` is the mean since the last time. Without TensorBoard, the table is written every
-    ``print_loss_steps``, and has only the loss and the learning rate.
+    ``train_loss`` is the mean loss since the last time. Without ``save_summaries_steps``, the table is written every
+    ``print_loss_steps`` updates, and has only the loss and the learning rate.
     """
 
     def __init__(self, every: int, names: list[str]) -> None:
@@ -132,6 +132,11 @@ class EvaluationHook(Hook):
         super().__init__()
         self._every = every
         self._evaluated_at = -1
+
+    def begin(self, trainer: Trainer) -> None:
+        # The checkpoint from which a run is resumed was written before the evaluation after the same step.
+        if trainer.step % self._every == 0 and trainer.optimizer.awaits(trainer.step):
+            self._evaluate(trainer)
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:
         if trainer.step % self._every == 0:

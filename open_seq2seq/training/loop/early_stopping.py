@@ -12,8 +12,8 @@ class EarlyStopping:
     """Decides after each evaluation whether training ends.
 
     Args:
-      params: the model's parameters; used are ``stop_after_evals_without_gain``, ``best_metric`` and
-        ``best_metric_mode``.
+      params: the model's parameters, of which ``stop_after_evals_without_gain``, ``best_metric`` and
+        ``best_metric_mode`` are used.
 
     Attributes:
       metric: name of the metric.
@@ -30,11 +30,11 @@ class EarlyStopping:
         self._values = dict(sorted(values.items()))
 
     def rewind(self, step: int) -> None:
-        """Forgets evaluations after a step, from which training is repeated."""
+        """Forgets the evaluations after ``step``, from which training is repeated."""
         self._values = {at: value for at, value in self._values.items() if at <= step}
 
     def observe(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Notes the result of an evaluation.
+        """Records the result of an evaluation.
 
         Raises:
           ConfigError: ``best_metric`` is not among the metrics.
@@ -44,14 +44,14 @@ class EarlyStopping:
 
     @property
     def best(self) -> tuple[int, float] | None:
-        """Step and value of the best evaluation so far; the first one of equal ones. NaN is never best."""
+        """Step and value of the best evaluation so far, the first of equal ones, or None; NaN is never best."""
         scores = {step: self._sign * value for step, value in self._values.items() if value == value}
         step = max(scores, key=lambda at: (scores[at], -at)) if scores else None
         return None if step is None else (step, self._values[step])
 
     @property
     def has_ended(self) -> bool:
-        """Whether as many evaluations as the config says were made since the best one."""
+        """Whether at least ``stop_after_evals_without_gain`` evaluations were made since the best one."""
         best = self.best
         since = len(self._values) if best is None else sum(step > best[0] for step in self._values)
         return self._most is not None and since >= self._most

@@ -19,6 +19,7 @@ def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | Contig
     """Returns the plan of a training model's batches."""
     layer, iter_size = model.data_layer, model.params["iter_size"]
     if layer.contiguous:
+        layer.training_rows = layer.params["batch_size"] * runner.world_size * iter_size
         return ContiguousStream(layer.num_examples, batch_size=layer.params["batch_size"],
                                 world_size=runner.world_size, rank=runner.replica_rank,
                                 replicas=runner.local_replicas, iter_size=iter_size)

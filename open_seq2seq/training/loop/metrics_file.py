@@ -29,7 +29,7 @@ class MetricsFile:
 
     Args:
       folder: the run's folder.
-      is_new: whether a new table is begun, although the folder may have one of an earlier run.
+      is_new: whether to begin a new table even if the folder has one of an earlier run.
     """
 
     def __init__(self, folder: Path, is_new: bool) -> None:

@@ -14,6 +14,7 @@ from open_seq2seq.data.contiguous import OnePass, PassBatch
 from open_seq2seq.data.static_batches import without_empty_rows
 from open_seq2seq.data.windows import WindowLoader, inference_plan
 from open_seq2seq.models.model import Model
+from open_seq2seq.models.reporter import Reporter
 from open_seq2seq.models.results import open_results
 from open_seq2seq.parts.precision import weight_cast_scope
 from open_seq2seq.runners.runner import Runner
@@ -47,6 +48,7 @@ class EvaluationPass:
     def __init__(self, model: Model, runner: Runner, predict: bool = True) -> None:
         self.model = model
         self.worst: list[dict[str, str]] = []
+        self._results: list[Any] = []
         self._runner = runner
         self._predicts = predict and model.predicts_in_evaluation
         self._step = runner.compile(self._evaluate, [model.data_layer.input_signature, tf.TensorSpec([], tf.bool)])
@@ -64,7 +66,7 @@ class EvaluationPass:
         """Evaluates the model; prints and returns ``val_loss`` and the metrics.
 
         Args:
-          training_step: number of the last update, if called during training.
+          training_step: step of the last update, if called during training.
           report_progress: whether to print the number of batches processed and the speed.
           stops: called before each batch; the pass is stopped if it returns True.
 
@@ -90,11 +92,18 @@ class EvaluationPass:
         metrics = self._runner.share(self.model.finalize_evaluation(gathered, training_step)
                                      if gathered and self._runner.is_chief else {})
         self.worst = self.model.worst_examples(gathered, WORST) if self._runner.is_chief else []
+        self._results = gathered if self._runner.is_chief else []
         return {"val_loss": loss, **metrics}
+
+    def report(self, reporter: Reporter) -> None:
+        """Shows the samples of the last pass on rank 0, and forgets its results."""
+        if self._results:
+            self.model.report_evaluation(self._results, reporter)
+        self._results = []
 
 
 class InferencePass:
-    """Runs inference on the whole data set, and writes results along the way.
+    """Runs inference on the whole data set, and writes the results window by window.
 
     Args:
       model: a model built for inference.
@@ -168,7 +177,7 @@ def _mean_loss(losses: Iterable[tuple[dict[str, float], dict[str, float]]]) -> f
             sums[unit] = sums.get(unit, 0.0) + float(mean) * float(units[unit])
             totals[unit] = totals.get(unit, 0.0) + float(units[unit])
     if not any(totals.values()):
-        raise DataError("The evaluation set has no usable examples: give a file that has some.")
+        raise DataError("The evaluation set has no usable examples: give a data set that has some.")
     return sum(sums[unit] / max(totals[unit], 1.0) for unit in sums)
 
 
@@ -182,7 +191,7 @@ def _arguments(batches: list[PassBatch]) -> tuple[list[dict[str, Any]], list[boo
 
 
 def _in_order(numbered: list[tuple[int, Any]]) -> list[Any]:
-    """Returns the results of batches in the order of their numbers."""
+    """Returns the results of batches, sorted by batch number."""
     return [result for _, result in sorted(numbered, key=lambda row: row[0])]
 
 

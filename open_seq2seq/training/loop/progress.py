@@ -12,7 +12,7 @@ from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.progress import Bar, format_time
 
-_NOTABLE_WAIT = 0.05  # share of time spent waiting for input from which it is shown
+_NOTABLE_WAIT = 0.05  # least share of time spent waiting for input that is printed
 
 
 class Meter:
@@ -126,8 +126,8 @@ class ProgressHook(Hook):
                           *([] if left is None else [f"{format_time(left)} left"])])
 
     def _scaling(self, in_half: bool) -> list[str]:
-        """Returns the loss scale and number of skipped updates; in float32, only the latter, and only if not 0."""
+        """Returns the loss scale and number of skipped updates; only the latter, and only if not 0, without scaling."""
         scale, skipped = float(self._results["loss_scale"]), int(self._results["skipped"])
-        if not in_half:
+        if not in_half or scale == 1.0:
             return [f"skipped {skipped}"] if skipped else []
         return [f"loss scale {f'{scale:.0f}' if scale >= 1.0 else f'{scale:.3g}'}", f"skipped {skipped}"]

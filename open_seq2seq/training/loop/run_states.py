@@ -87,7 +87,7 @@ class RunStates:
         """Returns the context manager in which to run a training micro-batch; called in functions that run on replicas.
 
         Args:
-          micro_batch: int64 ``[]``, number of the micro-batch since the start of training, over all ranks.
+          micro_batch: int64 ``[]``, index of the micro-batch since the start of training, over all ranks.
           slot: int64 ``[]``, index of the micro-batch among the ``iter_size`` that the replica consumes in this update.
           batch: the micro-batch, as tensors.
         """
@@ -156,7 +156,7 @@ class RunStates:
         which may already include this micro-batch. The first micro-batches of an epoch start from zeros.
 
         Args:
-          micro_batch: number of the micro-batch since the start of training.
+          micro_batch: index of the micro-batch since the start of training.
         """
         turn, rank = divmod(micro_batch % self.slots, self._runner.world_size)
         replica = rank - self._runner.replica_rank

@@ -16,11 +16,15 @@ class StopRequest:
     (Ctrl-C) then raises KeyboardInterrupt, for users who do not want to wait. If SIGHUP is ignored on entry, as under
     ``nohup``, it stays ignored.
 
+    Args:
+      saves: whether training saves a checkpoint when it stops.
+
     Attributes:
       signum: number of the first signal, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, saves: bool = True) -> None:
+        self._what = "saving a checkpoint after this step, then stopping" if saves else "stopping after this step"
         self.signum: int | None = None
         self._before: dict[int, object] = {}
 
@@ -45,6 +49,6 @@ class StopRequest:
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.signum is None:
             self.signum = signum
-            deco_print(f"{signal.Signals(signum).name}: saving a checkpoint after this step, then stopping.")
+            deco_print(f"{signal.Signals(signum).name}: {self._what}.")
         elif signum == signal.SIGINT:
             raise KeyboardInterrupt

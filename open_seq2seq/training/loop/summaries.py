@@ -22,7 +22,7 @@ class Summaries:
 
     Args:
       directory: folder of the events file.
-      trainable: variables whose histograms and norms are written if the config asks for them.
+      trainable: variables whose histograms and norms are written if the config requests them.
       underflow: the meter of gradient underflow at summary steps, or None.
       clips: whether gradients are clipped; if so, their norm after clipping is written too.
     """

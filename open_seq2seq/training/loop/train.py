@@ -23,7 +23,7 @@ def train(trainer: Trainer, last_hooks: Sequence[TrainingHook] = ()) -> int | No
 
     Raises:
       DivergenceError: the run diverged and has to stop.
-      PrecisionLowered: the run diverged and has to continue in another dtype, with another trainer.
+      PrecisionLowered: the run diverged and has to continue in another dtype, with a new trainer.
     """
     hooks: list[TrainingHook] = [*hooks_of(trainer), *last_hooks]
     with trainer.stop, rescued(trainer):

@@ -73,7 +73,7 @@ class Trainer:
     Attributes:
       step: number of attempted updates, including skipped ones.
       offset: number of micro-batches consumed, minus those that ``step`` updates consume with the current number of
-        ranks; 0 unless the number of ranks has changed.
+        ranks and ``iter_size``; 0 unless one of these has changed.
       last_step: the step after which training ends.
       saves: whether any rank writes checkpoints.
       variables: all variables of the model, by name.
@@ -97,7 +97,7 @@ class Trainer:
         model.data_layer.seed = seed
         self.offset = 0
         self.step, self.waited, self.paused, self.is_whole, self.is_settled = 0, 0.0, 0.0, True, False
-        self.stop = StopRequest()
+        self.stop = StopRequest(self.saves)
         self._objects, self._uncounted = 0, list[Any]()
         self._votes: Any = None
         self._votes_before = False
@@ -230,6 +230,9 @@ class Trainer:
         objects = sum(self.model.num_objects(batch) for batch in batches)
         TRAIL.note("step", self.step + 1, [batch["ids"] for batch in batches], self.model.data_layer.describe_example)
         several = self.runner.num_processes > 1
+        factor = self.model.data_layer.rate_factor(batches[0])
+        if factor is not None:
+            self.optimizer.batch_factor.assign(factor)
         self.is_whole = self.is_settled = False
         tallies = {"objects": objects, "stop_votes": self.stop.requested} if several else None
         results = self._train_step(batches, tallies)
@@ -280,7 +283,7 @@ class Trainer:
         return Examiner(self.model, self.variables, self.trainable, self.seed)
 
     def describe_epoch(self) -> tuple[int, np.ndarray]:
-        """Returns (number of micro-batches per epoch, example numbers of the batch with the longest example)."""
+        """Returns (number of micro-batches per epoch, indices of the examples in the batch with the longest one)."""
         layer, plan = self.model.data_layer, self._stream.plan(0)
         lengths = np.asarray(layer.lengths).reshape(layer.num_examples, -1).max(axis=1)
         place = int(np.argmax(plan.order == np.argmax(lengths)))
@@ -312,7 +315,7 @@ class Trainer:
     def evaluate(self, keep_best: bool = True) -> dict[str, float]:
         """Evaluates the model; with ``keep_best``, saves the weights if they are the best so far.
 
-        Without ``keep_best``, for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
+        Without ``keep_best``, as for the averaged checkpoint, TensorBoard's series are named ``averaged/…``.
 
         Returns:
           The metrics by name; {} if a signal stopped the evaluation.
@@ -324,7 +327,7 @@ class Trainer:
             deco_print("Running evaluation on a validation set:")
             averages = self.optimizer.averaged_weights
             if averages:
-                deco_print("with the moving average of the weights", offset=1)
+                deco_print("with the averaged weights", offset=1)
             try:
                 with exchanged(self.trainable, averages):
                     metrics = self._evaluation.run(self.step, stops=self._stops_evaluation)
@@ -337,14 +340,18 @@ class Trainer:
                                                  for k, v in metrics.items()})
             if keep_best:
                 self.early_stopping.observe(self.step, metrics)
+                if self.optimizer.observe(self.step, metrics["val_loss"]):
+                    deco_print("The validation loss no longer falls: averaging of the weights begins.", offset=1)
                 self._keep_results(metrics)
             if keep_best and self.saver is not None and self.model.params["save_checkpoint_steps"]:
                 self.saver.offer_best(self.position, self.state, metrics)
         return metrics
 
     def _keep_results(self, metrics: dict[str, float]) -> None:
-        """Writes the metrics of an evaluation, and its worst examples, for the report of the run."""
+        """Writes the metrics of an evaluation, its samples, and its worst examples, for the report of the run."""
         assert self._evaluation is not None
+        if self.saver is not None or self.summaries is not None:
+            self._evaluation.report(self._reporter())
         if self.metrics is not None:
             self.metrics.write(self.step, self.epochs, metrics)
         if self.saver is not None and self._evaluation.worst:

@@ -120,5 +120,5 @@ def _about_bfloat16(ranges: Mapping[str, NumberRange]) -> list[str]:
     over = [title for title, n in ranges.items() if n.overflowing[_PLAIN_BF16]]
     lost = [title for title, n in ranges.items() if n.share_lost(_PLAIN_BF16) > GRADIENTS_TOLERATED]
     if over or lost:
-        return [f"bfloat16 does not suffice either: its range is too small for {', '.join(over + lost)}."]
+        return [f"bfloat16 does not suffice: its range is too small for {', '.join(over + lost)}."]
     return ["bfloat16 is safe: no value overflows, hardly any nonzero value becomes 0, and no loss scaling is needed."]

@@ -46,16 +46,17 @@ def settle_precision(specs: Specs, runner: Runner, state: Mapping[str, Any] | No
         return specs
     given = _given([specs[name].params.get("mixed_choice") for name in concerned])
     kept = _kept(state)
-    choice, reason = given, "from mixed_choice"
+    choice, reason = given, "set by mixed_choice"
     if given is None and kept is not None:
-        choice, reason = kept, "from the checkpoint"
+        choice, reason = kept, "as in the checkpoint"
     elif given is None:
         choice, reason = runner.share(_measured() if runner.is_chief else None)
     elif kept is not None and set(kept) != set(given):
         reason += f"; this run used {list(kept)} before"
     assert choice is not None
     specs = in_choice(specs, choice)
-    deco_print(f"{precision_of(specs[first].params).note} ({reason})")
+    deco_print(precision_of(specs[first].params).note)
+    deco_print(reason, offset=1)
     return specs
 
 
@@ -80,15 +81,16 @@ def _given(values: list[Any]) -> list[str] | None:
 def _kept(state: Mapping[str, Any] | None) -> list[str] | None:
     kept = None if state is None else state.get("mixed_choice")  # older checkpoints have none
     if kept is not None and not (isinstance(kept, list) and all(kind in KINDS for kind in kept)):
-        raise CheckpointError(f"'mixed_choice' in the checkpoint's state.json must be a list from {', '.join(KINDS)}, "
-                              f"got {kept!r}: set mixed_choice in the config, or resume from another checkpoint.")
+        raise CheckpointError(f"'mixed_choice' in the checkpoint's state.json must be a list with names from "
+                              f"{', '.join(KINDS)}, got {kept!r}: set mixed_choice in the config, or resume from "
+                              "another checkpoint.")
     return kept
 
 
 def _measured() -> tuple[list[str], str]:
     gains = ratios(machine_speeds())
     shown = ", ".join(f"{kind}s {gain:.2f}×" for kind, gain in gains.items())
-    return chosen(gains), f"measured speedup of bfloat16 over float32: {shown}"
+    return chosen(gains), f"measured speedup: {shown}"
 
 
 def chosen(gains: Mapping[str, float]) -> list[str]:

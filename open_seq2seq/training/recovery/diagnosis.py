@@ -78,7 +78,7 @@ class Examiner:
 
         Args:
           batch: the batch from the data layer, as NumPy arrays.
-          micro_batch: number of the batch since the start of training, which determines dropout.
+          micro_batch: index of the batch since the start of training, which determines dropout.
           loss_scale: factor on the loss before differentiation.
           carried: states ``[rows, …]`` that the model continues from, by path; missing ones are zeros.
         """

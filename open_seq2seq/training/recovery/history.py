@@ -13,8 +13,8 @@ class DivergenceHistory:
     """A run's divergence detector, and its divergences so far.
 
     Args:
-      params: the model's parameters; used are ``max_skipped_updates``, ``divergence_loss_factor``,
-        ``divergence_lr_factor`` and ``max_recoveries``.
+      params: the model's parameters, of which ``max_skipped_updates``, ``divergence_loss_factor``,
+        ``divergence_lr_factor`` and ``max_recoveries`` are used.
       longest_search: maximum number of consecutive updates that the loss scaler skips while it searches for a scale;
         these do not count as divergence.
 
@@ -41,7 +41,7 @@ class DivergenceHistory:
                 "skipped_in_a_row": self.detector.skipped_in_a_row, "losses": self.detector.level.state()}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restores the result of ``state``; for older checkpoints, this is {}."""
+        """Restores the result of ``state``, or ``{}`` for checkpoints of older versions."""
         self.detector.forget()
         self.events = list(state.get("events", ()))
         self.lowered_to = state.get("dtype")

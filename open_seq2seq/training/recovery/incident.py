@@ -48,7 +48,7 @@ class SuspectBatch:
 
     Attributes:
       batch: the micro-batch, as NumPy arrays.
-      micro_batch: number of the micro-batch since the start of training.
+      micro_batch: index of the micro-batch since the start of training.
       carried: states ``[rows, …]`` that the model continued from, by path.
       loss_scale: loss scale of the update.
       found: diagnosis with the weights that the divergence left.
@@ -69,7 +69,7 @@ class SuspectBatch:
         """Returns descriptions of the examples whose loss is not finite, or of all examples if these are unknown.
 
         Args:
-          describe: function that returns the file and line of an example number.
+          describe: function that returns the file and line of the example with a given index.
         """
         ids = self.batch["ids"]
         rows = [row for row in self.found.rows or range(len(ids)) if ids[row] != EMPTY_ID]

@@ -146,5 +146,5 @@ def check_event(folder: Path, event: Any) -> None:
     missing = [name for name, kinds in _EVENT.items() if not isinstance(event, dict)
                or type(event.get(name)) not in kinds]
     if missing:
-        raise UserError(f"{folder / EVENT} has no {missing[0]}, or one of the wrong type: give a folder whose files "
-                        "have not been changed.")
+        raise UserError(f"{folder / EVENT}: the entry '{missing[0]}' is missing or has the wrong type: give a folder "
+                        "whose files have not been changed.")

@@ -45,7 +45,7 @@ class Restart:
     Attributes:
       good: weights, optimizer variables and carried states.
       step: number of attempted updates, which does not go back to that of ``good``.
-      micro_batch: number of the micro-batch with which training continues; it does not go back either.
+      micro_batch: index of the micro-batch with which training continues; it does not go back either.
       counters: the optimizer's counters, of which ``skipped`` and ``overflows`` do not go back.
       rate_factor: the new factor on the schedule's learning rate.
       history: the state of the run's ``DivergenceHistory``.

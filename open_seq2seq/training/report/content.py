@@ -1,4 +1,4 @@
-"""Reads what a report shows from a logdir, which may come from somebody else: no links, no large files, no code."""
+"""Reads what a report shows from a logdir, which is not trusted: links and large files are skipped, no code is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from open_seq2seq.utils.errors import DataError, UserError
 _STEP = re.compile(r"(?:model\.ckpt|step)-(\d{1,15})$")
 _MOST_BYTES = 1 << 20  # of a small text file
 _MOST_IMAGES, _MOST_IMAGE_BYTES = 6, 150_000
-_LOGS = "logs"  # the subfolder with --enable_logs
+_LOGS = "logs"  # subfolder of a run with --enable_logs
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Content:
       metrics: name → step → value.
       config: the newest checkpoint's config as YAML; "" if there is none.
       checkpoints: names of the checkpoints, oldest first, and of the best models.
-      samples: texts by name, by the name of their step's folder, newest first.
+      samples: name of a step's folder → dicts name → text, newest first.
       images: PNG files of the newest samples, by name.
       worst: the worst examples of the last evaluation, and the step of that evaluation.
     """
@@ -81,7 +81,7 @@ def _read_samples(content: Content) -> None:
 
 
 def _plain(folder: Path, pattern: str) -> list[Path]:
-    """Returns the entries of a folder, in order of name, without symbolic links."""
+    """Returns the entries of a folder that match a pattern, sorted by name, without symbolic links."""
     return [] if folder.is_symlink() else sorted(path for path in folder.glob(pattern) if not path.is_symlink())
 
 

@@ -1,4 +1,4 @@
-"""Curves of metrics as SVG, which an HTML page contains without other files."""
+"""Curves of metrics as SVG elements, which are embedded in an HTML page."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def curve(series: Mapping[str, Mapping[int, float]]) -> str:
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Returns at most 500 points: the means of equal stretches of a longer curve, and its last point."""
+    """Returns the points; more than 500 are reduced to the means of at most 500 equal stretches, and the last point."""
     size = math.ceil(len(points) / _MOST_POINTS)
     if size <= 1:
         return list(points)

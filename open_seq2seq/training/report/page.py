@@ -28,6 +28,7 @@ figcaption { font-weight: 600; } svg { width: 100%; } svg text { font: 11px sans
 .grid { stroke: #e4e7ec; } .legend { margin: 0 0 0 3.6rem; font-size: 13px; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
 padding: .25rem .7rem .25rem 0; border-bottom: 1px solid #e4e7ec; overflow-wrap: anywhere; min-width: 4.5rem; }
+td:first-child { min-width: 11rem; }
 pre { background: #f5f6f8; padding: .8rem; overflow-x: auto; font-size: 12.5px; } img { max-width: 100%; }
 """
 
@@ -46,7 +47,8 @@ def write_report(logdir: Path) -> Path:
     except disk.ForeignError as error:
         raise UserError(f"{path} is not a report that OpenSeq2Seq has written: move it, and start again.") from error
     except OSError as error:
-        raise UserError(f"The report {path} cannot be written: {error.strerror}.") from error
+        raise UserError(f"The report {path} cannot be written ({error.strerror}): copy the logdir to a folder that you "
+                        "may write to.") from error
     return path
 
 
@@ -78,21 +80,21 @@ def _results(content: Content) -> str:
 
 
 def _curves(content: Content) -> str:
-    found = {name: values for name in _ordered(content.metrics) if _changes(values := content.metrics[name])}
-    losses = {name: found.pop(name) for name in _FIRST if name in found}
+    values = {name: len(_different(content.metrics[name])) for name in _ordered(content.metrics)}
+    losses = {name: content.metrics[name] for name in _FIRST if values.get(name)}
+    found = {name: content.metrics[name] for name, count in values.items() if count > 1 and name not in losses}
     charts = {**({", ".join(losses): losses} if losses else {}), **{name: {name: found[name]} for name in found}}
     return "".join(f"<figure><figcaption>{escape(title)}</figcaption>{curve(series)}</figure>"
                    for title, series in charts.items())
 
 
-def _changes(values: Mapping[int, float]) -> bool:
-    """Returns whether a metric has a curve worth showing: two different values, or only a single one so far."""
-    finite = [value for value in values.values() if math.isfinite(value)]
-    return len(finite) == 1 or len(set(finite)) > 1
+def _different(values: Mapping[int, float]) -> set[float]:
+    """Returns the different values of a metric that are finite; a curve of a single one would show nothing."""
+    return {value for value in values.values() if math.isfinite(value)}
 
 
 def _ordered(metrics: Mapping[str, object]) -> list[str]:
-    """Returns the names of metrics: losses first, then those of evaluations; without those of single layers."""
+    """Returns the names of metrics: losses first, then those of evaluations; without epoch and names with slashes."""
     names = [name for name in metrics if "/" not in name and name != "epoch"]
     return sorted(names, key=lambda name: (name not in _FIRST, not name.lower().startswith("eval"), name))
 
@@ -112,7 +114,7 @@ def _worst(content: Content) -> str:
     if not rows:
         return ""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return f"<p>Of the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
+    return f"<p>From the evaluation at step {step:,}.</p>" + _table(names, [[row.get(name, "") for name in names]
                                                                          for row in rows])
 
 

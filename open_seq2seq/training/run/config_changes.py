@@ -47,11 +47,11 @@ def check_config(options: RunOptions, checkpoint: Checkpoint) -> None:
 
 
 def _refuse(lines: list[str], checkpoint: Checkpoint, lenient: bool) -> None:
-    problem = (f"The config does not fit the checkpoint {checkpoint.path}, because its weights would compute a "
+    problem = (f"The config does not fit the checkpoint {checkpoint.path}, whose weights would now compute a "
                f"different function: {'; '.join(lines)}.")
     if not lenient:
-        raise CheckpointError(f"{problem} Use the values that it was trained with (see its {CONFIG}), start a new run "
-                              "from its weights with load_model, or add --no_dir_check if the change is intended.")
+        raise CheckpointError(f"{problem} Use the values in the checkpoint's {CONFIG}, start a new run from "
+                              "its weights with load_model, or add --no_dir_check if the change is intended.")
     deco_print(f"WARNING: {problem}")
 
 

@@ -45,7 +45,8 @@ class Source(NamedTuple):
 
     Attributes:
       file: the config.
-      overrides: values of the command line, preceded by those that make the model use a checkpoint's own files.
+      overrides: values of the command line, preceded by those that make the model use a checkpoint's own files, and
+        followed by those that make it read the files of ``--infer_files``.
       mode: the mode of the run; ``interactive_infer`` instead of ``infer`` if lines of standard input are processed as
         they arrive.
       moved_files: values that make a resumed run read copies of files that no longer exist. They are not part of the
@@ -90,7 +91,7 @@ def config_of_run(config_file: str | None, mode: str, overrides: Sequence[Overri
     if not infer_files:
         return Source(file, given, mode)
     if _has_live_lines(infer_files, file, given):
-        file.sections.pop("interactive_infer_params", None)  # the run is one of inference, with infer_params
+        file.sections.pop("interactive_infer_params", None)  # so that the run uses infer_params
         return Source(file, given, "interactive_infer")
     return Source(file, [*given, *overrides_for(infer_files, file, given)], mode)
 
@@ -106,7 +107,8 @@ def _config_of_training(config_file: str | None, mode: str, overrides: list[Over
         raise UserError(f"The following arguments are required: --config_file.{hint} See --help.")
     checkpoint = _newest(logdir)
     if checkpoint is None:
-        raise UserError(f"--continue_learning was given, but there is no checkpoint in {logdir}.")
+        raise UserError(f"--continue_learning was given, but there is no checkpoint in {logdir}: give the logdir of "
+                        "the run to resume.")
     file = load_config(checkpoint / CONFIG, trust_code)
     return Source(file, overrides, mode, _moved_files(file, overrides))
 
@@ -120,7 +122,7 @@ def _newest(logdir: str) -> Path | None:
 def _moved_files(file: ConfigFile, overrides: list[Override]) -> list[Override]:
     """Returns overrides that replace missing files of a resumed run by copies of those in its newest checkpoint.
 
-    The copies are temporary, because the run will remove the checkpoint some day.
+    The copies are temporary, because the run will eventually remove the checkpoint.
     """
     params = ResolvedConfig(file, _TRAIN, overrides).merge(_TRAIN)[0]
     with file.in_use():
@@ -152,7 +154,10 @@ def _has_live_lines(infer_files: Sequence[str], file: ConfigFile, overrides: lis
 
 
 def _with_files_of_checkpoint(file: ConfigFile, mode: str, overrides: list[Override]) -> list[Override]:
-    """Returns the overrides that make a model use the files in its checkpoint where the config's own are missing."""
+    """Returns overrides that make a model use the checkpoint's copies of files that do not exist.
+
+    If the config is itself that of a checkpoint, the overrides make the model use the copies of all files.
+    """
     own = _checkpoint_of(file.path)
     found: list[Override] = []
     params = ResolvedConfig(file, mode, overrides).merge(mode)[0]

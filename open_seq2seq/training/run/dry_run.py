@@ -36,7 +36,7 @@ def check_run(options: RunOptions, specs: dict[str, ModelSpec], runner: Runner) 
         if section == "train":
             with runner.scope():
                 trainer = Trainer(model, None, runner, seed=spec.params.get("random_seed") or 0)
-            _check_training(trainer)
+            _check_training(trainer, options.verbose)
     if options.continue_learning and owner is not None and runner.is_chief:
         _check_resuming(options, owner, built.get("eval"))
     deco_print("The config can be run.")
@@ -67,8 +67,12 @@ def _check_data(section: str, model: Model) -> None:
     deco_print(f"the first {len(first)} examples are readable: source shapes {shapes}", offset=1)
 
 
-def _check_training(trainer: Trainer) -> None:
-    print_parameter_table(trainer.trainable, trainer.variables)
+def _check_training(trainer: Trainer, verbose: bool) -> None:
+    if verbose:
+        print_parameter_table(trainer.trainable, trainer.variables)
+    else:
+        total = sum(v.shape.num_elements() for v in trainer.trainable.values())
+        deco_print(f"Total trainable parameters: {total:,} (--verbose lists the variables)")
     batches, largest = trainer.describe_epoch()
     deco_print(f"Batches per epoch: {batches:,}; total updates: {trainer.last_step:,}")
     for line in trainer.describe_shapes():

@@ -42,7 +42,7 @@ class Kept:
 
     Attributes:
       position: position of the run at the last ``take``; None before the first.
-      reached: number of the last update, whether or not its state was kept.
+      reached: step of the last update, whether or not its state was kept.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class CommitHook(Hook):
 
     Args:
       kept: stores the copy.
-      membership: knows whether hosts were added or removed.
+      membership: says whether hosts were added or removed.
       every: number of updates between two copies.
     """
 
@@ -107,7 +107,7 @@ class ElasticTraining:
     """The training of one process in a changing group of processes.
 
     When the group changes, models and data are kept, but the runner, the trainer and all traced functions are created
-    again, so that nothing traced for another number of ranks can run.
+    again, so that nothing traced for the previous number of ranks can run.
 
     Args:
       options: options of the run.
@@ -152,8 +152,8 @@ class ElasticTraining:
         self._began_at = max(step, self._began_at)
         if self._vain >= MOST_VAIN_MEETINGS:
             raise UserError(f"--elastic: processes were lost {self._vain} times in a row without an update in between, "
-                            f"the last time because {self._reason}. Fix the errors that they have printed above, and "
-                            "resume with --continue_learning.")
+                            f"the last time because {self._reason}. Fix the errors that these processes have printed, "
+                            "and resume with --continue_learning.")
 
     def part(self) -> None:
         """Leaves the current group of processes, and releases what belongs to it."""
@@ -222,7 +222,7 @@ class ElasticTraining:
         self._models = self._models or training_setup.build_models(self._specs, seed, runner)
         if carried := carried_states(self._models[0]):
             raise ConfigError(["--elastic cannot be used with a model that carries state from batch to batch "
-                               f"({', '.join(carried)}), because the number of ranks may change: omit the flag."])
+                               f"({', '.join(carried)}), because the number of ranks may change: leave --elastic out."])
         logdir = self._logdir if self._logdir is not None and runner.is_chief else LogDir(None)
         self._trainer = training_setup.make_trainer(self._options, self._models, logdir, seed, runner)
         return self._trainer

@@ -52,8 +52,8 @@ class Asset:
 def read_assets(spec: ModelSpec) -> Contents:
     """Returns the contents, by path, of the files of a model that are copied into checkpoints.
 
-    To be called before the model is built. Files that are missing or unreadable are left out; the part that needs them
-    reports the error.
+    To be called before the model is built. Files that are missing, unreadable or too large are left out; the component
+    that needs them reports the error.
     """
     found: Contents = {}
     for file in model_files(spec.model_class, spec.params):
@@ -132,7 +132,7 @@ class RunInputs:
             kept = checkpoint.checksums.get(f"{ASSETS}/{name}")
             if kept is not None and asset.sha256 != kept:
                 raise CheckpointError(f"{asset.path} is not the file that {checkpoint.path} was trained with: its "
-                                      f"content differs from {checkpoint.assets_dir / name}. Use that file in the "
+                                      f"content differs from {checkpoint.assets_dir / name}. Use the latter in the "
                                       "config.")
         before = checkpoint.state.get("data", {})  # older checkpoints have none
         for section, now in self.described.items():
@@ -169,7 +169,7 @@ def data_changes(before: Mapping[str, Any], now: Mapping[str, Any], whole: bool 
         lines += _file_changes(before["files"].get(name), file, whole)
     if not lines and before["params"] == now["params"]:
         lines += [] if before["lengths"] == now["lengths"] else [
-            f"it has {now['examples']:,} examples with other lengths, and had {before['examples']:,} examples before"]
+            f"the lengths of its examples differ ({now['examples']:,} examples now, {before['examples']:,} before)"]
         lines += [] if before["contents"] == now["contents"] or lines else ["the content of some of its files differs"]
     return lines
 

@@ -85,13 +85,14 @@ def check_logdir(options: RunOptions, params: Mapping[str, Any]) -> LogDir:
     """Checks that the log directory suits the mode of the run, without writing anything.
 
     Args:
-      options: the run's options. With ``no_dir_check`` or ``benchmark``, problems are printed as warnings, and the run
-        continues without the checkpoint in question.
-      params: the model's parameters; used are ``logdir``, ``load_model`` and ``restore_best_checkpoint``.
+      options: the run's options. With ``no_dir_check`` or ``benchmark``, an unsuitable directory or a missing
+        checkpoint is only a warning, and the run continues without the checkpoint.
+      params: the model's parameters, of which ``logdir``, ``load_model`` and ``restore_best_checkpoint`` are used.
 
     Raises:
       UserError: the directory is missing, or is not empty although a new run is to start.
-      CheckpointError: a checkpoint is needed, but there is none.
+      CheckpointError: a checkpoint is needed, but there is none; or, even with ``no_dir_check``, a subfolder is a link
+        or cannot be written, or something else has the name of a later checkpoint.
     """
     lenient = options.no_dir_check or options.benchmark
     given = params.get("logdir")
@@ -160,18 +161,23 @@ def _is_empty(folder: Path) -> bool:
         raise UserError(f"The log directory {folder} cannot be read: {error.strerror}.") from error
 
 
+def _lacks(root: Path) -> str:
+    """Returns what is wrong with a log directory that contains no checkpoint, as the rest of a sentence."""
+    return "is a file" if root.is_file() else "contains no checkpoint" if root.is_dir() else "does not exist"
+
+
 def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path | None:
     if root.exists() and not root.is_dir():
         raise UserError(f"The log directory {root} is a file: choose another logdir.")
     refuse_checkpoint(root)
     if _is_empty(root):
         if options.continue_learning:
-            raise UserError(f"--continue_learning was given, but the log directory {root} is empty or missing: "
-                            "leave the flag out to start from scratch, or correct logdir.")
+            raise UserError(f"--continue_learning was given, but the log directory {root} {_lacks(root)}: leave the "
+                            "flag out to start from scratch, or correct logdir.")
         return None
     if not options.continue_learning:
-        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume the training "
-                        "there, or choose another logdir to start from scratch.")
+        raise UserError(f"The log directory {root} is not empty: give --continue_learning to resume its training, "
+                        "or choose another logdir to start from scratch.")
     # Training never resumes from best_models, only from the newest checkpoint.
     checkpoint = find_checkpoint(folder)
     if checkpoint is None:
@@ -182,8 +188,7 @@ def _training_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
 
 def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: Path, folder: Path) -> Path:
     if not root.is_dir() or _is_empty(root):
-        what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
-        raise UserError(f"The log directory {root} {what}: "
+        raise UserError(f"The log directory {root} {_lacks(root)}: "
                         f"the mode {options.mode} needs the logdir of a trained model.")
     restore_best = bool(params.get("restore_best_checkpoint"))
     checkpoint = find_checkpoint(folder, restore_best)
@@ -196,10 +201,10 @@ def _finished_checkpoint(options: RunOptions, params: Mapping[str, Any], root: P
 def _base_checkpoint(params: Mapping[str, Any]) -> Path:
     root = Path(params["load_model"]).expanduser()
     if not root.is_dir() or _is_empty(root):
-        what = "is a file" if root.is_file() else "is empty" if root.is_dir() else "does not exist"
-        raise UserError(f"The folder {root} in 'load_model' {what}: give the logdir of a trained model.")
+        raise UserError(f"'load_model' is {root}, which {_lacks(root)}: give the logdir of a trained model.")
     folder = checkpoint_folder(root)
     checkpoint = find_checkpoint(folder, bool(params.get("restore_best_checkpoint")))
     if checkpoint is None:
-        raise CheckpointError(f"There is no checkpoint in the folder {folder} given in 'load_model'.")
+        raise CheckpointError(f"There is no checkpoint in {folder}, the folder given in 'load_model': give the logdir "
+                              "of a trained model.")
     return checkpoint

@@ -1,4 +1,4 @@
-"""What a run prints before it starts, a short header; and the config and variables, for the logdir or the screen."""
+"""The short header that a run prints before it starts, and its config and variables, for the logdir or the screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from open_seq2seq.utils.console import deco_print
 from open_seq2seq.utils.progress import format_count
 
 OVERVIEW = "overview.txt"
-"""File in a logdir with the config and the variables of a run; a resumed run with other ones writes another file."""
+"""File in a logdir with the config and variables of a run; if they have changed, a resumed run writes another file."""
 
 _TITLES = {"train": "Training config", "eval": "Evaluation config", "infer": "Inference config",
            "interactive_infer": "Inference config"}
@@ -76,7 +76,7 @@ def print_training(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
 
 
 def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer, folder: Path | None) -> None:
-    """Writes the config and variables of a run to its folder; called when nothing but training can fail any more.
+    """Writes the config and variables of a run to its folder; called last, so that a run that fails writes none.
 
     A file is never replaced: if one of an earlier start of the run has other content, the new one gets a number.
     """
@@ -98,9 +98,8 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
 
 
 def _short(path: str) -> str:
-    """Returns a path relative to the working directory if it lies below it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
+    """Returns a path, relative to the working directory if that is shorter."""
+    return min(path, os.path.relpath(path), key=len)
 
 
 def _count(variables: Mapping[str, tf.Variable]) -> int:
@@ -116,7 +115,7 @@ def _devices(runner: Runner) -> str:
 
 def _overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer: Trainer,
               folder: Path) -> tuple[Path, bytes]:
-    """Returns the file of a run's config and variables, and its content; an existing file has this content."""
+    """Returns the path and the content of a run's overview; if the file exists, it already has this content."""
     lines = [*config_lines(options, specs), *parameter_table(trainer.trainable, trainer.variables)]
     content = "".join(f"{line}\n" for line in lines).encode()
     same = [path for path in sorted(folder.glob(f"{OVERVIEW}*")) if path.is_file() and not path.is_symlink()

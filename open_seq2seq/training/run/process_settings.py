@@ -38,4 +38,4 @@ def _set_tf32(sections: Sequence[Mapping[str, Any]]) -> str | None:
         enabled = tf.config.experimental.tensor_float_32_execution_enabled()
         return f"TensorFloat-32: {'on' if enabled else 'off'}" + (
             "" if setting is not None else " (TensorFlow's default; change it with 'tf32')")
-    return "TensorFloat-32: 'tf32' has no effect here, because there is no GPU" if setting else None
+    return "TensorFloat-32: 'tf32' has no effect, because there is no GPU" if setting else None

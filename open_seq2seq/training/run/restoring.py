@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from open_seq2seq.models.model import Model
-from open_seq2seq.optimizers.combinations import averages_weights
-from open_seq2seq.optimizers.weight_average import MEAN_COUNT
+from open_seq2seq.optimizers.combinations import AVERAGES, averages_weights
+from open_seq2seq.optimizers.weight_average import MEAN_COUNT, MEAN_TRIGGER
 from open_seq2seq.parts.component import named_variables
 from open_seq2seq.training.checkpoints import Checkpoint, assign_matching, assign_strictly, load_checkpoint, match
 from open_seq2seq.training.checkpoints.files import AVERAGE, CARRIED
@@ -22,7 +22,7 @@ from open_seq2seq.utils.errors import CheckpointError
 
 # Parts of messages about acceptable mismatches: a run may be resumed in another precision, and so with another loss
 # scaler; averaging may begin or end; older checkpoints have neither a count of overflows nor a learning-rate factor.
-_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", " overflows:", " rate_factor:")
+_MAY_DIFFER = (" loss_scale/", f" {AVERAGE}", f" {MEAN_COUNT}", f" {MEAN_TRIGGER}", " overflows:", " rate_factor:")
 
 
 def ranks(number: int) -> str:
@@ -31,7 +31,7 @@ def ranks(number: int) -> str:
 
 
 def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
-    """Assigns a checkpoint's weights to a model; their average, if the config has ``ema_decay`` or ``average_from``.
+    """Assigns a checkpoint's weights to a model, or their average if the config enables one.
 
     Raises:
       CheckpointError: the variables or assets, such as vocabularies, differ from the checkpoint's.
@@ -39,13 +39,13 @@ def restore_weights(model: Model, checkpoint: Checkpoint) -> None:
     averages = checkpoint.averaged_weights
     used = averages if averages_weights(model.params) else {}
     if used:
-        kind = "moving average (ema_decay)" if model.params["ema_decay"] is not None else "mean (average_from)"
-        deco_print(f"Weights: the {kind}", offset=1)
+        name = next(name for name in AVERAGES if model.params[name] is not None)
+        deco_print(f"Weights: the {'moving average' if name == 'ema_decay' else 'mean'} ({name})", offset=1)
     elif averages_weights(model.params):
-        deco_print("WARNING: this checkpoint has no moving average of the weights, because its run had no ema_decay: "
-                   "using the weights as trained.", offset=1)
+        deco_print("WARNING: this checkpoint has no average of the weights, because its run had neither ema_decay nor "
+                   "average_from: using the weights as trained.", offset=1)
     else:
-        kept = "; the checkpoint also has their moving average, which ema_decay would select" if averages else ""
+        kept = "; the checkpoint also has their average, which ema_decay or average_from selects" if averages else ""
         deco_print(f"Weights: as trained{kept}", offset=1)
     # Parts that exist only in other modes, such as a loss, may have weights in the checkpoint.
     left_out = model.parts_of_other_modes
@@ -96,13 +96,14 @@ def restore_position(trainer: Trainer, state: Mapping[str, Any],
 
 
 def _restore_average(variables: RunVariables, checkpoint: Checkpoint) -> None:
-    """Starts the moving averages that the checkpoint lacks; prints a message if averaging starts or ends."""
+    """Starts the averages of weights that the checkpoint lacks; prints a message if averaging starts or stops."""
     here, there = set(variables.optimizer.averaged_weights), set(checkpoint.averaged_weights)
     if here - there:
         variables.optimizer.restart_average(variables.trainable, here - there)
-        deco_print("The checkpoint has no moving average of the weights: averaging starts here.")
+        deco_print("The checkpoint has no average of the weights: averaging starts at this step.")
     elif there and not here:
-        deco_print("The checkpoint has a moving average of the weights, which ends here: the config has no ema_decay.")
+        deco_print("The checkpoint has an average of the weights, but the config has neither ema_decay nor "
+                   "average_from: averaging stops.")
 
 
 def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
@@ -116,7 +117,7 @@ def load_base_model(model: Model, variables: RunVariables, path: Path) -> None:
     checkpoint.check_finite()
     averages = checkpoint.averaged_weights
     if averages:
-        deco_print("Using the moving average of its weights", offset=1)
+        deco_print("Using the average of its weights", offset=1)
     weights = model.adapted_weights({**checkpoint.weights, **averages}, checkpoint.assets, variables.weights)
     report = assign_matching(variables.weights, weights)
     variables.optimizer.restart_average(variables.trainable)

@@ -110,7 +110,8 @@ def _infer(options: RunOptions, model: Model, runner: Runner) -> None:
 
 def _report_output(options: RunOptions) -> None:
     name = options.infer_output_file
-    deco_print(f"Finished inference: {'standard output' if name == STANDARD_OUTPUT else os.path.abspath(name)}")
+    deco_print("Finished inference. Results: "
+               f"{'standard output' if name == STANDARD_OUTPUT else os.path.abspath(name)}")
 
 
 def _interact(options: RunOptions, model: Model, runner: Runner) -> None:
@@ -178,13 +179,13 @@ def _restored_model(options: RunOptions, spec: ModelSpec, logdir: LogDir, runner
 
 @contextlib.contextmanager
 def _explaining_data(options: RunOptions) -> Iterator[None]:
-    """Adds to errors about data that come from the config of a checkpoint how to name other data."""
+    """Adds a note on how to give other data to data errors, if the config is that of a checkpoint."""
     try:
         yield
     except DataError as error:
         if options.config.config_file.checkpoint is not None and not options.infer_files:
             how = "--infer_files=FILE" if options.mode == "infer" else "--eval_params/data_layer_params/KEY=FILE"
-            error.add_note(f"The config comes from the checkpoint: {how} names other data.")
+            error.add_note(f"The config is that of the checkpoint: give other data with {how}.")
         raise
 
 

@@ -138,7 +138,7 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
             keep_files(saver.directory, config.base_model,
                        {mode: config.merge(mode)[0] for mode in ("train", *MODES)})
     summaries_dir = str(logdir.checkpoint_dir) if saver and model.params["save_summaries_steps"] else None
-    # A new run in a used logdir begins another table; a process that joins an elastic run continues the run's.
+    # A new run in a used logdir begins another table; a process that joins an elastic run continues its table.
     is_new = not options.continue_learning and not options.elastic
     metrics = MetricsFile(logdir.checkpoint_dir, is_new) if saver and logdir.checkpoint_dir else None
     with runner.scope():
@@ -146,6 +146,9 @@ def make_trainer(options: RunOptions, models: Models, logdir: LogDir, seed: int,
     if eval_model is not None:
         best = trainer.early_stopping.metric
         trainer.early_stopping.resume(runner.share({} if metrics is None else metrics.history(best)))
+    elif model.params["average_after_evals_without_gain"] is not None:
+        deco_print("WARNING: 'average_after_evals_without_gain' has no effect without evaluations: use "
+                   "--mode=train_eval.")
     return trainer
 
 

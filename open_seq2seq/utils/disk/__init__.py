@@ -6,7 +6,7 @@ fails if it exists.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.
-* ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists. ``append`` adds lines to an own file.
+* ``new_file``, ``write_new``, ``copy_new``: create a file; fail if it exists. ``append`` adds to an existing one.
 * ``new_folder``, ``remove_folder``, ``remove_unfinished``: a folder is complete or absent, even after a kill.
 * ``ListedFolder``: a folder with a list of the files that this package wrote there.
 * ``Workplace``: a folder in which one process writes results until they are complete.

@@ -134,7 +134,7 @@ def append(path: StrPath, text: str, is_own: IsOwn) -> None:
     """Appends text to a file, as UTF-8; a symbolic link is not followed.
 
     Raises:
-      ForeignError: something else has the file's name.
+      ForeignError: the path is not a regular file, or ``is_own`` does not accept the file.
     """
     with open(path, "a+b", opener=_unfollowed) as file:
         file.seek(0)

@@ -105,4 +105,4 @@ def test_a_key_is_dropped_in_all_sections_or_in_one():
 
 def test_what_is_not_given_cannot_be_dropped():
     assert problem_of("--logdr=<drop>") == (
-        "'--logdr' cannot be dropped, because the config does not give it. Did you mean 'logdir'?")
+        "'--logdr' cannot be dropped, because the config does not set it. Did you mean 'logdir'?")

@@ -35,7 +35,7 @@ def test_rows(tmp_path, name, text, columns, options, rows):
     ("a.tsv", "label\ttext\n", ("txt",), r"a\.tsv:1: there is no column named 'txt'.*label, text.*mean 'text'"),
     ("a.csv", 'x,"y\n', (1,), r"a\.csv:1: the line is not valid CSV"),
     ("a.csv", f'x,y\n"{"z" * 131_072}",u\nv,"{"z" * 131_073}"\n', (1,),
-     r"a\.csv:3: a value of the row that begins here has more than 131,072 characters: shorten it or, if"),
+     r"a\.csv:3: a value of the row that begins in this line has more than 131,072 characters: shorten it or, if"),
     ("a.csv", 'x\n"y\n' + "z\n" * 70_000, (1,), r"a\.csv:2: a value .* if a quote is not closed, close it\.$"),
     ("a.csv", "", (1,), r"a\.csv is empty"),
     ("b.csv", None, (1,), r"b\.csv does not exist"),

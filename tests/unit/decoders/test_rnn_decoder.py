@@ -300,13 +300,13 @@ def test_the_encoders_table_can_be_shared():
     ({"attention_type": "gnmt_v2", "luong_scale": True}, "luong_scale' has no meaning"),
     ({"weight_tied": True}, "tgt_emb_size' must be 5 with weight_tied, got 3"),
     ({"core_cell_params": {}}, "num_units' is missing"),
-    ({"END_SYMBOL": 7}, r"END_SYMBOL' must be below the number of ids \(7\), got 7"),
+    ({"END_SYMBOL": 7}, r"END_SYMBOL' is 7, but must be below tgt_vocab_size, which is 7"),
     ({"attention_type": "monotonic"}, "attention_type"),
     ({"encoder_state": "copy"}, r"is copy, but the encoder's states have the sizes \[\[3\], \[3\], \[4, 4\]\]"),
     ({"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 4, "number_of_groups": 3}},
      r"num_units' must be a multiple of number_of_groups \(3\), got 4"),
     ({"core_cell": "GLSTMCell", "core_cell_params": {"num_units": 9, "num_proj": 6, "number_of_groups": 3},
-      "attention_layer_size": 6}, "a layer's input has 8 channels, which must be a multiple"),
+      "attention_layer_size": 6}, "does not divide the 8 channels of a layer's input"),
 ])
 def test_mistakes_are_named(params: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):

@@ -149,10 +149,10 @@ BAD = {
     "no cell": ({"core_cell": None}, "core_cell' is missing"),
     "cudnn": ({"use_cudnn_rnn": True}, "cudnn_rnn_type' must be CudnnLSTM or CudnnGRU"),
     "units": ({"core_cell_params": {}}, "num_units' is missing"),
-    "gru": ({"core_cell": "GRUCell", "recurrent_keep_prob": 0.5}, "only LSTMs have weight drop"),
+    "gru": ({"core_cell": "GRUCell", "recurrent_keep_prob": 0.5}, "weight drop and recurrent dropout need an LSTM"),
     "projection": ({"core_cell_params": {"num_units": 6, "num_proj": 3}, "recurrent_keep_prob": 0.5},
-                   "not those with projections"),
-    "state": ({"core_cell": "GRUCell", "use_cell_state": True}, "only LSTMs have an inner state"),
+                   "an LSTM without projection"),
+    "state": ({"core_cell": "GRUCell", "use_cell_state": True}, "only LSTMs have a cell state"),
     "keep": ({"encoder_emb_keep_prob": 0.0}, "encoder_emb_keep_prob"),
     "sampling": ({"sampling_top_k": 3}, "sampling is off"),
 }

@@ -111,9 +111,9 @@ def test_decoders_follow_and_gradients_reach_all_encoders(combination, decoder):
     ({"encoders": {"a": TRANSFORMER, "b": {"encoder": "TransformerEncoder"}}}, "encoders/b/encoder_params' is missing"),
     ({"second": {**TRANSFORMER, "source": 3}}, "encoders/b/source' is 3, but each example has only 1 source:"),
     ({"second": {**TRANSFORMER, "source": 2}, "combination": "gated"}, "but the encoders read different sources"),
-    ({"second": RECURRENT}, r"output_size' is missing: the encoders have .* \(a: 16, b: 12\)"),
+    ({"second": RECURRENT}, r"output_size' is missing: .* the encoders have .* \(a: 16, b: 12\)"),
     ({"sources": 2}, "no encoder for source 2 of 2"),
-    ({"combination": "channels", "output_size": 16}, "output_size' has no meaning with combination channels"),
+    ({"combination": "channels", "output_size": 16}, "output_size' has no effect with combination channels"),
 ])
 def test_mistakes(params, message):
     count = params.pop("sources", 1)

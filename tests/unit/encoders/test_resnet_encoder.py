@@ -105,8 +105,8 @@ def test_gradients_equal_finite_differences():
 
 
 @pytest.mark.parametrize("params,words", [
-    ({}, "must give either resnet_size or block_sizes"),
-    ({"resnet_size": 18, "block_sizes": [1]}, "must give either resnet_size or block_sizes"),
+    ({}, "must set exactly one of resnet_size and block_sizes"),
+    ({"resnet_size": 18, "block_sizes": [1]}, "must set exactly one of resnet_size and block_sizes"),
     ({"resnet_size": 19}, "one of"),
     ({"block_sizes": [1, 1], "block_strides": [1]}, "has 1 entries, but there are 2 groups"),
     ({"block_sizes": [1, "2"]}, "block_sizes"),

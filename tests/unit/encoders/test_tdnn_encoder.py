@@ -210,7 +210,7 @@ def test_without_masks_padding_matters():
     ({"convnet_layers": [layer(stride=[2], residual=True)]}, "needs a stride of 1"),
     ({"convnet_layers": [layer(residual_dense=True)]}, "residual_dense' needs residual"),
     ({"convnet_layers": [layer(dropout_keep_prob=0.0)]}, "dropout_keep_prob' is 0.0"),
-    ({"convnet_layers": [layer(), {**layer("conv2d"), "kernel_size": [3, 3], "stride": [1, 1]}]}, "no frequencies"),
+    ({"convnet_layers": [layer(), {**layer("conv2d"), "kernel_size": [3, 3], "stride": [1, 1]}]}, "no frequency axis"),
     ({"convnet_layers": [{**layer("conv2d", **DENSE), "kernel_size": [3, 3], "stride": [1, 1]}, layer(**DENSE)]},
      "residual_dense both for conv2d and for other kinds"),
     ({"drop_block_prob": 0.1}, "needs blocks with a residual"),

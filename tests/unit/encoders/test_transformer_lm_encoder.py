@@ -56,7 +56,8 @@ def test_generation_with_a_cache_reads_the_same_as_without(tied):
 
 
 BAD = {"heads": ({"num_heads": 3}, "multiple of num_heads"), "norm": ({"norm_params": {"type": "batch_norm"}}, "later"),
-       "carry": ({"carry_state": True}, "carries no state")}
+       "carry": ({"carry_state": True}, "set .*memory_length"),
+       "memory": ({"memory_length": 3}, "set position_encoding to alibi")}
 
 
 @pytest.mark.parametrize("name", BAD)

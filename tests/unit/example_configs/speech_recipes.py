@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parents[3] / "example_configs/speech2text"
 # features, or in mixed precision. Tests of whole commands train toy-w2l.
 LIKE_OTHERS = {"jasper10x3_LibriSpeech", "jasper10x5_LibriSpeech", "jasper10x5_LibriSpeech_nvgrad_masks",
                "jasper-Mini-for-Jetson", "toy-w2l", "w2l_large_8gpus", "w2lplus_large_8gpus_mp", "ds2_large_8gpus_mp",
-               "ds2_small_1gpu", "digits-jca"}
+               "ds2_small_1gpu", "digits-jca", "own-speech"}
 COMMANDS = ("jasper_commands", "jasper_commands_8gpu")  # of Image2Label: test_image_recipes.py
 ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
 

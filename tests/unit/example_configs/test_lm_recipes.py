@@ -61,5 +61,5 @@ def test_the_awd_recipe_trains(toy: Path, tmp_path: Path):
     params["encoder_params"] = {**params["encoder_params"], "core_cell_params": {"num_units": 6}, "encoder_layers": 2,
                                 "emb_size": 5, "recurrent_weight_keep_prob": 0.9}
     params.update(batch_size_per_gpu=2, max_steps=4, num_epochs=None)
-    params["data_layer_params"]["bptt"] = 9
+    params["data_layer_params"]["bptt"] = 12
     assert_trains(base_model, params, tmp_path)

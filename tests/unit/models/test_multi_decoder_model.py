@@ -19,11 +19,11 @@ RNN = {"core_cell": "LSTMCell", "core_cell_params": {"num_units": 16}, "decoder_
        "END_SYMBOL": 1}
 
 
-@pytest.fixture
-def params(tmp_path):
+def params_in(folder):
+    """Parameters of a model of two languages with dropout, on sentences in files of this folder."""
     def write(name, lines):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return str(tmp_path / name)
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return str(folder / name)
 
     sources = [" ".join("abcdefg"[:i % 6 + 2]) for i in range(12)]
     corpora = {"de": {"source_file": write("a.src", sources), "target_file": write("a.tgt", sources),
@@ -35,7 +35,7 @@ def params(tmp_path):
         "batch_size_per_gpu": 8, "max_steps": 10, "random_seed": 1, "optimizer": "Adam", "lr_policy": "fixed_lr",
         "lr_policy_params": {"learning_rate": 0.01},
         "data_layer": "MultiCorpusDataLayer",
-        "data_layer_params": {"corpora": corpora, "src_vocab_file": str(tmp_path / "small"), "max_length": 12,
+        "data_layer_params": {"corpora": corpora, "src_vocab_file": str(folder / "small"), "max_length": 12,
                               "special_tokens_already_in_vocab": False, "use_start_token": False,
                               "source_file": corpora["fr"]["source_file"]},
         "encoder": "TransformerEncoder", "encoder_params": {**SIZES, "encoder_layers": 1, "remove_padding": True},
@@ -44,6 +44,11 @@ def params(tmp_path):
                            "decoder_params": {**SIZES, "num_hidden_layers": 1, "share_source_embedding": False,
                                               "beam_size": 2, "alpha": 0.6, "extra_decode_length": 2, "EOS_ID": 1}},
         "loss": "PaddedCrossEntropyLossWithSmoothing", "loss_params": {"label_smoothing": 0.1}}
+
+
+@pytest.fixture
+def params(tmp_path):
+    return params_in(tmp_path)
 
 
 def made(params, mode="train", **changed):

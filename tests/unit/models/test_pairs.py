@@ -111,8 +111,8 @@ def test_alignments_need_one_output_for_each_source_token(corpus: dict[str, Any]
         with pytest.raises(ConfigError) as error:
             build_model(describe_model(Text2Text, params, "infer"), seed=1)
         assert error.value.problems == [
-            f"'{name}' needs an encoder with one output for each source token, but MultiEncoder with these "
-            "encoder_params has others: leave it out." for name in ("save_alignments", "replace_unknowns")]
+            f"'{name}' needs an encoder with one output for each source token, which MultiEncoder with these "
+            f"encoder_params is not: remove '{name}'." for name in ("save_alignments", "replace_unknowns")]
 
 
 def test_an_encoder_of_one_source_refuses_several(tmp_path: Path, corpus: dict[str, Any]):

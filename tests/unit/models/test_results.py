@@ -160,9 +160,12 @@ def test_the_worst_examples_come_first():
     from open_seq2seq.models import Speech2Text, Text2Text
 
     rows = [[(0, "ein Hund", "ein Hund"), (1, "", "eine Katze")], [(2, "ein Hut", "ein Hund"), (3, "x", "")]]
-    layer = SimpleNamespace(data_layer=SimpleNamespace(describe_example=lambda example: f"line {example}"))
+    layer = SimpleNamespace(data_layer=SimpleNamespace(
+        describe_example=lambda example: f"line {example}", source_to_text=lambda ids: f"source {ids[0]}",
+        make_batch=lambda examples: {"source_tensors": [examples[:, np.newaxis], np.ones_like(examples)]}))
     found = Text2Text.worst_examples(layer, rows, 2)
     assert [row["example"] for row in found] == ["line 1", "line 2"] and found[0]["chrF"] == "0.0"
+    assert [row["source"] for row in found] == ["source 1", "source 2"]
     heard = [[(0, "a.wav", "one two", "one two"), (1, "b.wav", "one two", "two")]]
     assert Speech2Text.worst_examples(None, heard, 1) == [
         {"example": "b.wav", "WER": "50%", "target": "one two", "prediction": "two"}]

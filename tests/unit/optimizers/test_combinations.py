@@ -25,6 +25,8 @@ DECAY = {"decoupled_weight_decay": 0.01}
 @pytest.mark.parametrize("params,message", [
     ({**LARC, **CLIP}, "'max_grad_norm' and 'larc_params' exclude each other: LARC sets"),
     ({**EMA, "average_checkpoints": 5}, "'ema_decay' and 'average_checkpoints' exclude each other"),
+    ({"average_after_evals_without_gain": 5, "average_from": 9},
+     "'average_from' and 'average_after_evals_without_gain' exclude"),
     ({**DECAY, "optimizer": "AdamW"}, "the weight_decay of AdamW exclude each other: the weights would decay twice"),
     ({**DECAY, "optimizer": "NovoGrad", "optimizer_params": {"weight_decay": 1e-3}}, "weight_decay of NovoGrad"),
     ({**DECAY, "optimizer": "tf.keras.optimizers.Lion", "optimizer_params": {"weight_decay": 0.1}}, "decay twice"),

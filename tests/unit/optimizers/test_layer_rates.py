@@ -44,8 +44,8 @@ def test_frozen_variables_begin_to_change_at_their_update():
 BAD = {"unused": ({"lr_factors": {"speller": 0.1}}, "no variable's name starts with a match"),
        "regex": ({"lr_factors": {"(": 0.1}}, "not a valid regular expression"),
        "negative": ({"lr_factors": {"encoder": -1.0}}, "at least 0"),
-       "words": ({"unfreeze_at": {"encoder": "later"}}, "'later' but has to be a number"),
-       "fraction": ({"unfreeze_at": {"encoder": 0.5}}, "the number of an update")}
+       "words": ({"unfreeze_at": {"encoder": "later"}}, "'later' but has to be an integer"),
+       "fraction": ({"unfreeze_at": {"encoder": 0.5}}, "the number of updates after which")}
 
 
 @pytest.mark.parametrize("name", BAD)

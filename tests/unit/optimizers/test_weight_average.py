@@ -10,7 +10,7 @@ from open_seq2seq.optimizers import (
     WeightAverage,
     make_optimizer,
 )
-from open_seq2seq.optimizers.weight_average import MEAN_COUNT, WeightMean, exchanged
+from open_seq2seq.optimizers.weight_average import MEAN_COUNT, TriggeredMean, WeightMean, exchanged
 from open_seq2seq.utils.errors import ConfigError
 
 STEPS = 50
@@ -121,3 +121,62 @@ def test_the_mean_covers_all_updates_after_its_start():
         values.append(weights["w"].numpy())
         expected = values[-1] if update < 2 else np.mean(values[2:], axis=0)
         np.testing.assert_allclose(mean.weights["w"], expected, rtol=1e-6)
+
+
+def begin_of_awd(losses, patience):
+    """The evaluation after which the recipe of AWD-LSTM begins to average, or None."""
+    seen = []
+    for number, loss in enumerate(losses):
+        if len(seen) > patience and loss > min(seen[:-patience]):
+            return number
+        seen.append(loss)
+    return None
+
+
+def observed(losses, patience, resumed_after=None):
+    """The evaluation after which averaging begins, with the state moved to another object on the way."""
+    weights, begin = {"w": tf.Variable([1.0])}, None
+    mean = TriggeredMean(patience)
+    mean.build(weights)
+    for number, loss in enumerate(losses):
+        if number == resumed_after:
+            before, mean = mean, TriggeredMean(patience)
+            mean.build(weights)
+            for name, variable in mean.state().items():
+                variable.assign(before.state()[name])
+        assert mean.awaits(10 * number + 10) == (begin is None)
+        if mean.observe(10 * number + 10, loss):
+            assert begin is None
+            begin = number
+        assert not mean.awaits(10 * number + 10) and not mean.observe(10 * number + 10, 1e9)
+        assert all(np.isfinite(variable).all() for variable in mean.state().values())
+    return begin
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_averaging_begins_when_the_loss_no_longer_falls(patience):
+    begins = set()
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        losses = (5.0 * 0.6 ** np.arange(24) + rng.normal(0.0, 0.05, 24)).tolist()
+        expected = begin_of_awd(np.float32(losses), patience)
+        assert observed(losses, patience) == observed(losses, patience, 3) == expected
+        begins.add(expected)
+    assert begins - {None}
+    assert observed([3.0, 2.0, float("nan"), float("nan"), 1.0], 1) is None
+
+
+def test_the_triggered_mean_covers_the_updates_since():
+    weights = {"w": tf.Variable([1.0])}
+    mean = TriggeredMean(1)
+    mean.build(weights)
+    update = tf.function(lambda index: mean.update(weights, index))
+    for number, loss in enumerate([1.0, 2.0, 3.0]):
+        weights["w"].assign([float(number)])
+        update(tf.constant(number, tf.int64))
+        np.testing.assert_array_equal(mean.weights["w"], weights["w"])
+        assert mean.observe(number + 1, loss) == (number == 2)
+    for number in (3, 4, 5):
+        weights["w"].assign([float(number * number)])
+        update(tf.constant(number, tf.int64))
+    np.testing.assert_allclose(mean.weights["w"], [np.mean([9.0, 16.0, 25.0])], rtol=1e-6)

@@ -26,8 +26,8 @@ class DynamicSettings(NamedTuple):
 
     Attributes:
       rate: learning rate of gradient descent; 0 is ordinary evaluation.
-      decay: fraction of the distance to the trained weights by which the weights return at each update.
-      max_grad_norm: largest global norm of the gradient.
+      decay: at each update, the weights move back towards the trained ones by this fraction of their distance.
+      max_grad_norm: global norm to which larger gradients are clipped.
     """
 
     rate: float
@@ -46,11 +46,14 @@ def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, in
       (Minus the log likelihood of the text in nats, number of tokens.)
 
     Raises:
-      ConfigError: the model is not a language model whose chunks continue one another.
+      ConfigError: the model is not a language model, or its chunks do not each continue the previous one.
     """
-    if not isinstance(model, LanguageModel) or not model.data_layer.contiguous:
-        raise ConfigError(["Dynamic evaluation needs a language model and a text whose chunks continue one another: "
-                           "set 'data_layer_params/carry_state' to True."])
+    if not isinstance(model, LanguageModel):
+        raise ConfigError([f"Dynamic evaluation needs a language model, got {type(model).__name__}: give the config or "
+                           "logdir of a LanguageModel."])
+    if not model.data_layer.contiguous:
+        raise ConfigError(["Dynamic evaluation needs a text in which each chunk continues the previous one: set "
+                           "'data_layer_params/carry_state' to True."])
     weights = [variable for variable in named_variables(model).values() if variable.trainable]
     trained = [tf.identity(variable) for variable in weights]
     step = tf.function(_step_of(model, weights, trained, settings), autograph=False,

@@ -1,8 +1,9 @@
-"""Converts a Transformer to a model of CTranslate2 (https://opennmt.net/CTranslate2), and compares their translations.
+"""Converts a Transformer to a model of CTranslate2 (https://opennmt.net/CTranslate2), and translates with that model.
 
-CTranslate2 expects the same network: normalisation before each sublayer, scaled embeddings, ReLU. What differs has to
-be given: the sinusoids, whose sines and cosines are not interleaved here; the first input of the decoder, a zero vector
-instead of the embedding of a start token; and the epsilon of the normalisation.
+CTranslate2 expects the same network: normalisation before each sublayer, scaled embeddings, ReLU. The
+remaining differences are set explicitly: the sinusoids, whose sines and cosines are not interleaved in this toolkit;
+the first input of the decoder, a zero vector instead of the embedding of a start token; and the epsilon of the
+normalisation.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ def ctranslate2_package() -> Any:
     """Returns the module ``ctranslate2``.
 
     Raises:
-      UserError: it is not installed.
+      UserError: CTranslate2 cannot be imported.
     """
     try:
         return importlib.import_module("ctranslate2")
     except ImportError as error:
-        raise UserError(f"CTranslate2 cannot be imported ({error}): run `pip install ctranslate2`, which is also the "
-                        "extra ctranslate2 of this package.") from error
+        raise UserError(f"CTranslate2 cannot be imported ({error}): run `pip install ctranslate2`, or install this "
+                        "package with its extra ctranslate2.") from error
 
 
 def check_exportable(model: Any) -> None:
@@ -54,9 +55,9 @@ def check_exportable(model: Any) -> None:
         elif encoder.output_norm.epsilon != decoder.output_norm.epsilon:
             problem = "the encoder's 'norm_params/epsilon' differs from the decoder's"
     if problem:
-        raise UserError(f"The model cannot be converted, because {problem}: CTranslate2 runs models of "
-                        "TransformerEncoder and TransformerDecoder with layernorm_L2, one epsilon, and without "
-                        "use_start_token.")
+        raise UserError(f"The model cannot be converted, because {problem}: CTranslate2 supports only "
+                        "models of TransformerEncoder and TransformerDecoder with layernorm_L2 and equal epsilons, "
+                        "without use_start_token.")
 
 
 def write_model(model: Any, folder: Path, quantization: str, max_positions: int) -> None:
@@ -90,7 +91,7 @@ def _tokenizers(model: Any) -> tuple[Any, Any]:
 
 
 def _tokens(tokenizer: Any) -> list[str]:
-    """Returns the token of each id; ids that only fill up the vocabulary get names of their own."""
+    """Returns the token of each id; ids that only pad the vocabulary get unique names."""
     known = list(tokenizer.tokens)
     return known + [f"<unused {number}>" for number in range(len(known), tokenizer.vocab_size)]
 
@@ -135,7 +136,7 @@ def _set_norm(target: Any, norm: Any) -> None:
 
 
 def _set_attention(target: Any, attention: Any, norm: Any, matrices: Sequence[str]) -> None:
-    """Sets an attention's weights; each matrix ``[output, input]`` joins those of the letters in a string."""
+    """Sets an attention's weights; each string of ``matrices`` names the kernels to concatenate (q, k, v, o)."""
     found = {"q": attention.query, "k": attention.key, "v": attention.value, "o": attention.output}
     _set_norm(target.layer_norm, norm)
     for linear, names in zip(target.linear, matrices, strict=True):
@@ -151,7 +152,7 @@ def _set_feed_forward(target: Any, layer: Any) -> None:
 
 def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], beam_size: int,
                                 length_penalty: float) -> list[str]:
-    """Returns CTranslate2's translations of lines, with the model's limits of the length.
+    """Returns CTranslate2's translations of lines, with the model's limits on lengths.
 
     Args:
       model: the model that was converted.
@@ -166,7 +167,8 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
     tokens = [_tokenizers(model)[0].split(line)[:limit] for line in lines]
     texts = [""] * len(lines)
     ids = {token: number for number, token in enumerate(_tokens(_tokenizers(model)[1]))}
-    for length in sorted({len(words) for words in tokens} - {0}):  # the limit of a batch follows from one length
+    # max_decoding_length applies to a whole batch, so each batch has sentences of one length.
+    for length in sorted({len(words) for words in tokens} - {0}):
         rows = [row for row, words in enumerate(tokens) if len(words) == length]
         limits = model.decoder.limits({"outputs_length": tf.constant([length + layer.num_special])})
         found = translator.translate_batch([tokens[row] for row in rows], beam_size=beam_size, max_batch_size=64,

@@ -138,12 +138,12 @@ def test_folders_that_do_not_fit_the_classes(folder):
 
 
 @pytest.mark.parametrize("others,words", [
-    ({"crop_area": [0.5]}, "crop_area' must be a smallest and a largest number"),
-    ({"crop_area": [0.9, 0.5]}, "crop_area' must be a smallest and a largest number"),
-    ({"resize_size": 5}, "smaller than the image_size"),
-    ({"dataset_files": ["x.csv"]}, "either folder or dataset_files"),
-    ({"cache_images": True}, "needs the train_crop padded or centre"),
-    ({"classes": ["dark", "dark"]}, "the same class twice"),
+    ({"crop_area": [0.5]}, "crop_area' must be a list of a smallest and a largest number"),
+    ({"crop_area": [0.9, 0.5]}, "crop_area' must be a list of a smallest and a largest number"),
+    ({"resize_size": 5}, "must be at least image_size, which is"),
+    ({"dataset_files": ["x.csv"]}, "exactly one of folder and dataset_files"),
+    ({"cache_images": True}, "set train_crop to padded or centre"),
+    ({"classes": ["dark", "dark"]}, "names a class twice"),
 ])
 def test_contradictions_are_explained(folder, others, words):
     with pytest.raises(ConfigError, match=words):
@@ -152,7 +152,7 @@ def test_contradictions_are_explained(folder, others, words):
 
 @pytest.mark.parametrize("others", [{"image_size": 33, "resize_size": 40}, {"resize_size": 40}, {"resize_size": None}])
 def test_sizes_of_cifar(others):
-    with pytest.raises(ConfigError, match="must have an image_size of at most 32 and a resize_size of 32"):
+    with pytest.raises(ConfigError, match="but the images have 32 pixels per side: set image_size to at most 32"):
         CifarDataLayer({"data_dir": "nowhere", "mode": "interactive_infer", **others})
 
 
@@ -179,11 +179,11 @@ def test_damaged_python_files_of_cifar(tmp_path, capfd):
 
     write_cifar(tmp_path / "cifar", False)
     path = tmp_path / "cifar/test_batch"
-    for content, words in ((pickle.dumps(_Harmful()), "which is not data"), (b"nonsense", "is not a Python file"),
-                           (pickle.dumps({b"data": [1]}), "it must contain data"),
-                           (pickle.dumps({b"\xff": 1}), "is not a Python file"),
+    for content, words in ((pickle.dumps(_Harmful()), "which is not data"), (b"nonsense", "not a pickled batch file"),
+                           (pickle.dumps({b"data": [1]}), "it must contain an array data"),
+                           (pickle.dumps({b"\xff": 1}), "is not a pickled batch file"),
                            (pickle.dumps({b"data": np.zeros([1, 3072], np.uint8), b"labels": [2**70]}),
-                            "it must contain data")):
+                            "it must contain an array data")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=words):
             CifarDataLayer({"data_dir": str(tmp_path / "cifar"), "mode": "eval"})
@@ -208,7 +208,7 @@ def test_damaged_tfrecords(tmp_path):
     with pytest.raises(DataError, match="is empty"):
         ImagenetDataLayer(params)
     path.rename(tmp_path / "validation-00000-of-00004")
-    with pytest.raises(DataError, match="has 1 files validation-…, but according to their names there are 4"):
+    with pytest.raises(DataError, match="has 1 files validation-…, but according to their names there should be 4"):
         ImagenetDataLayer(params)
     (tmp_path / "validation-00000-of-00004").unlink()
     with pytest.raises(DataError, match="has neither TFRecord files validation-00000-of-… nor a folder val"):

@@ -83,9 +83,12 @@ def test_inference_reads_no_labels(files):
     assert layer.num_examples == 2
     given = LabelledTextDataLayer.params_for_files([files.write("lines", ["a b", "", "c"])])
     lines = files.layer(mode="infer", **given)
-    assert lines.lengths.tolist() == [3, 1, 2]
-    interactive = files.layer(mode="interactive_infer", text_file="nowhere").make_interactive_batch(["a", "b c"])
-    assert interactive["source_tensors"][0].tolist() == [[4, 1, 0], [5, 6, 1]]
+    assert lines.lengths.tolist() == [3, 1, 2] and lines.num_empty_sources == 1
+    interactive = files.layer(mode="interactive_infer", text_file="nowhere")
+    batch = interactive.make_interactive_batch(["a", "b c"])
+    assert batch["source_tensors"][0].tolist() == [[4, 1, 0], [5, 6, 1]] and interactive.num_empty_sources == 0
+    interactive.make_interactive_batch([" ", "a", ""])
+    assert interactive.num_empty_sources == 2
 
 
 def test_examining_counts_classes(files):
@@ -99,7 +102,7 @@ def test_examining_counts_classes(files):
     ([("good", " ")], {}, DataError, r"All 1 texts of .* are empty"),
     (ROWS, {"labels": ["good", "bad", "good"]}, ConfigError, "'data_layer_params/labels' has the class 'good' more"),
     (ROWS, {"labels": ["good"]}, ConfigError, "must name at least two classes"),
-    (ROWS, {"labels": "unset"}, ConfigError, "must have either 'labels'"),
+    (ROWS, {"labels": "unset"}, ConfigError, "must have exactly one of 'labels'"),
     (ROWS, {"label_column": 2}, ConfigError, "are both 2"),
     (ROWS, {"label_column": None}, ConfigError, "must not be None in training"),
     (ROWS, {"max_length": 1}, ConfigError, "max_length' is 1, but must be at least 2"),

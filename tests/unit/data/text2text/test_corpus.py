@@ -296,7 +296,7 @@ def test_read_only_folders_have_it_in_the_cache(tmp_path, monkeypatch):
 
 def test_an_index_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="set index_dir to a writable folder"):
+    with pytest.raises(DataError, match="name a writable folder with enough space as index_dir"):
         load_corpus(write(tmp_path / "t", ["a"]), TOKENIZER, str(tmp_path / "file"))
 
 

@@ -56,7 +56,7 @@ def test_no_sentence_is_in_two_parts(seed):
     try:
         parts = split(rows, (10, 15), seed)
     except DataError as error:
-        assert "have no sentence in common" in str(error)
+        assert "groups without a common sentence" in str(error)
         return
     assert sorted(pair.line for part in parts for pair in part) == list(range(201))
     assert len(parts[1]) >= 10 and len(parts[2]) >= 15
@@ -68,7 +68,7 @@ def test_no_sentence_is_in_two_parts(seed):
 def test_a_split_depends_only_on_its_seed():
     rows = pairs(100)
     assert split(rows, (5, 5), 1) == split(rows, (5, 5), 1) != split(rows, (5, 5), 2)
-    with pytest.raises(DataError, match="too few for parts of 60 and 60"):
+    with pytest.raises(DataError, match="too few to hold out 60 and 60"):
         split(rows, (60, 60))
 
 

@@ -32,6 +32,9 @@ class Shown(Reporter):
     def image(self, name, image):
         self.picture = image
 
+    def figure(self, name, figure):
+        self.figures = {**getattr(self, "figures", {}), name: figure}
+
 
 def test_accuracy_does_not_depend_on_the_division_into_batches(folder, capfd):  # noqa: F811
     model = make(folder)
@@ -51,6 +54,18 @@ def test_mistakes_are_shown(folder):  # noqa: F811
     model.report_sample(batch([0, 1, 1, 0]), [np.array([[1.0, 0], [1, 0], [1, 0], [0, 1]])], reporter)
     assert reporter.scalars == {"Train batch top-1": 0.25, "Train batch top-5": 1.0}
     assert reporter.picture.shape == (14, 14, 3) and 0.0 <= reporter.picture.min() <= reporter.picture.max() == 1.0
+
+
+def test_the_confusion_matrix_is_drawn(folder):  # noqa: F811
+    pytest.importorskip("matplotlib")
+    model, reporter = make(folder), Shown(3)
+    logits = np.array([[1.0, 0], [1, 0], [0, 1]])
+    parts = [model.evaluate(batch([0, 1, 1]), [logits]), model.evaluate(batch([0, 0, 1], [3, 4, -1]), [logits])]
+    model.report_evaluation(parts, reporter)
+    (axes,) = reporter.figures["confusion_matrix"].axes
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(CLASSES)
+    assert [text.get_text() for text in axes.texts] == ["3", "0", "1", "1"]  # label by label; an empty row is left out
+    np.testing.assert_allclose(axes.images[0].get_array(), [[1.0, 0.0], [0.5, 0.5]])
 
 
 def test_pictures_of_features():

@@ -209,5 +209,5 @@ def test_an_encoder_without_the_mixin_is_streamed_where_it_tells_its_receptive_f
     model, features = make(encoder=Told), utterance(45)
     np.testing.assert_allclose(streamed(LogitStream(model, 10, 0.1), features, 7), offline(model, features), atol=1e-5)
     assert model.step_seconds == 2 * model.data_layer.settings.frame_seconds
-    with pytest.raises(ConfigError, match="Untold does not declare its receptive field.* derive it from SpeechEncoder"):
+    with pytest.raises(ConfigError, match="Untold does not declare its receptive field.* the class from SpeechEncoder"):
         LogitStream(make(encoder=Untold), 10, 0.1)

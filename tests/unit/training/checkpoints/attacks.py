@@ -151,12 +151,12 @@ def a_deep_state(checkpoint: Path) -> None:
     rewrite_state(checkpoint, "[" * 1_000_000)
 
 
-@attack("another form")
+@attack("no format number")
 def a_state_that_is_a_list(checkpoint: Path) -> None:
     rewrite_state(checkpoint, "[1]")
 
 
-@attack("another form")
+@attack("no format number")
 def a_format_that_is_a_text(checkpoint: Path) -> None:
     rewrite_state(checkpoint, '{"format": "x"}')
 

@@ -7,7 +7,9 @@ import math
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -15,6 +17,8 @@ from open_seq2seq.optimizers.lr_policies import make_schedule
 from open_seq2seq.optimizers.rate_changes import checksum_of_rates, has_jump
 from open_seq2seq.training.checkpoints import load_checkpoint, note_metrics, of_one_stretch, read_state, write_snapshot
 from open_seq2seq.training.checkpoints.choosing import for_inference, offered
+from open_seq2seq.training.checkpoints.run_saver import RunSaver
+from open_seq2seq.training.loop.run_variables import RunPosition
 from open_seq2seq.utils.errors import CheckpointError
 
 PLACES = {"latest": "model.ckpt-9", "averaged": "averaged_models/model.ckpt-9", "best": "best_models/val_loss=1-step-5"}
@@ -54,7 +58,7 @@ def test_the_metric_decides_and_the_choice_is_printed(write, capsys, values, cho
     assert f"from the {chosen} checkpoint" in out
     known = all(value is not None and not math.isnan(value) for value in values.values())
     assert ("Chosen by val_loss: " in out) == (known and len(values) > 1)
-    assert ("was not evaluated" in out) == (not known and len(values) > 1)
+    assert (" is known for: " in out) == (not known and len(values) > 1)
 
 
 def test_what_the_user_asks_for_comes_first(write):
@@ -98,6 +102,22 @@ def test_a_stretch_ends_where_the_rate_changes(tmp_path, make_snapshot):
     assert of_one_stretch(paths, lambda first, last: last == 9) == 1
     (paths[0] / "state.json").write_text("damaged")  # its successor decides; the average reports it
     assert of_one_stretch(paths) == 2
+
+
+def test_the_last_checkpoint_has_the_metrics_of_an_evaluation_before_it_was_saved(tmp_path):
+    """The last step is evaluated first if it is one of ``eval_steps``, but not of ``save_checkpoint_steps``."""
+    params = {"best_metric": "WER", "best_metric_mode": "min", "num_checkpoints": 2, "average_checkpoints": None}
+    saver = RunSaver(tmp_path, tmp_path / "best_models", "run", params, "", SimpleNamespace(state=dict, contents=dict))
+    variables = SimpleNamespace(weights={"w": np.ones(2, np.float32)}, optimizer=SimpleNamespace(state=dict))
+    for step, metrics in ((3, {"WER": 1.0}), (4, {"WER": 1.0}), (5, None)):
+        position = RunPosition(step, 0, step, 1, 1, {}, None)
+        if metrics is not None:
+            saver.offer_best(position, variables, metrics)
+        saver.save(position, variables, {})
+    saver.wait()
+    assert [path.name for path in (tmp_path / "best_models").iterdir()] == ["WER=1.0000-step-3"]  # 4 is not better
+    assert read_state(tmp_path / "model.ckpt-4")["metrics"] == {"WER": 1.0}
+    assert "metrics" not in read_state(tmp_path / "model.ckpt-5")
 
 
 def test_jumps_of_a_schedule_are_found_and_slopes_are_not():

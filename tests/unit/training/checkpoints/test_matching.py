@@ -62,5 +62,5 @@ def test_strict_names_the_first_and_changes_nothing():
 
 def test_another_vocabulary_is_said_to_be_one():
     there = values(**{"encoder/embedding/table": np.ones([8, 4], np.float32)})
-    with pytest.raises(CheckpointError, match="32 rows here but 8 in the checkpoint: the vocabularies differ"):
+    with pytest.raises(CheckpointError, match="32 rows in the model but 8 in the checkpoint: the vocabularies differ"):
         assign_strictly(variables(), there, PATH)

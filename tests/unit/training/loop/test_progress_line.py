@@ -44,6 +44,7 @@ def step(hook, trainer, clock, seconds, loss=2.0, scale=1.0, skipped=0):
     (True, 16384.0, 3, ", loss scale 16384, skipped 3, epoch "),
     (True, 0.25, 0, ", loss scale 0.25, skipped 0, epoch "),
     (True, 4194304.0, 0, ", loss scale 4194304, skipped 0, epoch "), (False, 1.0, 0, "rate 0.0003, epoch "),
+    (True, 1.0, 0, "rate 0.0003, epoch "), (True, 1.0, 2, "rate 0.0003, skipped 2, epoch "),
     (False, 1.0, 2, "rate 0.0003, skipped 2, epoch "),
 ])
 def test_half_precision_shows_its_scale(capsys, clock, in_half, scale, skipped, expected):

@@ -32,6 +32,13 @@ def test_the_first_signal_counts_and_further_ones_change_nothing(signals):
     assert [signal.getsignal(number) for number in (HUP, INT, TERM)] == before
 
 
+def test_a_checkpoint_is_promised_only_where_one_is_saved(capsys):
+    for saves in (True, False):
+        with StopRequest(saves):
+            os.kill(os.getpid(), TERM)
+        assert ("checkpoint" in capsys.readouterr().out) == saves
+
+
 @pytest.mark.parametrize("first", [INT, TERM, HUP])
 def test_a_second_interrupt_from_the_keyboard_stops_at_once(first):
     with pytest.raises(KeyboardInterrupt), StopRequest():

@@ -1,0 +1,33 @@
+"""Log probabilities of texts under a trained language model, by which n-best lists are rescored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from open_seq2seq.loading import load
+from open_seq2seq.utils.errors import ConfigError, UserError
+
+
+def log_probs(logdir: str | os.PathLike[str], texts: Iterable[str], trust_code: bool = False) -> dict[str, float]:
+    """Returns the natural log probability of each text, the end of the line included.
+
+    Each text is scored by itself, and only once if it occurs several times.
+
+    Args:
+      logdir: folder that the training of a language model has written to, or one of its checkpoints.
+      texts: lines of text.
+      trust_code: whether the config in the log directory may import and run code from outside the package.
+
+    Raises:
+      UserError: the log directory has no usable checkpoint, or not one of a language model.
+    """
+    lines = sorted(set(texts))
+    try:
+        model = load(logdir, "--infer_task=score", trust_code=trust_code)
+    except ConfigError as error:
+        if not any("'infer_task'" in problem for problem in error.problems):
+            raise
+        raise UserError(f"{os.fspath(logdir)} does not contain a language model, which rescoring needs: give the "
+                        "folder of a language model's run.") from error
+    return {line: log_prob for line, (log_prob, _) in zip(lines, model.infer(lines), strict=True)}
