@@ -21,7 +21,7 @@ CASES = {
     "batch larger than the data": (["--batch_size_per_gpu=999"], "Overall batch size is too big"),
     "update larger than the data": (["--iter_size=999"], "Overall batch size is too big"),
     "half type": (["--dtype=float17"], "mixed"),
-    "resume from nothing": (["--continue_learning"], "does not exist: leave"),
+    "resume from nothing": (["--continue_learning"], "contains no checkpoint: leave the flag out"),
     "horovod": (["--use_horovod=maybe"], "use_horovod"),
     "towers": (["--num_gpus=2"], "num_gpus"),
     "frozen nothing": (["--freeze_variables_regex=nothing_like_it"], "freeze_variables_regex"),

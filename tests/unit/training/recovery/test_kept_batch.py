@@ -73,7 +73,7 @@ def test_a_batch_of_somebody_else_s(tmp_path, damage):
 
 @pytest.mark.parametrize("event", [[1, 2], {}, {"step": "3"}])
 def test_an_event_has_what_a_replay_needs(tmp_path, event):
-    with pytest.raises(UserError, match="has no step, or one of the wrong type"):
+    with pytest.raises(UserError, match="the entry 'step' is missing or has the wrong type"):
         check_event(tmp_path, event)
 
 

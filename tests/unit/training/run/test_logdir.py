@@ -76,7 +76,8 @@ TRAIN = [
     ("logs", {}, "is not empty: give --continue_learning"),
 ]
 OTHER = [
-    ("missing", {}, "does not exist"), ("empty", {}, "is empty"), ("locked", {}, "is empty"), ("file", {}, "is a file"),
+    ("missing", {}, "does not exist"), ("empty", {}, "contains no checkpoint"),
+    ("locked", {}, "contains no checkpoint"), ("file", {}, "is a file"),
     ("foreign", {}, "There is no checkpoint"), ("unfinished", {}, "There is no checkpoint"),
     ("checkpoints", {}, Path("model.ckpt-100")), ("best", {}, Path("best_models/val_loss=1.2500-step-50")),
     ("logs", {"enable_logs": True}, Path("logs/model.ckpt-8")), ("logs", {}, Path("logs/model.ckpt-8")),
@@ -220,7 +221,8 @@ def test_names_of_best_checkpoints(tmp_path, name):
 
 
 @pytest.mark.parametrize(("what", "given", "expected"), [
-    ("missing", {}, "in 'load_model' does not exist"), ("empty", {}, "is empty"), ("file", {}, "is a file"),
+    ("missing", {}, "'load_model' is .*, which does not exist"), ("empty", {}, "contains no checkpoint"),
+    ("file", {}, "is a file"),
     ("foreign", {}, "There is no checkpoint"),
     ("best", {}, Path("best_models/val_loss=1.2500-step-50")), ("logs", {}, Path("logs/model.ckpt-8")),
     ("checkpoints", {"enable_logs": True}, Path("model.ckpt-100")),
