@@ -116,8 +116,8 @@ class WKTDataLayer(DataLayer):
     def _check_random_lengths(self) -> None:
         path, bptt = self.params_path, self.params["bptt"]
         if self._has_random_lengths and not self.params["carry_state"]:
-            raise ConfigError([f"'{path}/random_bptt' is True, but chunks of random lengths must continue one another: "
-                               "set carry_state to True."])
+            raise ConfigError([f"'{path}/random_bptt' is True, but random lengths need chunks that each continue the "
+                               "previous one: set carry_state to True."])
         if self._has_random_lengths and bptt < SHORTEST_BASE:
             raise ConfigError([f"'{path}/bptt' is {bptt}, which is too short for random_bptt: raise it to at least "
                                f"{SHORTEST_BASE}, or set random_bptt to False."])
