@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from open_seq2seq.config.files import ASSET, DATA, LIST, NamedFile, named_files
+from open_seq2seq.config.files import ASSET, DATA, LIST, named_files
 from open_seq2seq.config.known_names import named_object
 from open_seq2seq.config.names import resolve_name
 from open_seq2seq.data.data_layer import DataLayer
@@ -16,6 +16,8 @@ from open_seq2seq.utils.errors import ConfigError, did_you_mean
 
 def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resumes: bool = False) -> list[str]:
     """Returns one sentence for each file that a data layer of a model would read but that does not exist.
+
+    Symbolic links are left to the data layers, which can say where they lead.
 
     Args:
       base_model: the model's class, or its name; other mistakes in the config are ignored here.
@@ -31,28 +33,31 @@ def missing_files(base_model: Any, params: Mapping[str, Any], section: str, resu
         model_class = resolve_name(base_model, "model", "base_model")
     except ConfigError:
         return []
-    problems = []
+    places: dict[str, list[str]] = {}  # of each missing file in the config
     for name, part in model_class.all_parts().items():
         layer, below = named_object(model_class, name, params.get(name)), params.get(f"{name}_params")
         if inspect.isclass(layer) and issubclass(part.base, DataLayer) and issubclass(layer, DataLayer) \
                 and isinstance(below, Mapping):
             files = named_files(layer, layer.opened_files(below), (f"{name}_params",))
-            problems += [_sentence(file) for file in files if file.kind in kinds and not _exists(file.value)]
-    return problems
+            for file in files:
+                if file.kind in kinds and not _exists(file.value):
+                    places.setdefault(str(file.value), []).append(f"'{'/'.join(file.path)}'")
+    return [_sentence(value, names) for value, names in places.items()]
 
 
 def _exists(path: str | None) -> bool:
     try:
-        return path is None or os.path.exists(os.path.expanduser(path))
+        return path is None or os.path.lexists(os.path.expanduser(path))
     except ValueError:  # the name is invalid; the data layer will report this
         return True
 
 
-def _sentence(file: NamedFile) -> str:
-    folder, name = os.path.split(str(file.value))
+def _sentence(value: str, names: list[str]) -> str:
+    folder, name = os.path.split(value)
     try:
         others = os.listdir(folder or ".")
     except OSError:  # there is no such folder, or it is not readable
         others = []
     hint = did_you_mean(name, others)
-    return f"'{'/'.join(file.path)}' is {file.value!r}, but the file {file.value} does not exist.{hint}"
+    verb = "is" if len(names) == 1 else "are"
+    return f"{' and '.join(names)} {verb} {value!r}, but the file {value} does not exist.{hint}"

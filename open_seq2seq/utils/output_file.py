@@ -252,7 +252,8 @@ class OutputFiles:
             self._pending.append(pending)
             pending.file = disk.new_file(pending.work.written, mode.replace("w", "x"),
                                          **({"newline": newline} if text else {}))
-            with contextlib.suppress(FileNotFoundError):  # a new file keeps the permissions of the file it replaces
+            # A new file keeps the permissions of the file it replaces, if the file system has any.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
                 os.fchmod(pending.file.fileno(), stat.S_IMODE(os.stat(place).st_mode))
             return pending.file
 

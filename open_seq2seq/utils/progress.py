@@ -18,6 +18,13 @@ _ERASE = "\r\x1b[K"
 _shown: list[Bar] = []
 
 
+def _on_terminal() -> bool:
+    try:
+        return sys.stdout.isatty()
+    except ValueError:  # standard output was closed
+        return False
+
+
 class Bar:
     """A line with a text and a bar that is redrawn in place; nothing where stdout is not a terminal.
 
@@ -29,7 +36,7 @@ class Bar:
     def __init__(self, total: int, shows: bool = True) -> None:
         # A copy of the output in a log file must not contain the bar.
         self._stream: TextIO = getattr(sys.stdout, "terminal", sys.stdout)
-        self._total, self._shows = max(total, 1), shows and sys.stdout.isatty()
+        self._total, self._shows = max(total, 1), shows and _on_terminal()
         self._drawn_at = time.perf_counter()
 
     @property

@@ -124,7 +124,7 @@ def _cases() -> Iterator[Case]:
         (CONFIG, "--mode=eval", "--mode=trian"): Refused("'trian'"), ("--config=nix.py", *NEW): Works(),
         ("--mode=infer", "--infer_files", "dev.src"): Refused("neither a config nor a trained model"),
         ("--mode=infer", "--logdir=nix", "--infer_files", "dev.src"): Refused("has no checkpoint"),
-        (CONFIG, "--continue_learning", "--logdir=nix"): Refused("does not exist: leave the flag out"),
+        (CONFIG, "--continue_learning", "--logdir=nix"): Refused("contains no checkpoint: leave the flag out"),
         (CONFIG, "--mode=train"): Refused("run is not empty"), (*OF_LOGDIR, "x" * 5000): Refused("does not exist"),
     }
     for arguments, expect in others.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -96,7 +97,8 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     for name, arrays in ((WEIGHTS, snapshot.weights), (OPTIMIZER, snapshot.optimizer)):
         save_file(arrays, folder / name)
         # safetensors creates files with mode 0600; the config has the mode that the umask gives new files.
-        os.chmod(folder / name, stat.S_IMODE(os.stat(folder / CONFIG).st_mode))
+        with contextlib.suppress(PermissionError):  # of a file system without access rights
+            os.chmod(folder / name, stat.S_IMODE(os.stat(folder / CONFIG).st_mode))
     for name, content in snapshot.assets.items():
         if isinstance(content, bytes):
             disk.write_new(folder / ASSETS / name, content)

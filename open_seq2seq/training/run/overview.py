@@ -16,6 +16,7 @@ from open_seq2seq.runners import Runner
 from open_seq2seq.training.loop.trainer import Trainer
 from open_seq2seq.utils import disk
 from open_seq2seq.utils.console import deco_print
+from open_seq2seq.utils.errors import UserError
 from open_seq2seq.utils.progress import format_count
 
 OVERVIEW = "overview.txt"
@@ -79,12 +80,18 @@ def write_overview(options: RunOptions, specs: Mapping[str, ModelSpec], trainer:
     """Writes the config and variables of a run to its folder; called last, so that a run that fails writes none.
 
     A file is never replaced: if one of an earlier start of the run has other content, the new one gets a number.
+
+    Raises:
+      UserError: the file cannot be written.
     """
     if folder is not None:
         path, content = _overview(options, specs, trainer, folder)
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            disk.write_new(path, content)
+        try:
+            if not path.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                disk.write_new(path, content)
+        except OSError as error:
+            raise UserError(f"The config and variables cannot be written to {path}: {error.strerror}.") from error
 
 
 def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runner, verbose: bool) -> None:
@@ -99,7 +106,10 @@ def print_model(model: Model, variables: Mapping[str, tf.Variable], runner: Runn
 
 def _short(path: str) -> str:
     """Returns a path, relative to the working directory if that is shorter."""
-    return min(path, os.path.relpath(path), key=len)
+    try:
+        return min(path, os.path.relpath(path), key=len)
+    except OSError:  # the working directory has been removed
+        return path
 
 
 def _count(variables: Mapping[str, tf.Variable]) -> int:
