@@ -171,8 +171,9 @@ def test_logits_and_gradients_equal_those_of_a_plain_loop(params: dict[str, Any]
         np.testing.assert_allclose(logits[row, :wanted.shape[0]], wanted, atol=1e-5)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-4)
     for name, wanted in expected[0].items():
-        np.testing.assert_allclose(tf.convert_to_tensor(found[0][name]), tf.convert_to_tensor(wanted), atol=1e-4,
-                                   err_msg=name)
+        # Relative, too: oneDNN's sums of gradients as large as 6 differ from FP64 by 2e-5 of their value.
+        np.testing.assert_allclose(tf.convert_to_tensor(found[0][name]), tf.convert_to_tensor(wanted), rtol=3e-5,
+                                   atol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("params", [KINDS[name] for name in (
