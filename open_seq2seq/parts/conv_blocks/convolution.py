@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from open_seq2seq.parts.component import Module
-from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d
+from open_seq2seq.parts.conv_blocks.gradient import Steps, convolve_1d, convolve_images
 from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_channels
 from open_seq2seq.parts.dense import add_bias, times_matrix
 from open_seq2seq.parts.precision import cast_weight
@@ -153,7 +153,7 @@ def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Te
     On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the faster gradients of
     ``convolve_1d``.
     """
-    if has_onednn() or x.dtype == tf.float16 or tf.config.get_visible_devices("GPU"):
+    if _has_fast_gradients(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
         return convolve_on_device(_padded(x, window), kernel, [window.stride], padding, [window.dilation])
     wide, kernel = tf.cast(x, tf.float32), tf.cast(kernel, tf.float32)
@@ -173,13 +173,24 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
     With a dilation, TensorFlow's convolution rearranges the input into a larger batch. Its kernels with dilation are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
 
+    On a CPU without oneDNN, the gradient of images is computed by ``convolve_images`` where possible.
+
     On CPUs without bfloat16 instructions, bfloat16 is computed in FP32, because TensorFlow's bfloat16 kernels are about
     30 times slower on such CPUs.
     """
     if x.dtype == tf.bfloat16 and not has_bfloat16() and not tf.config.get_visible_devices("GPU"):
         wide = convolve_on_device(tf.cast(x, tf.float32), tf.cast(kernel, tf.float32), strides, padding, dilations)
         return tf.cast(wide, x.dtype)
+    steps = {*strides, *dilations}
+    if (x.shape.rank == 4 and padding == "SAME" and steps == {1} and all(size % 2 for size in kernel.shape[:2])
+            and max(kernel.shape[:2]) > 1 and not _has_fast_gradients(x.dtype)):
+        return convolve_images(x, kernel)
     return convolve(x, kernel, strides, padding, dilations)
+
+
+def _has_fast_gradients(dtype: tf.DType) -> bool:
+    """Returns whether TensorFlow's gradients of convolutions are as fast as convolutions."""
+    return has_onednn() or dtype == tf.float16 or bool(tf.config.get_visible_devices("GPU"))
 
 
 def _padded(x: tf.Tensor, window: Window) -> tf.Tensor:

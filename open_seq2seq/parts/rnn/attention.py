@@ -197,6 +197,8 @@ class GlobalAttention(Module):
       normalized: whether ``bahdanau`` is normalised or ``luong`` scaled.
       initializer: initialiser of the matrices and of ``v``.
       regularizer: regulariser of the matrices.
+      scale: initial value of the norm of ``v``, or of the scalar; by default 1/√units for ``bahdanau`` and 1 for
+        ``luong``.
 
     Attributes:
       is_monotonic: whether the weights of a step depend on those of the previous step; see ``monotonic``.
@@ -205,7 +207,7 @@ class GlobalAttention(Module):
     is_monotonic = False
 
     def __init__(self, kind: str, memory_size: int, query_size: int, units: int, normalized: bool = False,
-                 initializer: Any = None, regularizer: Any = None) -> None:
+                 initializer: Any = None, regularizer: Any = None, scale: float | None = None) -> None:
         super().__init__(name="attention")
         self.memory_kernel = self.weight([memory_size, units], initializer, regularizer=regularizer)
         self.is_additive, self.units, self.normalized = kind == "bahdanau", units, normalized
@@ -213,8 +215,8 @@ class GlobalAttention(Module):
             self.query_kernel = self.weight([query_size, units], initializer, regularizer=regularizer)
             self.score_vector = self.weight([units, 1], initializer)
         if normalized:
-            scale = units ** -0.5 if self.is_additive else 1.0
-            self.score_scale = self.weight([], lambda _: tf.constant(scale))
+            first = scale or (units ** -0.5 if self.is_additive else 1.0)
+            self.score_scale = self.weight([], lambda _: tf.constant(first))
         if normalized and self.is_additive:
             self.bias = self.weight([units], "zeros")
 
