@@ -200,7 +200,7 @@ class Watchdog:
         return min(line.index(self._rank) if self._rank in line else len(line), _MOST_TURNS)
 
     def _act(self, now: float) -> bool:
-        """Prints the message or waits until another process has; returns whether the failure is handled."""
+        """Reacts to a failure once this or another process has printed the message; returns whether that is done."""
         failure = self._failure
         assert failure is not None
         if self._own is not None:  # the main thread has printed the error and ends this process
