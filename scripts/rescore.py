@@ -6,8 +6,8 @@ usage: python scripts/rescore.py --n_best out.txt.scores.tsv --lm lm_run --alpha
          --references dev.de
 
 The lists are written by `run.py --mode=infer` with save_scores and decoder_params/n_best. A hypothesis' score becomes
-score + alpha · log probability + beta · words. With references, the BLEU of each pair of alpha and beta is printed, and
-the best pair is used. Lists of speech recognition are rescored by scripts/decode.py.
+score + alpha · log probability + beta · number of words. With references, the BLEU of each pair of alpha and beta is
+printed, and the best pair is used. Lists of speech recognition are rescored by scripts/decode.py.
 """
 
 from __future__ import annotations

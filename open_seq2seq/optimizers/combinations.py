@@ -11,7 +11,8 @@ from open_seq2seq.optimizers.layer_rates import LayerRates
 from open_seq2seq.optimizers.weight_average import TriggeredMean, WeightAverage, WeightMean
 from open_seq2seq.optimizers.weight_decay import WeightDecay
 
-# Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it).
+# Argument of MixedPrecisionOptimizer → (the parameter that enables the addition, the function that creates it). The
+# other averages and the layer rates are added by ``make_additions``.
 ADDITIONS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "larc": ("larc_params", lambda params: Larc(**params["larc_params"])),
     "weight_decay": ("decoupled_weight_decay", lambda params: WeightDecay(

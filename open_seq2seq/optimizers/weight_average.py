@@ -119,13 +119,13 @@ class WeightMean(WeightAverage):
 
 
 class TriggeredMean(WeightMean):
-    """Arithmetic mean of the weights since the validation loss no longer falls (Merity et al. 2018, algorithm 1).
+    """Arithmetic mean of the weights since the validation loss stopped falling (Merity et al. 2018, algorithm 1).
 
-    Averaging begins after the first evaluation whose loss is greater than the smallest one of all but the last
-    ``patience`` evaluations before it. Comparing with older evaluations only makes the trigger insensitive to noise.
+    Averaging begins after the first evaluation whose loss is greater than the smallest loss of all earlier evaluations
+    except the last ``patience`` ones, which are left out to make the trigger insensitive to noise.
 
     Args:
-      patience: number of recent evaluations that are not compared with.
+      patience: number of preceding evaluations that are left out of the comparison.
     """
 
     def __init__(self, patience: int) -> None:
