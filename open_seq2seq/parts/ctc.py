@@ -115,8 +115,9 @@ def _run(emissions: tf.Tensor, states: tf.Tensor, valid: tf.Tensor) -> tuple[tf.
       valid: mask ``[rows, states]`` of the states that a row has.
 
     Returns:
-      (forward variables ``[time, rows, states]``, shifted so that the maximum over states is 0; cumulative offsets
-      ``[time, rows]`` in float64). Without the shift, rounding errors of large sums would reach the gradient.
+      (logarithms of the forward variables ``[time, rows, states]``, shifted so that the maximum over states is 0; sums
+      of the shifts up to each step, ``[time, rows]`` float64). Without the shifts, rounding errors of large sums would
+      reach the gradient.
     """
     steps = tf.shape(emissions)[0]
     # A blank between two symbols may be skipped only if the symbols differ.

@@ -1,6 +1,6 @@
-"""Convolution over time whose gradients are computed by convolutions.
+"""Convolution over time whose gradients are computed by convolutions where possible.
 
-Without oneDNN, TensorFlow's kernels for these gradients take up to twice as long as equivalent convolutions
+Without oneDNN, TensorFlow's kernels for these gradients are usually slower than equivalent convolutions
 (docs/speed.md), and do not support dilation.
 """
 
@@ -32,8 +32,9 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
-    convolved with the reversed kernel. The gradient of the kernel is ``x`` convolved with the gradient of ``y``, with
-    examples in the role of channels, and the channels of ``x`` in the role of examples.
+    convolved with the reversed kernel; with a stride above 1, TensorFlow's kernel computes it. The gradient of the
+    kernel is ``x`` convolved with the gradient of ``y``, with examples in the role of channels, and the channels of
+    ``x`` in the role of examples.
 
     Returns:
       ``[batch, time', out_channels]``.

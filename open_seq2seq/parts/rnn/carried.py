@@ -1,4 +1,4 @@
-"""A stack of recurrent layers whose states are passed on: to the next chunk of a text, or to the next token."""
+"""A stack of recurrent layers whose states are passed on to the next chunk of a text or to the next token."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class CarriedStack(Module):
 
     def __call__(self, x: tf.Tensor, lengths: tf.Tensor,
                  training: bool = False) -> tuple[tf.Tensor, tf.Tensor, States]:
-        """Runs the layers over time, from the states that the previous batch left, or from zeros.
+        """Runs the layers over time.
+
+        With ``carry``, they start from the states that the previous batch left, and write the final states for the next
+        batch; otherwise they start from zeros.
 
         Args:
           x: ``[time, batch, input]`` in the compute dtype.

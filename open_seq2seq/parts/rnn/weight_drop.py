@@ -1,6 +1,7 @@
-"""Weight drop: dropout of the matrices of recurrent layers, and of what their cells add to the inner state.
+"""Weight drop, the dropout of the matrices of recurrent layers, and dropout of what LSTMs add to their inner state.
 
-See Merity et al. 2018, https://arxiv.org/abs/1708.02182, and Semeniuta et al. 2016, https://arxiv.org/abs/1603.05118.
+See Merity et al. 2018, https://arxiv.org/abs/1708.02182, for weight drop, and Semeniuta et al. 2016,
+https://arxiv.org/abs/1603.05118, for recurrent dropout.
 """
 
 from __future__ import annotations
