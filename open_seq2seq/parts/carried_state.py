@@ -57,8 +57,8 @@ class CarriedState(tf.Module):
     def read(self) -> tf.Tensor:
         """Returns the state that the previous batch wrote for each row, ``[rows, *shape]``.
 
-        The state is zeros at the start of a sequence and outside of a scope. Within ``put_aside``, it is the given value
-        or zeros. The result is the same throughout a forward pass, even after ``write``.
+        The state is zeros at the start of a sequence and outside of a scope; within ``put_aside``, it is the given
+        value or zeros. The result is the same throughout a forward pass, even after ``write``.
 
         Raises:
           RuntimeError: the state has not been allocated and no scope is open, so the number of rows is unknown.

@@ -236,7 +236,7 @@ def old_layer_params() -> dict[str, Any]:
 
 
 def core_cell_params() -> dict[str, Any]:
-    """Returns the specs of ``core_cell`` and ``core_cell_params``, which recurrent encoders and decoders require."""
+    """Returns the specs of ``core_cell`` and ``core_cell_params`` of recurrent encoders and decoders."""
     return {
         "core_cell": Param((type, str), doc="Cell: LSTMCell, BasicLSTMCell, GRUCell, LayerNormBasicLSTMCell, "
                            "WeightDropLayerNormBasicLSTMCell, GLSTMCell, FLSTMCell, BasicSLSTMCell, "
