@@ -59,7 +59,7 @@ def _loss_of_padded(logits: tf.Tensor, labels: tf.Tensor, label_lengths: tf.Tens
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
         finite = tf.math.is_finite(losses)
-        # The upstream gradient of an excluded loss is 0, and the result must then be 0, not NaN.
+        # If the caller excludes a loss, its upstream gradient is 0, and the result must be 0, too, instead of NaN.
         otherwise = tf.where(tf.equal(upstream, 0.0), 0.0, float("nan"))
         expected = _expected_counts(recursion, labels, logits.shape[-1])
         result = upstream[:, tf.newaxis, tf.newaxis] * (tf.exp(log_probs) - expected)

@@ -15,7 +15,7 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve_padded
 
 
 class Steps(NamedTuple):
-    """Stride, dilation and padding over time. A stride above 1 cannot be combined with dilation or padding.
+    """Stride, dilation and padding over time. For ``convolve_1d``, a stride above 1 excludes dilation and padding.
 
     Attributes:
       stride: step between consecutive outputs, in inputs.

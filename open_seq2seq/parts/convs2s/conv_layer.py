@@ -83,7 +83,7 @@ class ConvLayer(Module):
 
     def residual(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False,
                  kernel: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the input, projected to the layer's number of channels if it differs; see ``NormalizedLayer``."""
+        """Returns the input, projected if the layer changes the number of channels; see ``NormalizedLayer``."""
         return x if self.projection is None else self.projection(x, mask, training, kernel)
 
     def __call__(self, x: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:

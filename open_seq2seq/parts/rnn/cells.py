@@ -62,7 +62,7 @@ class Cell(Protocol):
         """Computes one step.
 
         Args:
-          x: projected input ``[batch, gates · hidden]`` in the compute dtype.
+          x: projected input ``[batch, gates · hidden]`` in the compute dtype, followed by masks if the cell needs them.
           states: the states, ``[batch, size]`` FP32 each, the output first.
           weights: the weights, the recurrent matrix first; matrices are in the compute dtype.
 

@@ -309,7 +309,7 @@ class RecurrentStack(Module):
       cell_type: see ``Direction``.
       bidirectional: whether all layers are bidirectional.
       dropout_rate: dropout rate after each layer.
-      drop_last: whether to apply dropout also to the last layer's output; cuDNN applies it only between layers.
+      drop_last: whether to apply dropout also to the last layer's output, which cuDNN does not.
       initializer: initialiser of the matrices.
       regularizer: regulariser of the matrices.
       use_cudnn: see ``Direction``.

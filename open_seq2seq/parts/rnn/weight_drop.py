@@ -28,7 +28,7 @@ def dropped_weight(variable: tf.Variable, rate: float, dtype: tf.DType, training
 
 
 class _Dropped:
-    """Mixin of cells whose candidate is multiplied by a dropout mask.
+    """Mixin of LSTM cells whose candidate, which is added to the inner state, is multiplied by a dropout mask.
 
     The mask, of zeros and ones, is appended to the projected input: ``[batch, 5 · hidden]``. The factor of the kept
     elements is applied in FP32.
@@ -120,7 +120,7 @@ class WeightDropDirection(Direction):
       gate_bias: see ``Direction``.
       input_weight_rate: dropout rate of the input's matrix.
       recurrent_weight_rate: dropout rate of the recurrent matrix.
-      candidate_rate: dropout rate of the candidate at each step.
+      candidate_rate: rate of recurrent dropout, which is applied to the candidate at each step.
     """
 
     def __init__(self, input_size: int, hidden_size: int, cell_type: str, initializer: Any = None,
