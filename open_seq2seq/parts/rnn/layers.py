@@ -186,7 +186,7 @@ class Direction(Module):
           training: whether to apply the cell's own dropout and zoneout.
         """
         states = self.initial_states(tf.shape(x)[1]) if states is None else list(states)
-        # cuDNN does not return the inner state of an LSTM after every step; the output is the only state of a GRU.
+        # An LSTM cannot run in cuDNN here, because cuDNN does not return its inner state after every step.
         if self._uses_cudnn(training) and self.cell.num_states == 1:
             return [cudnn_outputs(self, x, lengths, states)]
         rows = self.with_bias(tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.input_kernel(x.dtype, training)))
