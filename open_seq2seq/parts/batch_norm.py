@@ -19,8 +19,8 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
                     count: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalises rows by the statistics of the valid rows (Ioffe and Szegedy 2015, section 3).
 
-    Only ``x`` is kept for the backward pass. Within ``parts.ranks.joined_ranks``, the statistics and the sums of the
-    backward pass are computed over all ranks.
+    Of the tensors ``[rows, channels]``, only ``x`` is kept for the backward pass. Within ``parts.ranks.joined_ranks``,
+    the statistics and the sums of the backward pass are computed over all ranks.
 
     Args:
       x: ``[rows, channels]`` of any floating-point dtype; invalid rows must be finite too.
@@ -28,7 +28,7 @@ def normalize_batch(x: tf.Tensor, held: tf.Tensor, gamma: tf.Tensor, beta: tf.Te
       gamma: the scale, FP32 ``[channels]``.
       beta: the offset, FP32 ``[channels]``.
       epsilon: number added to the variance.
-      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held``.
+      count: FP32 scalar, number of valid rows on all joined ranks; by default the sum of ``held`` on this rank.
 
     Returns:
       (normalised rows ``[rows, channels]`` in the dtype of ``x``, mean, variance); mean and variance are FP32
@@ -78,7 +78,7 @@ def _statistics(x: tf.Tensor, held: tf.Tensor, count: tf.Tensor, epsilon: float)
 
 def _gradients(dy: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, held: tf.Tensor, count: tf.Tensor,
                statistics: _Statistics) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the gradients of ``x`` ``[rows, channels]``, ``gamma`` and ``beta`` ``[channels]``.
+    """Returns the gradients for ``x`` ``[rows, channels]`` and for ``gamma`` and ``beta`` ``[channels]``.
 
     With n valid rows and x̂ = (x − μ) / √(σ² + ε): ``dx = γ / √(σ² + ε) · (dy − Σ dy / n − x̂ · Σ (dy · x̂) / n)``.
     """

@@ -1,8 +1,8 @@
 """Convolutions over time (plain, depthwise-separable or causal) and over time and frequency.
 
-Only causal convolutions have a bias; the others are followed by normalisation. Inputs before the start and after the
-end count as zeros. An output does not depend on how far its batch is padded: with stride ``s``, ``SAME`` pads as for a
-length that is a multiple of ``s``.
+Only the kind ``tcn`` has a bias; the others are usually followed by normalisation. Inputs before the start and after
+the end count as zeros. An output does not depend on how far its batch is padded: with stride ``s``, ``SAME`` pads as if
+the length were a multiple of ``s``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Window:
     def pads(self, length: Any) -> list[Any]:
         """Returns the numbers of zeros padded before and after ``length`` inputs.
 
-        If the stride is 1, they do not depend on ``length``.
+        If the stride is 1, these numbers do not depend on ``length``.
         """
         if self.padding == "VALID":
             return [0, 0]
@@ -150,8 +150,8 @@ def make_convolution(kind: str, in_channels: int, out_channels: int, windows: Se
 def convolve_over_time(x: tf.Tensor, kernel: tf.Tensor, window: Window) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
-    On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the faster gradients of
-    ``convolve_1d``.
+    On a CPU without oneDNN, dtypes other than float16 are computed in FP32, with the gradients of ``convolve_1d``,
+    which are usually faster.
     """
     if _has_fast_gradients(x.dtype):
         padding = "SAME" if window.is_plain_same else "VALID"
@@ -170,7 +170,7 @@ def convolve_on_device(x: tf.Tensor, kernel: tf.Tensor, strides: Sequence[int], 
 
     The arguments are those of ``primitives.convolve``.
 
-    With a dilation, TensorFlow's convolution rearranges the input into a larger batch. Its kernels with dilation are
+    With a dilation, ``tf.nn.convolution`` rearranges the input into a larger batch. TensorFlow's dilated kernels are
     not used, because they have no gradient in half precision or on CPUs without oneDNN.
 
     On a CPU without oneDNN, the gradient of images is computed by ``convolve_images`` where possible.

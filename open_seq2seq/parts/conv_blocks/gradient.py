@@ -1,8 +1,8 @@
-"""Convolutions whose gradients are computed by convolutions.
+"""Convolutions whose gradients are computed by convolutions where possible.
 
-Without oneDNN, TensorFlow's kernels for the gradients of convolutions over time take up to twice as long as equivalent
-convolutions (docs/speed.md), and do not support dilation. The kernel for the input's gradient of images takes up to
-five times as long.
+Without oneDNN, TensorFlow's kernels for the gradients of convolutions over time are usually slower than equivalent
+convolutions (docs/speed.md), and do not support dilation. The kernel for the gradient of images takes up to five times
+as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from open_seq2seq.parts.conv_blocks.primitives import convolve, convolve_padded
 
 
 class Steps(NamedTuple):
-    """Stride, dilation and padding over time. A stride above 1 cannot be combined with dilation or padding.
+    """Stride, dilation and padding over time. For ``convolve_1d``, a stride above 1 excludes dilation and padding.
 
     Attributes:
       stride: step between consecutive outputs, in inputs.
@@ -33,8 +33,9 @@ def convolve_1d(x: tf.Tensor, kernel: tf.Tensor, steps: Steps) -> tf.Tensor:
     """Convolves ``[batch, time, in_channels]`` with ``[taps, in_channels, out_channels]``.
 
     With ``y[t] = Σ_k x[stride · t + dilation · k] · kernel[k]``, the gradient of ``x`` is the gradient of ``y``
-    convolved with the reversed kernel. The gradient of the kernel is ``x`` convolved with the gradient of ``y``, with
-    examples in the role of channels, and the channels of ``x`` in the role of examples.
+    convolved with the reversed kernel; with a stride above 1, TensorFlow's kernel computes it. The gradient of the
+    kernel is ``x`` convolved with the gradient of ``y``, with examples in the role of channels, and the channels of
+    ``x`` in the role of examples.
 
     Returns:
       ``[batch, time', out_channels]``.

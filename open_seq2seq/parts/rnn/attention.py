@@ -30,22 +30,22 @@ class Memory(NamedTuple):
 
 
 class AdditiveAttention(Module):
-    """Attention with the scores ``v · tanh(key + query + location)``.
+    """Attention with the scores ``v · tanh(key + query + location + bias)``.
 
     * ``bahdanau`` has no location term (Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473); ``v`` is normalised and
       has a learned scale (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868).
     * ``chorowski``: the location term is a convolution over previous attention weights (Chorowski et al. 2015,
       https://arxiv.org/abs/1506.07503).
-    * ``zhaopeng``: the location term is the sum of previous weights times a fertility computed from the query (Tu et
-      al. 2016, https://arxiv.org/abs/1601.04811).
+    * ``zhaopeng``: the location term is the sum of previous attention weights times a fertility computed from the query
+      (Tu et al. 2016, https://arxiv.org/abs/1601.04811).
 
     Args:
       kind: one of ``KINDS``.
       memory_size: number of channels of the source.
       query_size: number of channels of the query.
       units: size of the space in which keys and queries are compared.
-      use_coverage: whether ``chorowski`` uses the sum of the weights of all previous steps instead of the weights of
-        the last step.
+      use_coverage: whether ``chorowski`` uses the sum of the attention weights of all previous steps instead of those
+        of the last step.
       initializer: initialiser of the matrices, vectors and filters.
       regularizer: regulariser of the matrices.
     """
@@ -221,7 +221,7 @@ class GlobalAttention(Module):
             self.bias = self.weight([units], "zeros")
 
     def memory(self, values: tf.Tensor, lengths: tf.Tensor) -> Memory:
-        """Returns the memory of a source ``[batch, source, memory_size]`` in the compute dtype."""
+        """Returns the memory of a source ``[batch, source, memory_size]`` of ``lengths`` ``[batch]``."""
         kernel = self.memory_kernel
         # The scale of the scores is applied to the keys, once for all queries.
         scaled = kernel * self.score_scale if self.normalized and not self.is_additive else kernel
@@ -277,7 +277,7 @@ class GlobalAttention(Module):
           memory: the source.
           training: whether this is a training step.
           before: if the queries belong to hypotheses instead of steps, the weights of the previous step,
-            ``[batch, queries, source]`` FP32.
+            ``[batch, queries, source]`` FP32; otherwise None.
 
         Returns:
           (contexts ``[batch, queries, memory_size]``, attention weights ``[batch, queries, source]`` FP32).
