@@ -134,8 +134,10 @@ class EvaluationHook(Hook):
         self._evaluated_at = -1
 
     def begin(self, trainer: Trainer) -> None:
-        # The checkpoint from which a run is resumed was written before the evaluation after the same step.
-        if trainer.step % self._every == 0 and trainer.optimizer.awaits(trainer.step):
+        # The checkpoint from which a run is resumed was written before the evaluation after the same step, which an
+        # interruption may have prevented.
+        if trainer.step % self._every == 0 and (trainer.optimizer.awaits(trainer.step)
+                                                or trainer.early_stopping.awaits(trainer.step)):
             self._evaluate(trainer)
 
     def after_step(self, trainer: Trainer, results: dict[str, Any]) -> None:

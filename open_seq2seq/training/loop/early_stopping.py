@@ -33,6 +33,10 @@ class EarlyStopping:
         """Forgets the evaluations after ``step``, from which training is repeated."""
         self._values = {at: value for at, value in self._values.items() if at <= step}
 
+    def awaits(self, step: int) -> bool:
+        """Returns whether an evaluation after this step would count and has not been made."""
+        return self._most is not None and step > 0 and step not in self._values
+
     def observe(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records the result of an evaluation.
 
