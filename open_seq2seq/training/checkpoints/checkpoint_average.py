@@ -18,9 +18,10 @@ from open_seq2seq.utils.errors import CheckpointError
 
 
 def of_one_stretch(paths: Sequence[Path], has_jump: Callable[[int, int], bool] = lambda first, last: False) -> int:
-    """Returns how many of the newest checkpoints have no jump or change of the learning-rate schedule between them.
+    """Returns how many of the newest checkpoints share a learning-rate schedule that has no jump between them.
 
-    The average of weights from before and after a jump or change is often worse than the newest weights.
+    The average of weights from before and after a jump, or under different schedules, is often worse than the newest
+    weights.
 
     Args:
       paths: folders of regular checkpoints, the newest first.

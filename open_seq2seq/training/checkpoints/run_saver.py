@@ -100,7 +100,7 @@ class RunSaver:
           CheckpointError: the previous regular checkpoint could not be written.
         """
         if position.step != self._saved_step:
-            step, metrics = self._evaluated  # after the last update, evaluation precedes saving
+            step, metrics = self._evaluated  # after the last update, evaluation can precede saving
             more = {METRICS: metrics} if step == position.step else {}
             self._regular.save(regular_name(position.step), self._snapshot(position, variables, more, carried))
             self._saved_step = position.step
@@ -165,8 +165,8 @@ class RunSaver:
     def average(self, count: int, has_jump: Callable[[int, int], bool]) -> Snapshot:
         """Writes and returns the mean of the last ``count`` checkpoints, or of all if there are fewer.
 
-        The checkpoint of the initial weights is left out, and so are those from before a jump or change of the
-        learning-rate schedule.
+        The checkpoint of the initial weights is left out, and so are those from before a jump of the learning rate or a
+        change of its schedule.
 
         Args:
           count: number of checkpoints.

@@ -16,7 +16,7 @@ from open_seq2seq.runners.runner import Runner
 
 
 def make_stream(model: Model, runner: Runner, seed: int) -> BatchStream | ContiguousStream:
-    """Returns the plan of a training model's batches."""
+    """Returns the stream of a training model's batches; sets ``training_rows`` of a contiguous data layer."""
     layer, iter_size = model.data_layer, model.params["iter_size"]
     if layer.contiguous:
         layer.training_rows = layer.params["batch_size"] * runner.world_size * iter_size

@@ -153,7 +153,7 @@ class Incident:
         """Returns the error message of a run that stops.
 
         Args:
-          problem: why the run cannot recover, as a clause; None if recovery is disabled.
+          problem: why the run cannot recover, as a clause; None if it stops only because recovery is disabled.
           saves: whether the run writes checkpoints.
           folder: folder in which the batch was saved, or None.
         """

@@ -59,10 +59,11 @@ class Restart:
     history: dict[str, Any]
 
     def put_into(self, trainer: Trainer) -> None:
-        """Restores this state in a trainer, and saves it, so that a run that is killed soon after resumes from it.
+        """Restores this state in a trainer and, if the run saves regular checkpoints, saves it.
 
-        Checkpoints between the restored state and the divergence may already be diverging. They are set aside once the
-        new checkpoint is on disk; otherwise, a resumed run or an average would use them.
+        A run that is killed soon afterwards is then resumed from this state. Checkpoints between the restored state and
+        the divergence may already be diverging. They are set aside once the new checkpoint is on disk; otherwise, a
+        resumed run or an average would use them.
         """
         self.good.put_into(trainer.state)
         trainer.optimizer.skipped.assign(self.counters.skipped)

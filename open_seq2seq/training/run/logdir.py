@@ -38,7 +38,7 @@ class LogDir:
     """The folders that a run reads and writes.
 
     Attributes:
-      root: the ``logdir`` of the config; None if the run writes no files, as a benchmark.
+      root: the ``logdir`` of the config; None if this process writes no files, as in a benchmark or on ranks above 0.
       checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs`` wrote
         them.
       best_dir: folder of the best models: ``checkpoint_dir/best_models``.
@@ -149,8 +149,8 @@ def _raise_or_warn(error: UserError, lenient: bool) -> None:
 def _is_empty(folder: Path) -> bool:
     """Returns whether a folder contains nothing that a new run could damage.
 
-    Locks, unfinished writes, kept files, overviews and tables of metrics of runs without checkpoints, and the batches
-    on which earlier runs diverged do not count.
+    Locks, unfinished files, kept files, overviews, tables of metrics, and the batches on which earlier runs diverged do
+    not count.
     """
     try:
         return all(entry.name in _HARMLESS or entry.name.startswith((disk.TEMPORARY, OVERVIEW, METRICS))

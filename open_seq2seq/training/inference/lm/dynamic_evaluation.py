@@ -25,7 +25,7 @@ class DynamicSettings(NamedTuple):
     """How the weights are adapted.
 
     Attributes:
-      rate: learning rate of gradient descent; 0 is ordinary evaluation.
+      rate: learning rate of gradient descent; with 0, the evaluation is an ordinary one.
       decay: at each update, the weights move back towards the trained ones by this fraction of their distance.
       max_grad_norm: global norm to which larger gradients are clipped.
     """
@@ -43,7 +43,7 @@ def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, in
       settings: how the weights are adapted.
 
     Returns:
-      (Minus the log likelihood of the text in nats, number of tokens.)
+      (minus the log likelihood of the text in nats, number of tokens).
 
     Raises:
       ConfigError: the model is not a language model, or its chunks do not each continue the previous one.
