@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 class Hook:
     """Base class of hooks; those named in a config are created as ``Hook(train_model=…, eval_model=…)``.
 
-    ``eval_model`` is None if the run does not evaluate.
+    ``eval_model`` is None if the run does not evaluate. Hooks are created again when a recovery lowers the precision,
+    which also replaces the models, and when the processes of an elastic job regroup.
 
     An error in a hook ends the run with a message of one sentence; if possible, the state of the last update is saved.
     """
@@ -28,10 +29,10 @@ class Hook:
 
         Args:
           trainer: the trainer. ``trainer.step`` is the number of this update, ``trainer.last_step`` that of the last
-            one, and ``trainer.epoch`` the epoch of the next batch, counted from 0. ``trainer.state_variables`` has the
-            weights and the optimizer's variables by name. ``trainer.evaluate()`` evaluates the model and returns the
-            metrics, and ``trainer.save_checkpoint()`` saves a checkpoint; in a run of several processes, all of them
-            must call these two methods after the same update.
+            one planned, and ``trainer.epoch`` the epoch of the next batch, counted from 0. ``trainer.state_variables``
+            has the weights and the optimizer's variables by name. ``trainer.evaluate()`` evaluates the model and
+            returns the metrics, and ``trainer.save_checkpoint()`` saves a checkpoint; in a run of several processes,
+            all of them must call these two methods after the same update.
           results: scalar tensors by name; ``float(results["loss"])`` waits for the device.
 
             * ``loss``: loss of the update, including regularisation; ``finite_loss``: whether it is finite
@@ -45,4 +46,4 @@ class Hook:
         """
 
     def end(self, trainer: Trainer) -> None:
-        """Called once after the last update."""
+        """Called once after the last update, or after a signal has stopped training, but not after an error."""

@@ -70,8 +70,8 @@ def _copies(arrays: Arrays) -> dict[str, np.ndarray]:
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
     """Writes a checkpoint under a temporary name, syncs it to disk, and renames it.
 
-    An existing ``folder`` is replaced if it is a checkpoint of the same run; any other file or folder of that name is
-    renamed with a warning.
+    An existing ``folder`` is replaced if it is a checkpoint of the same run with an intact ``state.json``; any other
+    file or folder of that name is renamed with a warning.
 
     Raises:
       CheckpointError: the disk is full, or the folder cannot be written; no partial checkpoint is left behind.

@@ -18,7 +18,7 @@ def conversions_of(scales: Sequence[float]) -> list[Conversion]:
 
 
 def by_layer(ranges: Mapping[str, NumberRange]) -> dict[str, NumberRange]:
-    """Returns the ranges of the layer groups, each of which sums up the ranges of its tensors or variables."""
+    """Returns the range of each layer group, summed over its tensors or variables."""
     return {group: sum_ranges(ranges[name] for name in names) for group, names in group_names(ranges).items()}
 
 

@@ -115,8 +115,8 @@ def pick_state(tried: Iterator[Tried], before: int | None = None) -> Tried:
 
     Args:
       tried: states with their losses on one batch, the newest first; consumed lazily, because each costs a pass.
-      before: step of the state that the last recovery went back to, if the run diverged again soon afterwards; otherwise
-        None. If it is given, a state of an earlier step with a finite loss is chosen if there is one.
+      before: step of the state that the last recovery went back to, if the run diverged again soon after it;
+        otherwise None. If it is given, a state of an earlier step with a finite loss is chosen if there is one.
     """
     chosen = next(tried)
     for older in tried:

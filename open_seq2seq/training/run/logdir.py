@@ -39,8 +39,8 @@ class LogDir:
 
     Attributes:
       root: the ``logdir`` of the config; None if this process writes no files, as in a benchmark or on ranks above 0.
-      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs`` wrote
-        them.
+      checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs``
+        writes or wrote them.
       best_dir: folder of the best models: ``checkpoint_dir/best_models``.
       checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
       base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
@@ -162,7 +162,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _lacks(root: Path) -> str:
-    """Returns what is wrong with a log directory that contains no checkpoint, as the rest of a sentence."""
+    """Returns what is wrong with a log directory that contains no checkpoint, as the predicate of a sentence."""
     return "is a file" if root.is_file() else "contains no checkpoint" if root.is_dir() else "does not exist"
 
 

@@ -158,7 +158,7 @@ def translations_by_ctranslate2(model: Any, folder: Path, lines: Sequence[str], 
       model: the model that was converted.
       folder: the converted model.
       lines: source sentences.
-      beam_size: number of hypotheses.
+      beam_size: width of the beam.
       length_penalty: exponent of the length normalisation.
     """
     translator = ctranslate2_package().Translator(str(folder), device="cpu", inter_threads=1)
