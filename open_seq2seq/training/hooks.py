@@ -39,10 +39,11 @@ class Hook:
             * ``learning_rate``: rate of this update
             * ``grad_norm``, ``clipped_grad_norm``: global norm of the gradient before and after clipping
             * ``applied``: whether the update was applied; ``skipped``: number of updates skipped so far
-            * ``loss_scale``: loss scale of this update; ``overflows``: number of updates with infinite or NaN gradients
+            * ``loss_scale``: loss scale of this update
+            * ``overflows``: number of updates so far whose gradients contained inf or NaN
 
-            Other entries are not scalars or are for internal use, such as the dict ``larc`` (LARC's values by
-            variable) and, if ``summaries`` requests them, the dict ``gradients`` (the gradients by variable).
+            Two entries are dicts by variable name: ``larc`` has LARC's values, and ``gradients``, if ``summaries``
+            requests it, the gradients. Further entries are for internal use.
         """
 
     def end(self, trainer: Trainer) -> None:

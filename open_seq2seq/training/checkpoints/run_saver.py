@@ -52,8 +52,8 @@ def value_of(best_metric: str, metrics: Mapping[str, float]) -> float:
 class RunSaver:
     """Saves a run's regular checkpoints, its best models, and the averaged checkpoint at its end.
 
-    Checkpoints of other runs in the same folders are neither averaged nor removed. A new best model, however, has to be
-    better than theirs, too.
+    Checkpoints of other runs in the same folders are neither averaged nor removed. However, a best model is saved only
+    if it is better than the best models of the other runs, too.
 
     Args:
       directory: folder of the regular checkpoints.

@@ -51,7 +51,7 @@ class EarlyStopping:
 
     @property
     def has_ended(self) -> bool:
-        """Whether ``stop_after_evals_without_gain`` is set and this many evaluations were made since the best one."""
+        """Whether at least ``stop_after_evals_without_gain`` evaluations followed the best one; False if it is None."""
         best = self.best
         since = len(self._values) if best is None else sum(step > best[0] for step in self._values)
         return self._most is not None and since >= self._most

@@ -102,7 +102,7 @@ class TrainStep:
         self._regularized = [(v, r) for v, r in regularized_variables(model) if id(v) in trainable]
         self.batches = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.offset = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._is_simple = iter_size == 1 and runner.world_size == 1  # nothing is summed
+        self._is_simple = iter_size == 1 and runner.world_size == 1  # no sums over micro-batches are needed
         # With the backward pass and the reduction in one function, communication and computation overlap.
         self._overlapping = iter_size == 1 and runner.overlaps and not use_xla_jit
         signature = [model.data_layer.input_signature]
@@ -198,7 +198,7 @@ class TrainStep:
         return self._runner.reduce(tensors, name, exact=True)
 
     def _common_weights(self, units: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the factors by which all replicas multiply their gradients: the mean numbers of units, by unit.
+        """Returns, by unit, the factor by which all replicas multiply their gradients: their mean number of units.
 
         With synchronised batch norm, the loss of a replica depends on the batches of all replicas. Each replica
         therefore differentiates its share of the mean loss over all replicas, instead of its own mean loss.

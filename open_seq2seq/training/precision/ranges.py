@@ -2,7 +2,7 @@
 
 Magnitudes are counted by octave, ``2^k < |x| <= 2^(k+1)``. Float16's underflow threshold is a power of two and so ends
 an octave. The counts therefore give exactly how many values become 0 in float16 after multiplication by any power of
-two. For other half types and scales, lost values are counted directly: ``measure`` is given the conversions to count.
+two. For the conversions given to ``measure``, of either half type and at any scale, lost values are counted directly.
 """
 
 from __future__ import annotations

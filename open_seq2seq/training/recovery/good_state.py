@@ -52,8 +52,8 @@ class GoodState:
     def put_into(self, variables: RunVariables) -> None:
         """Assigns each value to the variable of the same name and shape.
 
-        Other variables are left unchanged, for instance those that only another loss scaler has. However, moving
-        averages that this state lacks restart from the assigned weights, and all carried states are set to zero if
+        Other variables are left unchanged, for instance those that only another loss scaler has. However, averages of
+        the weights that this state lacks restart from the assigned weights, and all carried states are set to zero if
         their number of slots or any of their shapes differs.
         """
         assign_matching(variables.weights, self.weights)

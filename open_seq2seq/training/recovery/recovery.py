@@ -238,7 +238,7 @@ def _find_suspect(trainer: Trainer, attempt: Attempt) -> SuspectBatch:
 def _type_name(params: Mapping[str, Any]) -> str:
     policy = precision_of(params)
     if policy.may_choose and 0 < len(policy.kinds) < len(KINDS):
-        return policy.label  # mixed_choice is stored beside it
+        return policy.label  # the record of the divergence also has mixed_choice
     return "float32" if policy.compute == tf.float32 else f"mixed_{policy.compute.name}"
 
 

@@ -42,7 +42,7 @@ class LogDir:
       checkpoint_dir: folder of checkpoints and events: ``root``, or ``root/logs`` if a run with ``--enable_logs``
         writes or wrote them.
       best_dir: folder of the best models: ``checkpoint_dir/best_models``.
-      checkpoint: checkpoint folder to resume from, or to evaluate; None to start from scratch.
+      checkpoint: checkpoint folder to resume from, or to evaluate; None for a new run.
       base_checkpoint: checkpoint folder from ``load_model`` with the initial weights, or None.
       run: name of the run, which distinguishes its checkpoints from those of other runs.
     """

@@ -46,7 +46,7 @@ def dynamic_surprise(model: Model, settings: DynamicSettings) -> tuple[float, in
       (minus the log likelihood of the text in nats, number of tokens).
 
     Raises:
-      ConfigError: the model is not a language model, or its chunks do not each continue the previous one.
+      ConfigError: the model is not a language model, or the chunks of its data do not each continue the previous one.
     """
     if not isinstance(model, LanguageModel):
         raise ConfigError([f"Dynamic evaluation needs a language model, got {type(model).__name__}: give the config or "
