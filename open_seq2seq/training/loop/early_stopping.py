@@ -30,7 +30,7 @@ class EarlyStopping:
         self._values = dict(sorted(values.items()))
 
     def rewind(self, step: int) -> None:
-        """Forgets the evaluations after ``step``, from which training is repeated."""
+        """Forgets the evaluations after ``step``, because training is repeated from there."""
         self._values = {at: value for at, value in self._values.items() if at <= step}
 
     def observe(self, step: int, metrics: Mapping[str, float]) -> None:
