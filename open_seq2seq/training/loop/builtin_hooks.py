@@ -85,8 +85,8 @@ class SamplesHook(Hook):
 class SummaryHook(Hook):
     """Writes TensorBoard summaries and the table of metrics every ``save_summaries_steps`` updates.
 
-    ``train_loss`` is the mean loss of the updates since the last summary. Without ``save_summaries_steps``, the table is
-    written every ``print_loss_steps`` updates, and has only the loss and the learning rate.
+    ``train_loss`` is the mean loss of the updates since the last summary. Without ``save_summaries_steps``, the table
+    is written every ``print_loss_steps`` updates, and has only the loss and the learning rate.
     """
 
     def __init__(self, every: int, names: list[str]) -> None:

@@ -156,7 +156,7 @@ class Recovery:
         trainer = self._trainer
         folder = self._record(incident, "stopped" + (f", because {problem}" if problem else ""), None)
         verdict = incident.verdict(problem, trainer.saver is not None, folder)
-        # All ranks raise the message of the first rank whose batch is not finite or, if there is none, of rank 0.
+        # All ranks raise the message of the first rank whose batch gives inf or NaN or, if there is none, of rank 0.
         verdicts = trainer.runner.gather([(not incident.suspect.found.finite, verdict)])
         raise DivergenceError(next((text for at_fault, text in verdicts if at_fault), verdicts[0][1]))
 
