@@ -137,8 +137,8 @@ class Incident:
             if names:
                 yield f"Non-finite {what}: {listed(names)}"
         if tried is not None and tried.finite:
-            yield (f"With the weights of {tried.state.name}, the batch gives a finite loss ({tried.loss:.4g}): the weights "
-                   "had diverged.")
+            yield (f"With the weights of {tried.state.name}, the batch gives a finite loss ({tried.loss:.4g}): the "
+                   "weights had diverged.")
         elif tried is not None:
             yield (f"With the weights of {tried.state.name}, the batch gives inf or NaN, too: check these examples and "
                    "the precision.")
