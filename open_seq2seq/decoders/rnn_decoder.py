@@ -100,6 +100,9 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
                                       "1 / √attention_layer_size or 1. In short trainings, the default keeps the "
                                       "attention almost uniform for thousands of updates; 1.0 does not.", above=0.0,
                                       on_change=FREE),
+            "embedding_scale": Param(float, 1.0, "Factor by which the embeddings are multiplied before the first layer. "
+                                     "With a value above 1, they matter from the start of training, and are learned "
+                                     "faster.", above=0.0, on_change=REFUSE),
             "sigmoid_noise": Param(float, 0.0, "With monotonic attention: standard deviation of noise that training "
                                    "adds to the scores, so that the model learns scores far from 0.", minimum=0.0),
             "score_bias_init": Param(float, 0.0, "With monotonic attention: initial value of the number that is added "
@@ -234,7 +237,7 @@ class RNNDecoderWithAttention(AutoregressiveDecoder):
         return table
 
     def _embed(self, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.gather(table, ids), self.dtype_of("recurrence"))
+        return tf.cast(self.params["embedding_scale"] * tf.gather(table, ids), self.dtype_of("recurrence"))
 
     def _projection(self, table: tf.Tensor) -> tf.Tensor:
         """Returns the matrix ``[output_size, vocabulary]`` of the logits in the compute dtype."""

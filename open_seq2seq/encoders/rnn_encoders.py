@@ -54,6 +54,9 @@ class RNNEncoderWithEmbedding(Encoder):
                                                 above=0.0, maximum=1.0),
             "encoder_dp_output_keep_prob": Param(float, 1.0, "Keep probability of dropout after each layer.",
                                                  above=0.0, maximum=1.0),
+            "embedding_scale": Param(float, 1.0, "Factor by which the embeddings are multiplied before the first layer. "
+                                     "With a value above 1, they matter from the start of training, and are learned "
+                                     "faster.", above=0.0, on_change=REFUSE),
             **old_layer_params(),
         }
 
@@ -117,7 +120,8 @@ class RNNEncoderWithEmbedding(Encoder):
         ids, lengths = input_dict["source_tensors"][:2]
         steps = tf.transpose(ids)  # makes each step contiguous in memory
         table = tf.convert_to_tensor(self.embedding)
-        embedded, states = tf.cast(tf.gather(table, steps), self.dtype_of("recurrence")), None
+        embedded = tf.cast(self.params["embedding_scale"] * tf.gather(table, steps), self.dtype_of("recurrence"))
+        states = None
         if self.returns_state:
             x, states = self._run_with_states(embedded, lengths)
         else:
