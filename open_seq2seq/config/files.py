@@ -42,6 +42,8 @@ class NamedFile:
 def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
     """Returns the parameters of one component that are declared to name files, including those that are None.
 
+    For a list of files, the result has one entry for each of them.
+
     Args:
       part_class: the class that declares the parameters.
       params: the component's parameters; defaults may be missing.
