@@ -8,8 +8,8 @@ from typing import Any
 
 from open_seq2seq.config.params import Param
 
+# Kinds of files; see ``Param.file``.
 ASSET, LARGE = "asset", "large"
-# Files that contain examples: DATA is read throughout a run, LIST only once.
 DATA, LIST = "data", "list"
 PARAMS = "_params"
 

@@ -135,7 +135,7 @@ class ResolvedConfig:
 
 
 def _source(file: ConfigFile, section: str) -> str:
-    """Returns ``<section>_params``, but ``infer_params`` if the file lacks ``interactive_infer_params``."""
+    """Returns the section's key in the file; ``infer_params`` for ``interactive_infer`` without a key of its own."""
     if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
         return "infer_params"
     return f"{section}_params"

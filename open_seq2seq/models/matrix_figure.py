@@ -43,7 +43,7 @@ def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str
 
 @contextlib.contextmanager
 def without_font_warnings() -> Iterator[None]:
-    """Context manager in which nothing is said about characters that the font lacks; they are drawn as boxes."""
+    """Context manager without matplotlib's warnings about characters that the font lacks; they are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield

@@ -22,7 +22,7 @@ class MultiDecoderModel(Text2Text):
 
     The loss of a batch is the sum over the languages, divided by the number of units (target tokens, or sentences) of
     all languages together, so that every token has the same weight. Evaluation computes BLEU and chrF for each
-    language, and their means. Inference translates into the parameter ``language``.
+    language, and their means. Inference translates into the language that the parameter ``language`` gives.
     """
 
     decoder: MultiDecoder

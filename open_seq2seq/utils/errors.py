@@ -31,7 +31,7 @@ class DataError(UserError):
 
 
 class CheckpointError(UserError):
-    """A checkpoint that cannot be written, read or matched."""
+    """A checkpoint that is missing, cannot be written or read, or does not fit the model or the run."""
 
 
 class CheckpointAccessError(CheckpointError):

@@ -27,7 +27,8 @@ class Heard(NamedTuple):
         logits after the last settled ones.
       tentative: ``[time, vocabulary]``: the logits after the complete ones, computed as if the utterance ended with the
         features received so far.
-      settled: ``[time, vocabulary]``: complete logits that will no longer be revised.
+      settled: ``[time, vocabulary]``: the complete logits that become final with these features; none at the end of the
+        utterance, when all of them are final.
     """
 
     revised: bool

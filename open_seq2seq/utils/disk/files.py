@@ -48,7 +48,9 @@ def always(file: BinaryIO) -> bool:
 
 @contextlib.contextmanager
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
-    """Yields a new, empty file, which is renamed to ``path`` at the end of the context, or removed after an error.
+    """Yields the path of a new, empty file, which at the end of the context is renamed to ``path``.
+
+    After an error, it is removed and ``path`` is unchanged.
 
     The new file has the suffix of ``path``, because some libraries choose a format by it.
 
@@ -59,7 +61,7 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
       durable: whether to sync the file to disk before it is renamed.
 
     Raises:
-      ForeignError: ``path`` is a symbolic link, is not a regular file, or was not created by this package.
+      ForeignError: ``path`` is a symbolic link, is not a regular file, or is a file that ``is_own`` does not accept.
       OSError: the file cannot be written.
     """
     path = os.fspath(path)
@@ -158,7 +160,7 @@ def checksum_of(file: BinaryIO) -> str:
 
 @functools.cache
 def process_folder() -> str:
-    """Returns a temporary folder that is removed when the process ends."""
+    """Returns this process's temporary folder, which is removed when the process ends."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -149,7 +149,7 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator[Path]:
-    """Yields a new folder, which is renamed to ``place`` at the end of the context, or removed after an error.
+    """Yields the path of a new folder, which is renamed to ``place`` at the end, or removed after an error.
 
     Args:
       place: final path; ``Workplace.put`` describes what happens if it exists.
