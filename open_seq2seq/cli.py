@@ -42,7 +42,7 @@ _SWITCHES = {
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step with XLA",
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
-    "--check": "check config, data and model, then stop",
+    "--check": "check config, data and model, try one update if the mode trains, and stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
     "--verbose": "print the config and all variables, which training writes to the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
@@ -179,7 +179,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _explained(error: Exception) -> str | None:
-    """Returns a sentence that explains an error, or None if the error is a bug of the toolkit."""
+    """Returns a sentence that explains an error; None if there is none, as for a bug of the toolkit."""
     if _is_out_of_memory(error):
         return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
                 f"({_first_line(error)[:200]}): use a smaller batch_size_per_gpu (with a larger iter_size to keep the "

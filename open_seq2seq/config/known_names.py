@@ -25,7 +25,7 @@ _MOST_SHOWN = 4
 
 
 def known_parameters(value: Any) -> list[str] | None:
-    """Returns the names of the parameters that a class or function accepts from a config; None if that may be any."""
+    """Returns the names of the parameters that a config may give to a class or function; None if it may give any."""
     if hasattr(value, "declared_params"):
         required, optional = value.declared_params()
         return [name for name, spec in {**required, **optional}.items() if not as_param(spec).derived]

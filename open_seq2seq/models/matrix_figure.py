@@ -26,7 +26,7 @@ def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str
       matrix: values from 0 to 1, ``[rows, columns]``.
       rows: names of the rows.
       columns: names of the columns.
-      labels: what the rows and the columns are.
+      labels: labels of the axes: what the rows are, and what the columns are.
     """
     from matplotlib.figure import Figure  # imported here because the import is slow
 

@@ -49,14 +49,14 @@ class EnduringStream:
         self.needed = False
 
     def write(self, text: str) -> int:
-        """Writes text, or discards it if that fails; returns its length."""
+        """Writes text and returns its length; if that fails, discards it or, with ``needed``, ends the command."""
         encoding = self._stream.encoding or "utf-8"
         plain = text.encode(encoding, "backslashreplace").decode(encoding)
         self._attempt(lambda: self._stream.write(plain))
         return len(text)
 
     def flush(self) -> None:
-        """Writes buffered text, or discards it if that fails."""
+        """Writes buffered text; if that fails, discards it or, with ``needed``, ends the command."""
         self._attempt(self._stream.flush)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ class ConfigError(UserError):
 
 
 class DataError(UserError):
-    """A data file that cannot be used; the message names the file and, if known, the line."""
+    """Data that cannot be used; the message names the file and the line, if there are any."""
 
 
 class CheckpointError(UserError):

@@ -31,7 +31,7 @@ IsOwn = Callable[[BinaryIO], bool]
 
 
 class ForeignError(OSError):
-    """The path exists and was not created by this package; nothing is written. ``strerror`` gives the reason."""
+    """What exists at the path must not be changed: a link, or what is not from this package; see ``strerror``."""
 
     def __init__(self, path: StrPath, what: str) -> None:
         super().__init__(errno.EEXIST, what, os.fspath(path))
@@ -50,9 +50,8 @@ def always(file: BinaryIO) -> bool:
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
     """Yields the path of a new, empty file, which at the end of the context is renamed to ``path``.
 
-    After an error, it is removed and ``path`` is unchanged.
-
-    The new file has the suffix of ``path``, because some libraries choose a format by it.
+    After an error, it is removed, and ``path`` is unchanged. The new file has the suffix of ``path``, because some
+    libraries choose a format by it.
 
     Args:
       path: final path. An existing file is replaced atomically and never changed; if the path itself is a symbolic

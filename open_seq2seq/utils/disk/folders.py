@@ -194,7 +194,7 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes regular files below a folder, then their folders if empty; returns whether ``folder`` is removed too."""
+    """Removes those of the files that are regular, then their folders if empty; returns whether ``folder`` is gone."""
     parents = {PurePosixPath(".")}
     for name in files:
         if _is_below(folder, name):
