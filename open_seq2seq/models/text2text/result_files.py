@@ -112,7 +112,7 @@ def check_pictures() -> None:
 
 
 def draw_alignment(alignment: Alignment, path: Path) -> None:
-    """Draws an alignment as a PNG: a row for each target token, darker cells for more attention, and ``hard`` as dots."""
+    """Draws an alignment as a PNG: one row per target token, darker cells for more attention, and ``hard`` as dots."""
     figure, axes = matrix_figure(alignment.attention, alignment.target, alignment.source, ("target", "source"))
     axes.scatter(alignment.hard, range(len(alignment.hard)), s=9, c="tab:red")
     with without_font_warnings(), disk.new_file(path, "xb") as file:
