@@ -86,7 +86,7 @@ def load(logdir: str | os.PathLike[str], *arguments: str, trust_code: bool = Fal
     """
     from open_seq2seq.utils.tensorflow_import import import_tensorflow
 
-    import_tensorflow()  # without its log, which is of no use in a notebook either
+    import_tensorflow()  # without its log, as on the command line
     from open_seq2seq import loading
 
     return loading.load(logdir, *arguments, trust_code=trust_code)

@@ -31,7 +31,7 @@ EXIT_INTERRUPTED = 130
 REPORT_MODE = "report"
 _ALL_MODES = (*MODES, REPORT_MODE)
 
-_LONGEST_WORD = 1000  # characters; longer values are shortened in messages
+_LONGEST_WORD = 1000  # characters; longer words of a message are shortened
 _MOST_DIGITS = 15  # in a number of steps; longer numbers may overflow the step counters
 
 _VALUE_FLAGS = ("--config_file", "--mode", "--infer_output_file", "--bench_steps", "--bench_start",
@@ -42,9 +42,9 @@ _SWITCHES = {
     "--enable_logs": "save output, config, command line and git state in logdir, and checkpoints in logdir/logs",
     "--use_xla_jit": "compile the training step with XLA",
     "--elastic": "continue when processes are lost or join, under horovodrun's elastic mode (docs/distributed.md)",
-    "--check": "check config, data and model, then stop",
+    "--check": "check config, data and model, try one update if the mode trains, and stop",
     "--trust_code": "let a config in a logdir import and run code from outside the package",
-    "--verbose": "print the config and all variables, which are in the logdir in any case",
+    "--verbose": "print the config and all variables, which training writes to the logdir in any case",
     "--benchmark": "measure training speed without saving anything",
 }
 
@@ -108,8 +108,8 @@ def make_parser() -> argparse.ArgumentParser:
                      description="Train, evaluate or run the model that a config file describes.",
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config_file", "--config", metavar="FILE",
-                        help="the config: a .py or .yaml file; without it, evaluation and inference use the config "
-                        "saved in the checkpoint in --logdir")
+                        help="the config: a .py or .yaml file; without it, evaluation, inference and "
+                        "--continue_learning use the config saved in a checkpoint in --logdir")
     parser.add_argument("--mode", default="train", help="one of " + ", ".join(_ALL_MODES)
                         + f" (default: train); {REPORT_MODE} writes a page about the run in --logdir")
     parser.add_argument("--infer_output_file", metavar="FILE", default="infer-out.txt",
@@ -122,7 +122,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--bench_steps", metavar="N", type=_positive, default=20,
                         help="number of steps of the benchmark (default: 20)")
     parser.add_argument("--bench_start", metavar="N", type=_from_zero,
-                        help="first timed step (default: the config's bench_start, or 10)")
+                        help="number of steps before timing begins (default: the config's bench_start, or 10)")
     parser.add_argument("--version", action="version", version=f"open-seq2seq {__version__}")
     return parser
 
@@ -179,7 +179,7 @@ def _exit_code(arguments: list[str]) -> int:
 
 
 def _explained(error: Exception) -> str | None:
-    """Returns a sentence that explains an error, or None if the error is a bug of the toolkit."""
+    """Returns a sentence that explains an error; None if there is none, as for a bug of the toolkit."""
     if _is_out_of_memory(error):
         return (f"The {'process' if isinstance(error, MemoryError) else 'device'} ran out of memory "
                 f"({_first_line(error)[:200]}): use a smaller batch_size_per_gpu (with a larger iter_size to keep the "
@@ -264,6 +264,8 @@ def _folder_of_report(arguments: list[str]) -> Path | None:
 
 def parse_options(arguments: Sequence[str]) -> RunOptions:
     """Parses and checks the command line and the config; imports TensorFlow but builds no model.
+
+    If results go to stdout, everything that is printed from now on goes to stderr.
 
     Raises:
       UserError: the command line or the config has a mistake; a ``ConfigError`` lists all mistakes of the config.

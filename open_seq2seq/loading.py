@@ -21,7 +21,7 @@ class TrainedModel:
     """A trained model whose methods accept any number of inputs, and can be called from any thread.
 
     Inputs are divided into batches of the config's batch size. The result of an input does not depend on the other
-    inputs.
+    inputs, except that random samples depend on the input's position in the list.
 
     Args:
       interactive: the loaded model.
@@ -39,7 +39,7 @@ class TrainedModel:
         """Returns the full result of each input, in order.
 
         For translation, a result is a list of pairs (score, text), best first; for speech recognition, an object with
-        the attribute ``text`` and, depending on the config, words with times, logits, and further hypotheses.
+        the attributes ``text`` and ``n_best`` (the best hypotheses; None without beam search).
 
         Args:
           inputs: sentences for translation, recordings for speech recognition (see ``transcribe``), and otherwise

@@ -37,8 +37,9 @@ def changes(part_class: Any, before: Mapping[str, Any], now: Mapping[str, Any], 
             part: tuple[str, ...] = ()) -> Iterator[Change]:
     """Yields the differences in the parameters of a component and of the components nested in it.
 
-    File names are not compared, because only the content of the files matters. If the class of a nested component has
-    changed, this is reported as one change, and the component's parameters are not compared.
+    Derived parameters and those whose ``on_change`` is ``free`` are left out. File names are not compared, because only
+    the content of the files matters. If the class of a nested component has changed, this is reported as one change,
+    and the component's parameters are not compared.
 
     Args:
       part_class: the class of the model or component.

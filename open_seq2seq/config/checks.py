@@ -30,8 +30,8 @@ def model_problems(params: dict[str, Any], section: str, mode: str) -> list[str]
     if section == "train":
         problems += _length_problems(params) + _cadence_problems(params) + _xla_problems(params)
     if section == "eval" and mode == "train_eval" and params.get("eval_steps") is None:
-        problems.append("'eval_steps' is missing: the mode train_eval needs the number of training steps between "
-                        "evaluations in eval_params or base_params.")
+        problems.append("'eval_steps' is missing: the mode train_eval needs it, the number of training steps from one "
+                        "evaluation to the next; set it in eval_params or base_params.")
     return problems
 
 

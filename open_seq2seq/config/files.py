@@ -8,8 +8,8 @@ from typing import Any
 
 from open_seq2seq.config.params import Param
 
+# Kinds of files; see ``Param.file``.
 ASSET, LARGE = "asset", "large"
-# Files that contain examples: DATA is read throughout a run, LIST only once.
 DATA, LIST = "data", "list"
 PARAMS = "_params"
 
@@ -41,6 +41,8 @@ class NamedFile:
 
 def named_files(part_class: Any, params: Mapping[str, Any], part: tuple[str, ...] = ()) -> list[NamedFile]:
     """Returns the parameters of one component that are declared to name files, including those that are None.
+
+    For a list of files, the result has one entry for each of them.
 
     Args:
       part_class: the class that declares the parameters.

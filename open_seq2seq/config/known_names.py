@@ -18,19 +18,20 @@ from open_seq2seq.utils.errors import ConfigError, nearest_name
 _CUSTOMARY = {"lr": "learning_rate", "batch_size": "batch_size_per_gpu", "bs": "batch_size_per_gpu",
               "epochs": "num_epochs", "steps": "max_steps", "seed": "random_seed", "beam": "beam_size",
               "weight_decay": "decoupled_weight_decay", "clip_norm": "max_grad_norm", "precision": "dtype"}
-_KINDS = {"loss_scaling": "loss_scaler"}  # may also be a number, so the parameter does not declare this kind
+# Parameter → kind of its names, where ``Param.names`` cannot declare it: a string in loss_scaling may also be a number.
+_KINDS = {"loss_scaling": "loss_scaler"}
 _FILLED_IN = {"self", "global_step"}
 _MOST_SHOWN = 4
 
 
 def known_parameters(value: Any) -> list[str] | None:
-    """Returns the names of the parameters that a class or function accepts, or None if it may accept any."""
+    """Returns the names of the parameters that a config may give to a class or function; None if it may give any."""
     if hasattr(value, "declared_params"):
         required, optional = value.declared_params()
         return [name for name, spec in {**required, **optional}.items() if not as_param(spec).derived]
     if inspect.isclass(value) and hasattr(value, "get_optional_params"):
         return list(value.get_optional_params())
-    # A class with **kwargs passes them on to its base classes; a function with **kwargs accepts every name.
+    # A class with **kwargs is assumed to pass them to its base classes; a function with **kwargs, to accept every name.
     made = [cls.__init__ for cls in value.__mro__[:-1]] if inspect.isclass(value) else [value]  # type: ignore[misc]
     try:
         arguments = [argument for function in made for argument in inspect.signature(function).parameters.values()]
@@ -64,7 +65,7 @@ def named_object(owner: Any, name: str, value: Any) -> Any:
 
 def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, Any],
                  overrides: Iterable[Override]) -> None:
-    """Drops the parameters that a class or function chosen on the command line does not accept.
+    """Where the command line replaces a class or function, drops the parameters that the new one does not accept.
 
     Parameters that are themselves given on the command line are kept, so that mistakes in them are reported.
 
@@ -91,7 +92,7 @@ def drop_unknown(base_model: Any, params: dict[str, Any], before: Mapping[str, A
 
 
 def _known(owner: Any, name: str, value: Any, old: Any) -> list[str] | None:
-    """Returns the parameters that a new value accepts; None if the value has not changed, or may accept any."""
+    """Returns the arguments that a parameter's new value accepts; None if it is None or unchanged, or accepts any."""
     if value is None or value == old:
         return None
     if not isinstance(value, str) and not callable(value):

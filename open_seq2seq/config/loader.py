@@ -61,11 +61,11 @@ def load_config(path: str | os.PathLike[str], trusted: bool | None = None) -> Co
     Args:
       path: a ``.py`` file, which is executed with the name ``tf`` predefined, or a ``.yaml``/``.yml`` file, which is
         only parsed.
-      trusted: whether the config may name code from outside the package; by default, every file is trusted except
-        YAML files in logdirs.
+      trusted: whether the config may name code from outside the package; if False, a ``.py`` file is refused. By
+        default, every file is trusted except YAML files in logdirs.
 
     Raises:
-      ConfigError: the file does not exist, cannot be read, or lacks something required.
+      ConfigError: the file does not exist, cannot be read or executed, or lacks something required.
     """
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     check_exists(path)
@@ -99,7 +99,7 @@ def _holds_checkpoints(folder: str) -> bool:
 
 
 def check_exists(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError if the config file does not exist or is too large; does not import TensorFlow."""
+    """Raises ConfigError if the path is not an existing file, or the file is too large; does not import TensorFlow."""
     path = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if os.path.isfile(path):
         if os.path.getsize(path) > _MOST_BYTES:
@@ -118,7 +118,7 @@ def possible_keys(path: str | os.PathLike[str]) -> set[str] | None:
 
     Returns:
       The words, which include every key of the config; None if keys may come from another file, or if the file cannot
-      be read.
+      be read or parsed.
     """
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
@@ -158,7 +158,7 @@ def _config_file(path: str, names: Mapping[str, Any]) -> ConfigFile:
 
 
 def _copied(section: Mapping[Any, Any]) -> tuple[dict[str, Any], str]:
-    """Returns a copy of a section, made of plain dicts and lists, and what is wrong with it, or ""."""
+    """Returns a copy of a section in which all mappings are dicts, and what is wrong with the section, or ""."""
     try:
         wrong = [key for key in section if not isinstance(key, str)]
         if wrong:

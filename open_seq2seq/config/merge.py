@@ -9,7 +9,7 @@ from typing import Any
 # Limits far above what a real config needs. The depth is limited because functions visit a config's values recursively.
 DEEPEST = 50
 DROP = "<drop>"
-"""Value by which a section or the command line removes a key of ``base_params``."""
+"""Value that removes a key: in a section, a key of ``base_params``; on the command line, any key of the config."""
 _MOST_VALUES = 1_000_000
 
 

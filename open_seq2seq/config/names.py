@@ -4,8 +4,8 @@ A string is an exported name (``TransformerEncoder``), ``package.module.Name`` o
 has a *kind*, such as ``encoder``. Packages ``register`` their exported objects under a kind, a parameter declares the
 kind of its strings with ``Param(names="encoder")``, and ``resolve_name`` looks the object up and checks its kind.
 
-Registered names are resolved without importing anything from outside the package. All other names refer to code that
-has to be executed, which ``user_code`` refuses while an untrusted config is in use.
+Registered names refer to objects of this package, TensorFlow or Keras, and can always be resolved. All other names
+refer to code that has to be imported or executed, which ``user_code`` refuses while an untrusted config is in use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind:
 
     Attributes:
       noun: name of the kind in messages, such as ``encoder``.
-      base: base class of the objects; None if they are not classes.
+      base: base class of the objects; None if they need not be subclasses of one class.
       fits: returns whether an object is of this kind; after ``register(base=…)``, whether it is a subclass of ``base``.
       wanted: what an object must be, for messages: ``a subclass of Encoder``.
       catalogues: functions that return the registered objects by name.
@@ -137,7 +137,7 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
       base: required base class, if it is narrower than the base class of the kind.
 
     Raises:
-      ConfigError: the object does not exist, is of another kind, or is defined by code that must not run.
+      ConfigError: the object cannot be found or imported, is of another kind, or is defined by code that must not run.
     """
     known = _KINDS.get(kind) or Kind("object", fits=lambda _: True)
     found = _found(value, known, path) if isinstance(value, str) else value
@@ -151,10 +151,11 @@ def resolve_name(value: Any, kind: str, path: str, base: type | None = None) -> 
 def resolve_names(params: Mapping[str, Any], specs: Specs, path: str = "") -> tuple[dict[str, Any], list[str]]:
     """Replaces names by the objects they refer to, in all parameters that are declared to contain names.
 
-    If a name resolves to a class with declared parameters, the names in ``<name>_params`` are resolved too.
+    If a parameter ``x`` names a class with declared parameters, the names in ``x_params`` are resolved too.
 
     Args:
-      params: parameters of a model or component; not changed. Values that are neither strings nor callables are kept.
+      params: parameters of a model or component; not changed. Lists are resolved item by item; other values that are
+        neither strings nor callables are kept.
       specs: the parameters' declarations.
       path: path of the parameters in the config, such as ``decoder_params``, for messages.
 

@@ -17,18 +17,20 @@ class RunOptions:
       mode: ``train``, ``eval``, ``train_eval``, ``infer`` or ``interactive_infer``; always ``train`` if ``benchmark``.
       config: the config, merged, overridden and checked for this mode.
       infer_output_file: path of the file that inference writes.
-      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``. In the mode
-        ``interactive_infer``, the only file is ``-`` (stdin), whose lines are processed as they arrive.
+      infer_files: files that inference reads instead of the config's data; empty without ``--infer_files``. If it is
+        not empty in the mode ``interactive_infer``, the only file is ``-``: lines of stdin, processed as they arrive.
       continue_learning: whether to resume training from the newest checkpoint in the logdir.
       no_dir_check: whether problems of the logdir, and a config that does not fit its checkpoint, are only warnings;
         implied by ``benchmark``.
       benchmark: whether to measure training speed; ``config`` is then adapted to it.
-      enable_logs: whether to save output, config, command line and git state, and checkpoints in ``<logdir>/logs``.
+      enable_logs: whether to save output, config, command line and git state in the logdir, and to put checkpoints into
+        ``<logdir>/logs``.
       elastic: whether processes may leave and join during training.
-      check: whether to build and check everything and stop before the first step.
+      check: whether to build and check everything, try one update if the mode trains, and stop.
       verbose: whether to print the config and all variables.
       argv: the command-line arguments as given.
-      moved_files: overrides of file names that apply to the models' parameters, but are not part of ``config``.
+      moved_files: overrides that make a resumed run read copies of files that no longer exist; they are not part of
+        ``config``, which the run saves.
     """
 
     mode: str

@@ -5,10 +5,10 @@ parameter name to a *spec*:
 
 * a type or a tuple of types: ``int``, ``(str, type)``;
 * a list of allowed values: ``["layernorm_L1", "layernorm_L2"]``;
-* ``Param(spec, default, doc, unit)``, which adds a default, a description, and a range for numbers.
+* ``Param(type, default, doc, …)``: one of the above with a default, a description, a range for numbers, and more.
 
 Numbers must be finite in FP32, integers must fit into 64 bits, and strings must not contain the character NUL, which
-file names cannot contain. A bound of ``math.inf`` allows infinity.
+file names cannot contain. Infinity is allowed if it is given as a bound, such as ``maximum=math.inf``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Param:
 
     Attributes:
       type: a type, a tuple of types, or a list of allowed values.
-      default: value of an optional parameter that the config does not give.
+      default: value of an optional parameter that the config does not give. If it is None, configs may also give None,
+        whatever the type.
       doc: one-sentence description for the generated parameter reference.
       unit: unit of a number, such as ``tokens``, ``seconds``, ``steps`` or ``examples``.
       derived: whether the model computes the value, so that a config need not give it.
@@ -51,7 +52,8 @@ class Param:
         weights would compute another function or expect another kind of input. ``say`` (default): a message, because
         a resumed run would continue differently. ``free``: nothing; for values that may be changed at any time, such
         as those of a beam search. For a dict or a list of dicts, the reaction can be given by entry:
-        ``{"": "refuse", "dropout_keep_prob": "say"}``. See ``config.changes``.
+        ``{"": "refuse", "dropout_keep_prob": "say"}``, where ``""`` stands for all other entries. See
+        ``config.changes``.
       minimum: smallest allowed number; this and the other bounds also apply to each number in a list.
       maximum: largest allowed number.
       above: exclusive lower bound.
@@ -78,7 +80,7 @@ def as_param(spec: Any) -> Param:
 
 
 def with_change(on_change: str, specs: Specs) -> dict[str, Any]:
-    """Returns the declarations with ``on_change`` set wherever it was not given."""
+    """Returns the declarations with ``on_change`` set in every ``Param`` that does not give it."""
     return {name: replace(spec, on_change=on_change) if isinstance(spec, Param) and not spec.on_change else spec
             for name, spec in specs.items()}
 
@@ -107,7 +109,7 @@ def describe_range(spec: Any) -> str:
 def coerce(value: Any, spec: Any) -> tuple[Any, bool]:
     """Coerces a value to the type of a spec: an int to a float, 1e5 to an int, a numeric string to a number.
 
-    Strings are parsed if the spec allows a number but no string, because YAML 1.1 reads ``1e-3`` as a string.
+    Strings such as ``"1e-3"`` are parsed if the spec allows a number but no string.
 
     Returns:
       The coerced value, and whether it matches the spec.
@@ -201,7 +203,7 @@ def check_arguments(arguments: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yields the values in nested lists and tuples; dicts are left out, because each entry has its own spec."""
+    """Yields the values in nested lists and tuples; a dict is one value, because its entries have their own specs."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)

@@ -27,7 +27,8 @@ class Benchmark:
 
     Attributes:
       steps: number of steps of the run.
-      start: first timed step; if None, the config's ``bench_start``, or 10 if the config does not give it.
+      start: number of steps before timing begins; if None, the config's ``bench_start``, or 10 if the config does not
+        give it.
     """
 
     steps: int = 20
@@ -84,8 +85,8 @@ class ResolvedConfig:
         """Returns the values given by the section and the command line, without those inherited from base_params.
 
         Values other than dicts are left out if they only repeat those of base_params. Therefore, if ``decoder`` is in
-        the result, the section replaces the decoder's class. The caller may then drop inherited ``decoder_params`` that
-        the new class does not declare, but not the ``decoder_params`` in the result.
+        the result, the section or the command line replaces the decoder's class. The caller may then drop inherited
+        ``decoder_params`` that the new class does not declare, but not the ``decoder_params`` in the result.
         """
         own = self.config_file.sections.get(_source(self.config_file, section), {})
         given, _ = apply_overrides(own, self.overrides, _names(self.config_file, section))
@@ -134,7 +135,7 @@ class ResolvedConfig:
 
 
 def _source(file: ConfigFile, section: str) -> str:
-    """Returns the section's name in the file; ``infer_params`` if the file has no ``interactive_infer_params``."""
+    """Returns the section's key in the file; ``infer_params`` for ``interactive_infer`` without a key of its own."""
     if section == "interactive_infer" and "interactive_infer_params" not in file.sections:
         return "infer_params"
     return f"{section}_params"

@@ -26,7 +26,9 @@ def to_plain(value: Any) -> Any:
 
     Classes and functions are replaced by names that a config can use: an exported name (``TransformerEncoder``), a
     public TensorFlow name (``tf.nn.relu``), ``package.module.Name``, or ``path/to/file.py:Name`` for objects defined
-    in the config or in a file beside it. A lambda has no name; its file and line are written, for human readers only.
+    in the config, or in a file that it names or imports from its folder. A lambda has no name; its file and line are
+    written, for human readers only. A ``functools.partial`` is replaced by the name of its function, and any other
+    object by the name of its class. Their arguments are lost, except those of a dict value that has ``get_config``.
     """
     if value is None or type(value) in (bool, str):
         return value

@@ -63,14 +63,14 @@ def require_trust(what: str) -> None:
     config = untrusted_config()
     if config is not None:
         raise ConfigError([f"{what}, which is code from outside the package. The config {config} is in a logdir and "
-                           "may not run such code: add --trust_code if you trust the author of the config."])
+                           "must not run such code: add --trust_code if you trust the author of the config."])
 
 
 def execute_config(path: str) -> dict[str, Any]:
     """Executes a config file, with the name ``tf`` predefined, and returns its globals.
 
     Raises:
-      ConfigError: the file cannot be executed.
+      ConfigError: the file cannot be executed, or must not be executed.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Reads and writes the toolkit's YAML: PyYAML's safe subset, which also accepts ``1e-3`` and ``None``."""
+"""Reads and writes the toolkit's YAML: PyYAML's safe subset, but ``1e-3`` is a number and ``None`` is None."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_VALUES = 100_000
 
 
 class Loader(yaml.SafeLoader):
-    """Safe loader that also reads ``1e-3`` and ``None``, and rejects duplicate keys and too many values."""
+    """Safe loader that also reads ``1e-3`` and ``None`` as Python does; rejects duplicate keys and too many values."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)

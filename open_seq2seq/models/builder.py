@@ -158,7 +158,7 @@ def _part_problems(spec: ModelSpec, part: str, part_class: Any,
     """Resolves names in a part's parameters and checks them; returns problems."""
     required, optional = part_class.declared_params()
     params, problems = resolve_names(_part_params(spec, part, part_class), {**optional, **required}, f"{part}_params")
-    if params:  # _part_params removes the inherited parameters that this mode's class does not declare
+    if params:  # merged, because _part_params leaves out inherited parameters that this mode's class does not declare
         spec.params[f"{part}_params"] = {**spec.params[f"{part}_params"], **params}
     derived = {name: value for name, value in required.items()
                if as_param(value).derived or name in _customarily_derived(issubclass(part_class, DataLayer))}

@@ -33,8 +33,8 @@ def print_confusion(matrix: np.ndarray, names: Sequence[str]) -> None:
 def report_confusion(matrix: np.ndarray, names: Sequence[str], reporter: Reporter) -> None:
     """Shows a picture of a matrix, unless it has too many classes or matplotlib is missing.
 
-    A cell is the darker, the larger the share of the label's examples in it. Its number of examples is written in it
-    if there are few classes.
+    The larger the share of a label's examples in a cell, the darker the cell. If there are few classes, each cell
+    also shows its number of examples.
 
     Args:
       matrix: numbers of examples, ``[label, prediction]``.

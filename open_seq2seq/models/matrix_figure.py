@@ -26,7 +26,7 @@ def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str
       matrix: values from 0 to 1, ``[rows, columns]``.
       rows: names of the rows.
       columns: names of the columns.
-      labels: what the rows and the columns are.
+      labels: labels of the axes: what the rows are, and what the columns are.
     """
     from matplotlib.figure import Figure  # imported here because the import is slow
 
@@ -43,7 +43,7 @@ def matrix_figure(matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str
 
 @contextlib.contextmanager
 def without_font_warnings() -> Iterator[None]:
-    """Context manager in which nothing is said about characters that the font lacks; they are drawn as boxes."""
+    """Context manager without matplotlib's warnings about characters that the font lacks; they are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield

@@ -21,7 +21,7 @@ from open_seq2seq.models.results import ResultWriter
 from open_seq2seq.optimizers.dtype import PrecisionPolicy, precision_of
 from open_seq2seq.parts.component import Component
 
-# Used for models that declare encoder, decoder or loss only as parameters, not in get_parts.
+# Parts of models that declare an encoder, a decoder or a loss only as a parameter, not in get_parts.
 _CUSTOMARY = {"encoder": Part(Encoder), "decoder": Part(Decoder),
               "loss": Part(Loss, optional=True, follows_dtype=False, inherits=False, modes=("train", "eval"))}
 
@@ -41,8 +41,8 @@ class Model(Component):
     Attributes:
       object_name: what ``num_objects`` counts, for messages about speed.
       interactive_hint: what the user should type at the prompt of interactive inference.
-      verb: the method of ``open_seq2seq.load``'s result that gives ``answer`` for each input, such as ``translate``;
-        None if only its method ``infer`` suits the model.
+      verb: name of the method of ``TrainedModel`` that returns the text of ``answer`` for each input, such as
+        ``translate``; None if only ``TrainedModel.infer`` suits the model.
     """
 
     data_layer: DataLayer
@@ -130,7 +130,7 @@ class Model(Component):
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of this model's parts except the data layer, in order of construction."""
+        """Names of the parts that this model has in its mode, except the data layer, in order of construction."""
         return tuple(name for name, part in self.all_parts().items() if name != "data_layer"
                      and self.params.get(name) is not None and self.mode in part.modes)
 
@@ -153,7 +153,7 @@ class Model(Component):
         return True
 
     def num_objects(self, batch: dict[str, Any]) -> int:
-        """Counts the objects, such as tokens, in a batch of NumPy arrays; speed is reported in objects per second."""
+        """Counts the objects (by default examples) in a batch of NumPy arrays; speed is given in objects per second."""
         return int(np.count_nonzero(np.asarray(batch["ids"]) >= 0))  # without the empty rows of xla_buckets
 
     def report_sample(self, batch: dict[str, Any], outputs: list[np.ndarray], reporter: Reporter) -> None:

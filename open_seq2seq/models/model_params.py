@@ -62,9 +62,12 @@ def run_params() -> dict[str, Any]:
                                          "with an error. reset: the run resets the states."),
         "logdir": Param((str, type(None)), None, "Folder for checkpoints, summaries and logs."),
         "load_model": Param((str, type(None)), None, "Logdir or checkpoint from which training takes the initial "
-                            "weights."),
-        "restore_best_checkpoint": Param(bool, False, "Whether evaluation and inference use the best checkpoint "
-                                         "instead of the newest."),
+                            "weights; of a logdir, the newest checkpoint or, with restore_best_checkpoint, the best."),
+        "restore_best_checkpoint": Param(bool, False, "Whether evaluation, inference and load_model always use the "
+                                         "best checkpoint, if there is one. By default, best_metric decides for "
+                                         "evaluation and inference among the newest, the best and the averaged "
+                                         "checkpoint; if they cannot be compared, the newest is used, or the averaged "
+                                         "one if it is as new."),
         "random_seed": Param((int, type(None)), None, "Seed of all random numbers; by default derived from the time.",
                              minimum=0, maximum=LARGEST_SEED),
         "num_epochs": Param(_STEPS, None, "Length of training; cannot be combined with max_steps.", "epochs",
@@ -146,9 +149,10 @@ def _divergence_params() -> dict[str, Any]:
     """Returns the parameters of divergence and recovery."""
     return {
         "on_divergence": Param(["stop", "roll_back", "lower_precision"], "stop", "What a run does when it diverges. "
-                               "stop: it stops. roll_back: it returns to the last good checkpoint with a lower "
-                               "learning rate. lower_precision: it returns to that checkpoint and uses the next of "
-                               "mixed_float16, mixed_bfloat16, float32.", on_change=FREE),
+                               "stop: it stops. roll_back: it returns to the last good checkpoint, or to the start, "
+                               "with a lower learning rate. lower_precision: it returns there and uses the next of "
+                               "mixed_float16, mixed_bfloat16, float32. Several processes can only stop.",
+                               on_change=FREE),
         "max_skipped_updates": Param(int, 30, "Number of consecutive skipped updates that count as divergence. The "
                                      "number is raised if Backoff may skip more updates to get from scale_max to "
                                      "scale_min.",
@@ -182,14 +186,15 @@ def reporting_params() -> dict[str, Any]:
                                       minimum=1),
         "print_loss_steps": Param(_STEPS, None, "Interval of progress lines; None disables them.", "updates",
                                   minimum=1),
-        "print_samples_steps": Param(_STEPS, None, "Interval of samples of training batches; None disables them.",
-                                     "updates", minimum=1),
+        "print_samples_steps": Param(_STEPS, None, "Interval of samples of training batches, a multiple of "
+                                     "print_loss_steps if that is set; None disables them.", "updates", minimum=1),
         "print_bench_info_steps": Param(_STEPS, None, "Interval of speed lines; None disables them.", "updates",
                                         minimum=1),
-        "save_checkpoint_steps": Param(_STEPS, None, "Interval of regular checkpoints; None disables them.", "updates",
-                                       minimum=1),
-        "num_checkpoints": Param(int, 5, "Number of regular checkpoints, and of best checkpoints, that are kept.",
-                                 minimum=1),
+        "save_checkpoint_steps": Param(_STEPS, None, "Interval of regular checkpoints, of which one is also saved at "
+                                       "the end. None disables regular and best checkpoints; a run that is stopped by "
+                                       "a signal or an error is still saved if possible.", "updates", minimum=1),
+        "num_checkpoints": Param(int, 5, "Number of regular checkpoints (at least average_checkpoints), and of best "
+                                 "checkpoints, that are kept.", minimum=1),
         "eval_steps": Param(_STEPS, None, "Interval of evaluations in the mode train_eval.", "updates", minimum=1),
         "best_metric": Param(str, BEST_METRIC, "Metric that determines the best checkpoints: val_loss, or a metric "
                              "that the model's evaluation returns."),
@@ -199,9 +204,9 @@ def reporting_params() -> dict[str, Any]:
                                                "evaluations", minimum=1),
         "average_checkpoints": Param(_STEPS, None, "Number of most recent checkpoints that are averaged at the end "
                                      "of training, without those from before a jump of the learning rate or a "
-                                     "change of its schedule. "
-                                     "Evaluation and inference then use the newest, the best or the averaged "
-                                     "checkpoint, whichever has the best best_metric.", minimum=1),
+                                     "change of its schedule. Evaluation and inference can then also use the "
+                                     "averaged checkpoint; see restore_best_checkpoint. None disables averaging.",
+                                     minimum=1),
         "bench_start": Param(int, 10, "Number of updates at the start of a process that are not timed.", "updates",
                              minimum=0),
         "summaries": Param(list, ["learning_rate", "global_gradient_norm", "loss_scale", "skipped_updates",

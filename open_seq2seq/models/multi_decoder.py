@@ -22,7 +22,7 @@ class MultiDecoderModel(Text2Text):
 
     The loss of a batch is the sum over the languages, divided by the number of units (target tokens, or sentences) of
     all languages together, so that every token has the same weight. Evaluation computes BLEU and chrF for each
-    language, and their means. Inference translates into the parameter ``language``.
+    language, and their means. Inference translates into the language that the parameter ``language`` gives.
     """
 
     decoder: MultiDecoder
@@ -43,7 +43,7 @@ class MultiDecoderModel(Text2Text):
                                "use MultiCorpusDataLayer."])
         derived = {"src_vocab_size": layer.source_vocab_size, "tgt_vocab_sizes": sizes,
                    "batch_size": self.params["batch_size_per_gpu"]}
-        # The loss checks that each decoder's logits have at least this number of columns.
+        # The smallest vocabulary, because the loss refuses logits with fewer columns than this, whatever the language.
         return {**derived, "tgt_vocab_size": min(sizes.values())} if part == "loss" else derived
 
     def connect(self) -> None:

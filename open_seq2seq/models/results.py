@@ -30,7 +30,7 @@ class ResultWriter:
         """Opens the outputs; called before the first batch is computed."""
 
     def write(self, example: int, result: Any) -> None:
-        """Writes one result of ``Model.infer``; called in the order of the examples, without bad ones."""
+        """Writes one result of ``Model.infer``; called in the order of the examples, except for skipped bad ones."""
         raise NotImplementedError("A result writer must implement write(example, result).")
 
     def finish(self) -> None:

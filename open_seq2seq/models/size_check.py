@@ -32,6 +32,7 @@ def check_size(model: Model, make_parts: Callable[[], None]) -> None:
 
     Raises:
       ConfigError: the variables do not fit into memory.
+      UserError: the parameters of the parts are invalid.
     """
     try:
         shapes = describe_variables(model, make_parts)

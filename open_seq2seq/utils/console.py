@@ -49,14 +49,14 @@ class EnduringStream:
         self.needed = False
 
     def write(self, text: str) -> int:
-        """Writes text, or discards it if that fails; returns its length."""
+        """Writes text and returns its length; if that fails, discards it or, with ``needed``, ends the command."""
         encoding = self._stream.encoding or "utf-8"
         plain = text.encode(encoding, "backslashreplace").decode(encoding)
         self._attempt(lambda: self._stream.write(plain))
         return len(text)
 
     def flush(self) -> None:
-        """Writes buffered text, or discards it if that fails."""
+        """Writes buffered text; if that fails, discards it or, with ``needed``, ends the command."""
         self._attempt(self._stream.flush)
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def enduring_output(needed: bool = False) -> Iterator[None]:
     """Context manager in which errors of printing do not end the process, and a closed stdin reads as empty.
 
     Args:
-      needed: whether stdout is the purpose of the command; see ``need_output``.
+      needed: whether stdout is the purpose of the command, whose failure then ends it; see ``need_output``.
     """
     _fill_closed_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr

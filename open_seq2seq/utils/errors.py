@@ -27,11 +27,11 @@ class ConfigError(UserError):
 
 
 class DataError(UserError):
-    """A data file that cannot be used; the message names the file and, if known, the line."""
+    """Data that cannot be used; the message names the file and the line, if there are any."""
 
 
 class CheckpointError(UserError):
-    """A checkpoint that cannot be written, read or matched."""
+    """A checkpoint that is missing, cannot be written or read, or does not fit the model or the run."""
 
 
 class CheckpointAccessError(CheckpointError):

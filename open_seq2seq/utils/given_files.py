@@ -106,22 +106,23 @@ def _new_name(name: str) -> str:
 
 
 def _is_device(stream: BinaryIO) -> bool:
-    """Returns whether a stream is a device other than a terminal: ``/dev/zero`` has no end."""
+    """Returns whether a stream is a device other than a terminal, which may be endless, as ``/dev/zero`` is."""
     with contextlib.suppress(OSError, ValueError):  # not a real stream
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode) and not os.isatty(stream.fileno())
     return False
 
 
 def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
-    """Returns a text file with the lines of all given text files; a single regular file is returned itself.
+    """Returns the path of a text file with the lines of all given text files; of a single regular file, its own path.
 
     Args:
       files: paths; ``-`` is standard input.
       flag: the flag that names the files, for messages.
 
     Raises:
-      UserError: a file is a folder, or standard input is a device or empty.
-      DataError: one of several files is empty, or not UTF-8.
+      UserError: a file is a folder, or standard input is closed, a device or empty.
+      DataError: no process writes to a named pipe; or, of several files, one is empty, not UTF-8, or has a line that is
+        too long.
     """
     folders = [name for name in files if os.path.isdir(name)]
     if folders:
@@ -138,7 +139,7 @@ def one_text(files: Sequence[str], flag: str = "--infer_files") -> str:
 
 
 def _append(out: BinaryIO, name: str, path: str) -> None:
-    """Copies a file's lines and checks them, so that errors have the file's own name."""
+    """Copies a file's lines, and checks them here, so that messages name this file instead of the combined one."""
     number, line = 0, b""
     with opened_data(path, "The text file") as file:
         while more := file.readline(MOST_LINE_BYTES + 1):

@@ -20,7 +20,7 @@ _VARIABLES = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("HOROVOD_RANK",
 _GRACE_SECONDS = 3.0
 _FLUSH_SECONDS = 1.0
 
-# Reports (problem as a sentence, exit code) to the other processes before this one ends.
+# Function of (problem in words, exit code) that reports them to the other processes before this one ends.
 Announcer = Callable[[str, int], None]
 _announcers: list[Announcer] = []
 
@@ -54,7 +54,7 @@ def who() -> str:
 
 
 def let_others_speak(after_collective: bool = False) -> None:
-    """Waits a few seconds, during which the failure of another rank may end this one.
+    """On ranks other than 0, waits a few seconds, during which the failure of another rank may end this one.
 
     All ranks find the same mistake in a config: rank 0 reports it and exits, and the launcher ends the others before
     they report it again. When one rank has ended, collective operations fail on all others. A rank that still runs

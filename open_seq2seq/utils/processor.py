@@ -9,9 +9,9 @@ import platform
 _UNKNOWN = "unknown processor"
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
-# Instructions with which TensorFlow uses oneDNN by default (IsMklEnabled in tensorflow/core/util/port.cc).
+# TensorFlow uses oneDNN by default if the CPU has one of these flags (IsMklEnabled in tensorflow/core/util/port.cc).
 _ONEDNN_FLAGS = frozenset({"avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile", "amx_int8", "amx_bf16"})
-# Virtual machines with the same processor name may differ in these flags.
+# Flags by which processors of the same name are distinguished, because virtual machines may hide some of them.
 _SPEED_FLAGS = _BFLOAT16_FLAGS | _ONEDNN_FLAGS | {"avx2", "avx512f", "avx512_fp16"}
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")
 

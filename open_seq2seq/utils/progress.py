@@ -80,7 +80,7 @@ def hide_bars() -> None:
 
 
 def tracked(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yields the items, and shows a bar of them under the name ``what``."""
+    """Yields the items, and shows a progress bar with the label ``what``."""
     bar = Bar(total)
     try:
         for number, item in enumerate(items, 1):

@@ -11,7 +11,7 @@ from open_seq2seq.utils.errors import UserError
 
 
 def run_script(main: Callable[[], None]) -> None:
-    """Runs a script's main function; a user error ends it with a short message and exit code 2.
+    """Runs a script's main function; a user error or a system error ends it with a short message and exit code 2.
 
     If the reader of the output closes the pipe, the script ends silently, as other programs do.
     """

@@ -43,6 +43,8 @@ class NeuralCache(Module):
     def __call__(self, hidden: tf.Tensor, ids: tf.Tensor, surprises: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Returns minus the log probability of each token under the mixture, ``[batch, time]`` FP32.
 
+        The tokens and their hidden states are then added to the cache.
+
         Args:
           hidden: hidden states ``[batch, time, hidden]``, from which the tokens are predicted.
           ids: the tokens ``[batch, time]`` int32.

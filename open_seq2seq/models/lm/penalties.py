@@ -8,7 +8,7 @@ from open_seq2seq.losses.loss import LossTerm
 
 
 def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
-    """Returns AR: ``weight`` times the mean square of the outputs after dropout.
+    """Returns the activation regularisation (AR): ``weight`` times the mean square of the outputs after dropout.
 
     Args:
       outputs: ``[batch, time, channels]``.
@@ -21,9 +21,10 @@ def activation_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) ->
 
 
 def temporal_penalty(outputs: tf.Tensor, lengths: tf.Tensor, weight: float) -> LossTerm:
-    """Returns the temporal activation regularisation (TAR): the term of the differences between consecutive outputs.
+    """Returns the temporal activation regularisation (TAR).
 
-    The arguments are those of ``activation_penalty``.
+    It is ``weight`` times the mean square of the differences between consecutive outputs. The arguments are those of
+    ``activation_penalty``, except that the outputs are those before dropout.
     """
     outputs = tf.cast(outputs, tf.float32)
     squares = tf.reduce_mean(tf.square(outputs[:, 1:] - outputs[:, :-1]), -1)

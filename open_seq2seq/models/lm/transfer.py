@@ -17,7 +17,7 @@ _TABLES = ("encoder/embedding", "encoder/output_layer/kernel", "encoder/output_l
 
 def rows_by_token(data_layer: Any, weights: Mapping[str, np.ndarray], assets: Mapping[str, Any],
                   current: Mapping[str, tf.Variable]) -> Mapping[str, np.ndarray]:
-    """Returns weights in which the rows of tables over the vocabulary have the order of this model's tokens.
+    """Returns the weights, with the rows of the embedding and of the output layer in the order of this model's tokens.
 
     Rows of tokens that the language model did not know keep their current, random values.
 

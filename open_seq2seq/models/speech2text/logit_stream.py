@@ -21,13 +21,14 @@ class Heard(NamedTuple):
     """The logits after more features have arrived.
 
     Attributes:
-      revised: whether all complete logits after the last settled ones are replaced, because their features have
+      revised: whether ``complete`` replaces all earlier logits that are not settled yet, because their features have
         changed.
-      complete: ``[time, vocabulary]``: new logits that do not depend on later frames; if ``revised``, all complete
-        logits after the last settled ones.
+      complete: ``[time, vocabulary]``: logits that do not depend on later frames; only the new ones or, if ``revised``,
+        all that have not been settled before.
       tentative: ``[time, vocabulary]``: the logits after the complete ones, computed as if the utterance ended with the
         features received so far.
-      settled: ``[time, vocabulary]``: complete logits that will no longer be revised.
+      settled: ``[time, vocabulary]``: the complete logits that become final with these features; none at the end of the
+        utterance, when all of them are final.
     """
 
     revised: bool

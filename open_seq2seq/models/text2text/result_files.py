@@ -21,15 +21,15 @@ _SCORES_HEADER = ("line", "rank", "score", "tokens", "text")
 
 
 class TranslationWriter(ResultWriter):
-    """Writes translations, one line for each source sentence.
+    """Writes translations in the order of the source sentences.
 
     Args:
       output_file: path of the file.
-      in_lines: whether to write ``number<TAB>score<TAB>text`` for each hypothesis, instead of the best text only;
-        ``number`` is the index of the sentence, from 0.
-      scores: whether to write ``<output>.scores.tsv``.
-      pictures: number of alignments to draw; None for no alignments at all. They are written to a folder,
-        ``<output>.alignments``.
+      in_lines: whether to write a line ``number<TAB>score<TAB>text`` for each hypothesis, where ``number`` is the index
+        of the sentence, from 0; otherwise, one line with the best text is written for each sentence.
+      scores: whether to write ``<output>.scores.tsv``, with the score and the length of each hypothesis.
+      pictures: number of sentences, from the first, whose alignments are also drawn; None to write no alignments at
+        all. Alignments are written to the folder ``<output>.alignments``.
       count_empty: returns the number of empty source lines, which is printed at the end.
     """
 
@@ -112,7 +112,7 @@ def check_pictures() -> None:
 
 
 def draw_alignment(alignment: Alignment, path: Path) -> None:
-    """Draws an alignment as a PNG: target tokens from top to bottom, darker cells for more attention."""
+    """Draws an alignment as a PNG: one row per target token, darker cells for more attention, and ``hard`` as dots."""
     figure, axes = matrix_figure(alignment.attention, alignment.target, alignment.source, ("target", "source"))
     axes.scatter(alignment.hard, range(len(alignment.hard)), s=9, c="tab:red")
     with without_font_warnings(), disk.new_file(path, "xb") as file:

@@ -1,8 +1,8 @@
 """Functions with which all other packages write, replace and delete files.
 
-Only files that OpenSeq2Seq has created are deleted or overwritten; they are recognised by their content. Nothing is
-written through a symbolic link, content is never changed in place (``append`` only adds to it), and creating a file
-fails if it exists.
+Only files that OpenSeq2Seq has created are deleted or overwritten; they are recognised by their content. The exceptions
+are caches, and results whose paths the user has given (``always``). Nothing is written through a symbolic link. Content
+is never changed in place, except that of lock files; ``append`` only adds to it. Creating a file fails if it exists.
 
 * ``writing`` and ``placing``: a file gets its final name when it is complete; an earlier file is replaced atomically.
   ``fill`` writes text into the file that ``placing`` yields.

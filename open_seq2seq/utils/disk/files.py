@@ -31,7 +31,7 @@ IsOwn = Callable[[BinaryIO], bool]
 
 
 class ForeignError(OSError):
-    """The path exists and was not created by this package; nothing is written. ``strerror`` gives the reason."""
+    """What exists at the path must not be changed: a link, or what is not from this package; see ``strerror``."""
 
     def __init__(self, path: StrPath, what: str) -> None:
         super().__init__(errno.EEXIST, what, os.fspath(path))
@@ -48,9 +48,10 @@ def always(file: BinaryIO) -> bool:
 
 @contextlib.contextmanager
 def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Path]:
-    """Yields a new, empty file, which is renamed to ``path`` at the end of the context, or removed after an error.
+    """Yields the path of a new, empty file, which at the end of the context is renamed to ``path``.
 
-    The new file has the suffix of ``path``, because some libraries choose a format by it.
+    After an error, it is removed, and ``path`` is unchanged. The new file has the suffix of ``path``, because some
+    libraries choose a format by it.
 
     Args:
       path: final path. An existing file is replaced atomically and never changed; if the path itself is a symbolic
@@ -59,7 +60,7 @@ def placing(path: StrPath, is_own: IsOwn, durable: bool = False) -> Iterator[Pat
       durable: whether to sync the file to disk before it is renamed.
 
     Raises:
-      ForeignError: ``path`` is a symbolic link, is not a regular file, or was not created by this package.
+      ForeignError: ``path`` is a symbolic link, is not a regular file, or is a file that ``is_own`` does not accept.
       OSError: the file cannot be written.
     """
     path = os.fspath(path)
@@ -158,7 +159,7 @@ def checksum_of(file: BinaryIO) -> str:
 
 @functools.cache
 def process_folder() -> str:
-    """Returns a temporary folder that is removed when the process ends."""
+    """Returns this process's temporary folder, which is removed when the process ends."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -149,7 +149,7 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(place: Path, files: Iterable[str], files_of: FilesOf) -> Iterator[Path]:
-    """Yields a new folder, which is renamed to ``place`` at the end of the context, or removed after an error.
+    """Yields the path of a new folder, which is renamed to ``place`` at the end, or removed after an error.
 
     Args:
       place: final path; ``Workplace.put`` describes what happens if it exists.
@@ -194,7 +194,7 @@ def remove_folder(place: Path, files: list[str]) -> None:
 
 
 def remove_listed(folder: Path, files: Iterable[str]) -> bool:
-    """Removes regular files below a folder, then their folders if empty; returns whether ``folder`` is removed too."""
+    """Removes those of the files that are regular, then their folders if empty; returns whether ``folder`` is gone."""
     parents = {PurePosixPath(".")}
     for name in files:
         if _is_below(folder, name):

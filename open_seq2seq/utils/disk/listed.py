@@ -55,14 +55,15 @@ class ListedFolder:
 
     @contextlib.contextmanager
     def putting(self, name: str, checksum: str = "") -> Iterator[Path]:
-        """Yields an empty file, which is renamed into the folder and added to the list at the end of the context.
+        """Yields the path of an empty file, which is put into the folder and its list at the end of the context.
 
         Args:
           name: path below the folder; a listed file with this path is replaced.
           checksum: checksum of the new content, if it is known beforehand.
 
         Raises:
-          ForeignError: a file with this path exists that is not in the list, or a folder is a symbolic link.
+          ForeignError: a file with this path exists that is not in the list or has changed, or a folder is a symbolic
+            link.
           OSError: the file cannot be written.
         """
         place = self.folder / name
