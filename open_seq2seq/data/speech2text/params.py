@@ -59,8 +59,8 @@ def _data_params() -> dict[str, Any]:
                                 "examples.", "frames", minimum=1),
         "map_parallel_calls": Param(int, 8, "Number of threads that read recordings and compute features.", "threads",
                                     minimum=1, maximum=1024, on_change=FREE),
-        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; by default the "
-                                      "same as for other data layers.", "batches", maximum=10**4, on_change=FREE),
+        "prefetch_buffer_size": Param((int, type(None)), None, "Number of batches to make in advance; 8 if None or "
+                                      "not positive.", "batches", maximum=10**4, on_change=FREE),
     }
 
 
@@ -110,8 +110,8 @@ def _feature_params() -> dict[str, Any]:
 
 def _cache_params() -> dict[str, Any]:
     return {
-        "cache_features": Param(bool, False, "Whether to cache features on disk. Decoded audio is cached instead if it "
-                                "is augmented or the backend is tf."),
+        "cache_features": Param(bool, False, "Whether to cache features on disk. Decoded audio is cached instead if "
+                                "augmentation or dither changes it, or the backend is tf."),
         "cache_format": Param(list(FORMATS), "npy", "File format of the cache."),
         "cache_regenerate": Param(bool, False, "Whether to overwrite the cached files of earlier runs."),
         "cache_dir": Param(PATH, None, "Folder for cached features, and for the cached lengths of large data sets; by "

@@ -1,4 +1,4 @@
-"""Synthetic speech in a made-up language that recognisers learn in a minute: each letter has two formants."""
+"""Synthetic speech in a made-up language, in which each letter has two formants; recognisers learn it in a minute."""
 
 from __future__ import annotations
 

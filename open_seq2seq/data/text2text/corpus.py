@@ -123,7 +123,7 @@ class TokenCorpus:
           max_tokens: maximum number of tokens, without special tokens; longer sentences are truncated.
           start_token: whether to put the start token before each sentence.
           multiple: the padded length is a multiple of this value.
-          keep_end: whether the beginning of a longer sentence is cut off, instead of its end.
+          keep_end: whether the beginning of a sentence that is too long is cut off, instead of its end.
           special: ids of padding, start and end.
 
         Returns:

@@ -45,7 +45,7 @@ class Kept:
     dropped: dict[str, list[Pair]] = field(default_factory=dict)
 
     def drop(self, pair: Pair, reason: str) -> None:
-        """Leaves a pair out."""
+        """Records a pair as left out."""
         self.dropped.setdefault(reason, []).append(pair)
 
 
@@ -169,11 +169,12 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
 
     Args:
       pairs: the pairs.
-      sizes: number of pairs of each part but the first, which gets all others.
+      sizes: number of pairs of each part but the first, which gets all others. A part can get a few pairs more, because
+        pairs with a common sentence stay together.
       seed: seed of the choice.
 
     Returns:
-      The parts, in the order of ``pairs``: the largest, then one for each of ``sizes``.
+      The largest part, then one for each of ``sizes``. Within a part, pairs are in the order of ``pairs``.
 
     Raises:
       DataError: there are too few pairs, or too few different ones.

@@ -90,7 +90,7 @@ def _read_tokens(path: str) -> list[str]:
         token = line.split("\t")[0].strip(" ")
         if "\r" in token or "\0" in token:
             raise DataError(f"{path}:{number}: {token[:60]!r} is not a token: the vocabulary must be UTF-8 text with "
-                            "one token per line, and line ends of Linux or Windows.")
+                            "one token per line and Linux or Windows line endings.")
         if token:
             tokens.append(token)
     if not tokens:
