@@ -51,7 +51,7 @@ class DataLayer(Component):
       reads_lines: whether the inputs of ``make_interactive_batch`` are lines of text, so that inference can process
         lines of standard input as they arrive.
       counting_units: values of ``batch_size_unit`` for which every example counts as one.
-      length_limit: name of the parameter that excludes long examples, quoted in messages; None if the layer has none.
+      length_limit: name of the parameter that limits the length of examples, for messages; None if there is none.
     """
 
     seed: int = 0
@@ -90,7 +90,8 @@ class DataLayer(Component):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "Set by the model.", derived=True),
+            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "What the layer is used for; set by "
+                          "the model.", derived=True),
             "batch_size": Param(int, 1, "Batch size per device; set by the model.", "examples or tokens",
                                 derived=True, minimum=1),
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Unit of the batch size: sentences, or "

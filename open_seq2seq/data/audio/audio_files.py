@@ -66,7 +66,8 @@ def read_info(path: str) -> AudioInfo:
     """Reads a file's header; counts the samples if the header does not declare their number.
 
     Raises:
-      AudioError: the file is missing, not audio, truncated or empty, or has an impossible rate or length.
+      AudioError: the file is missing, empty or not audio, has fewer or more samples than its header declares, or has an
+        impossible rate or length.
     """
     found = _header(path)
     if found.samples < _UNKNOWN_SAMPLES:

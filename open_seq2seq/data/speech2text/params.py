@@ -41,8 +41,8 @@ def _data_params() -> dict[str, Any]:
         "audio_root": Param(PATH, None, "Folder to which relative names of recordings refer; by default the folder of "
                             "the list, or the working directory for recordings that exist only there.",
                             on_change=FREE),
-        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: utterances, "
-                                 "or frames or seconds of audio, padding included."),
+        "batch_size_unit": Param(["sentences", "frames", "seconds"], "sentences", "Unit of the batch size: sentences "
+                                 "(utterances), or frames or seconds of audio, padding included."),
         "max_duration": Param(float, -1.0, "Longer recordings are left out of training and evaluation; -1 means no "
                               "limit.", "seconds"),
         "min_duration": Param(float, -1.0, "Shorter recordings are left out of training and evaluation; -1 means no "

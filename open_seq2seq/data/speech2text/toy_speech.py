@@ -42,7 +42,7 @@ def draw_voice(random: np.random.Generator) -> Voice:
 
 
 def draw_text(random: np.random.Generator, words: tuple[int, int]) -> str:
-    """Returns a text of random words from the language's vocabulary of 40.
+    """Returns a text of random words from the language's vocabulary of 40 words.
 
     Args:
       random: draws the words.

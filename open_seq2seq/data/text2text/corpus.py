@@ -51,7 +51,7 @@ class SpecialIds(NamedTuple):
 
 
 SPECIAL_IDS = SpecialIds(int(SpecialTextTokens.PAD_ID), int(SpecialTextTokens.S_ID), int(SpecialTextTokens.EOS_ID))
-"""The special ids of the toolkit's own vocabularies."""
+"""The ids of ``SpecialTextTokens``."""
 
 
 class TokenCorpus:
@@ -95,7 +95,7 @@ class TokenCorpus:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the text in bytes; 0 for lines in memory."""
+        """Size of the text in bytes, without line ends for a corpus of ``corpus_of_lines``."""
         return int(self._arrays.line_starts[-1])
 
     def line(self, number: int) -> str:

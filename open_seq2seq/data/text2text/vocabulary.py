@@ -11,7 +11,7 @@ from open_seq2seq.utils.errors import DataError
 
 
 class SpecialTextTokens(enum.IntEnum):
-    """Ids of the special tokens, the same in every vocabulary and SentencePiece model of the toolkit."""
+    """Ids of the special tokens in every ``Vocabulary``, and in the SentencePiece models of text layers."""
 
     PAD_ID = 0
     EOS_ID = 1
