@@ -90,8 +90,8 @@ class DataLayer(Component):
     @staticmethod
     def get_optional_params() -> dict[str, Any]:
         return {
-            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "What the layer is used for; set by "
-                          "the model.", derived=True),
+            "mode": Param(["train", "eval", "infer", "interactive_infer"], "train", "What the layer is used for; set "
+                          "by the model.", derived=True),
             "batch_size": Param(int, 1, "Batch size per device; set by the model.", "examples or tokens",
                                 derived=True, minimum=1),
             "batch_size_unit": Param(["sentences", "tokens"], "sentences", "Unit of the batch size: sentences, or "
@@ -99,7 +99,7 @@ class DataLayer(Component):
             "shuffle": Param((bool, type(None)), None, "Whether training reshuffles the examples in each epoch; by "
                              "default True, unless each example continues the previous one. Evaluation and inference "
                              "never shuffle."),
-            "repeat": Param(bool, True, "Ignored; accepted so that old configs load. Training always repeats the data, "
+            "repeat": Param(bool, True, "Ignored; accepted so that old configs load. Training always repeats the data; "
                             "evaluation never does.", on_change=FREE),
             "dtype": Param((tf.DType, str), tf.float32, "Dtype of floating-point features, for layers that support it, "
                            "such as Speech2TextDataLayer; others ignore it."),

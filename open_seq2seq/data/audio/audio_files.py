@@ -155,7 +155,8 @@ def _blocks(path: str, info: AudioInfo) -> Iterator[np.ndarray]:
 
     left, is_endless = info.samples, info.samples >= _UNKNOWN_SAMPLES
     try:
-        # A file of unknown length is read through a Python file object, which is slower, but knows its position.
+        # A file of unknown length is read through a Python file object, which is slower, but shows whether it was read
+        # to its end.
         with open_regular(path) as raw, soundfile.SoundFile(raw if is_endless else os.fsencode(path)) as file:
             while left > 0:
                 block = np.full([min(left, max(1, _BLOCK // file.channels)), file.channels], np.nan, np.float32)

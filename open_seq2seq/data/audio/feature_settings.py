@@ -148,8 +148,8 @@ class FeatureSettings:
         """Returns one sentence for each invalid setting; ``path`` is the path of the settings in the config."""
         found = self._size_problems(path) or self._shape_problems(path)
         if self.pad_signal and self.backend != "psf":
-            found.append(f"'{path}/pad_signal' is supported only by the backend 'psf': remove it. Other backends pad "
-                         "the features.")
+            found.append(f"'{path}/pad_signal' is supported only by the backend 'psf', because the others always pad "
+                         "the features: remove it.")
         return found
 
     def _size_problems(self, path: str) -> list[str]:

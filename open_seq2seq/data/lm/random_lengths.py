@@ -9,8 +9,8 @@ import functools
 
 import numpy as np
 
-_HALVED = 0.05  # probability of half the base length
-_DEVIATION = 5.0  # in tokens
+_HALVED = 0.05  # probability that a length is drawn around half of the base length
+_DEVIATION = 5.0  # standard deviation of the lengths, in tokens
 _SHORTEST = 5
 
 SHORTEST_BASE = 2 * _SHORTEST

@@ -34,7 +34,7 @@ class LMVocabulary:
         name = shown(path) or "The vocabulary"
         if len(self.ids) < len(self.tokens):
             double = next(token for number, token in enumerate(self.tokens) if self.ids[token] != number)
-            raise DataError(f"{name} has the token {double!r} twice: remove one of the two lines.")
+            raise DataError(f"{name} has the token {double!r} twice: use the vocab.txt that a language model wrote.")
         missing = [token for token in (UNKNOWN, END) if token not in self.ids]
         if missing:
             raise DataError(f"{name} has no token {missing[0]}: use the vocab.txt that a language model wrote.")

@@ -100,8 +100,8 @@ def _feature_params() -> dict[str, Any]:
         "dither": Param(float, 0.0, "Standard deviation of the white noise that is added to training audio after its "
                         "normalisation, usually to a peak of 1. In evaluation and inference, the expected power of the "
                         "noise is added instead.", minimum=0.0),
-        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value.", "frames",
-                        minimum=0, maximum=10**5),
+        "pad_to": Param(int, 8, "The number of frames of a batch is padded to a multiple of this value; 0 or 1 adds "
+                        "no padding.", "frames", minimum=0, maximum=10**5),
         "pad_signal": Param(bool, False, "For psf only: whether to pad each signal with zeros instead of the features. "
                             "The padding's frames then count as part of the utterance, as in the TensorFlow 1 "
                             "toolkit.", on_change=REFUSE),

@@ -210,7 +210,7 @@ class Speech2TextDataLayer(DataLayer):
             problem = self._set.problem(row, error.kind, error.detail)
             if self.params["on_bad_example"] == "stop":
                 raise DataError(f"{problem}. Fix or remove it, or set on_bad_example to skip.")
-            if problem not in self._bad.values():  # the same list may be named twice
+            if problem not in self._bad.values():  # the problems of a list that is named twice are printed only once
                 deco_print(f"Skipped {problem}")
             self._bad[row] = problem
         if len(self._bad) == self.num_examples:

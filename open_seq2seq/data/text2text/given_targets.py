@@ -123,5 +123,5 @@ def check_given_targets(given: TokenCorpus, source: TokenCorpus, max_tokens: int
 def prefixes(corpus: TokenCorpus, lines: np.ndarray) -> list[np.ndarray]:
     """Returns the ids of prefixes ``[batch, time]``, without special tokens, and their lengths ``[batch]``."""
     ids, lengths = corpus.padded(lines, int(corpus.counts[lines].max(initial=0)), start_token=False)
-    ids[np.arange(len(lines)), lengths - 1] = SpecialTextTokens.PAD_ID  # in the place of EOS
+    ids[np.arange(len(lines)), lengths - 1] = SpecialTextTokens.PAD_ID  # replaces the EOS that padded() appends
     return [ids[:, :-1] if ids.shape[1] > 1 else ids, lengths - 1]

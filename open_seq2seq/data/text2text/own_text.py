@@ -15,7 +15,7 @@ from open_seq2seq.utils.data_files import read_lines
 from open_seq2seq.utils.errors import DataError
 
 _SHORT = 20  # number of characters up to which the ratio of lengths is not checked
-_MOST_BAD_ROWS = 0.05  # share of the rows of a table that may lack a column
+_MOST_BAD_ROWS = 0.05  # largest share of the rows of a table that may lack a column
 _MOST_WITHOUT_LETTERS = 0.5  # share of rows without letters above which a column is reported
 # A pair counts as swapped if exchanging its sides raises the log-probability by more than both of these: a constant,
 # and a number for each character.
@@ -181,7 +181,7 @@ def split(pairs: Sequence[Pair], sizes: Sequence[int], seed: int = 0) -> list[li
     """
     groups = _groups(pairs)
     order = np.random.Generator(np.random.Philox(seed)).permutation(len(groups))
-    # Small groups first, so that sentences of many translations stay in the largest part.
+    # Small groups first, so that sentences with many translations stay in the largest part.
     queue = sorted(order.tolist(), key=lambda number: len(groups[number]))
     parts: list[list[int]] = []
     for size in sizes:

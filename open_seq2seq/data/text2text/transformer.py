@@ -40,8 +40,8 @@ class TransformerDataLayer(ParallelTextDataLayer):
             **shared_params(),
             **given_target_params(),
             "repeat": Param((bool, int, type(None)), None, "Ignored; accepted so that old configs load. Training "
-                            "always repeats the data, evaluation never does.", on_change=FREE),
-            "data_dir": Param(PATH, None, "Folder of source_file and target_file.", on_change=FREE),
+                            "always repeats the data; evaluation never does.", on_change=FREE),
+            "data_dir": Param(PATH, None, "Folder that source_file and target_file are relative to.", on_change=FREE),
             "file_pattern": Param(PATH, None, "Accepted for old configs, but TFRecord files are not supported: set "
                                   "source_file and target_file.", on_change=FREE),
             "source_file": Param(PATH, None, "Text file with one source sentence per line.", file=DATA),
