@@ -1,8 +1,8 @@
 """English to German on Multi30k: a small GNMT in NVIDIA's form that two CPU cores can train.
 
-Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation matters, and dropout is high. The text is raw,
-that is, cased and not tokenised; only the SentencePiece model splits it. Training is short, so attention must not start
-almost uniform: see score_scale_init and initializer.
+Multi30k (Elliott et al. 2016) has 29000 sentence pairs, so regularisation matters, and dropout is high. The text is
+raw, that is, cased and not tokenised; only the SentencePiece model splits it. Training is short, so attention must not
+start almost uniform: see score_scale_init and initializer.
 
 Data: python scripts/prepare_multi30k.py --data_dir=FOLDER --output_dir=multi30k
 Run:  python run.py --config_file=example_configs/text2text/en-de/gnmt-multi30k.py --mode=train_eval
